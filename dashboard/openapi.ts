@@ -44,9 +44,9 @@ const ENDPOINTS: Endpoint[] = [
   },
   {
     path: "/api/v1/history",
-    summary: "A sample for each of the last seconds.",
+    summary: "A sample for each of the last seconds, or for each half minute of the last day; starts and changed options.",
     answer: { type: "History" },
-    parameters: [{ name: "seconds", description: "How many at most.", schema: integer }],
+    parameters: [{ name: "seconds", description: "How far back; 600 if it is not given. More than 600 give steps of 30 s.", schema: integer }],
   },
   {
     path: "/api/v1/filters",

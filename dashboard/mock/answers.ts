@@ -3,7 +3,7 @@ import type {
   CommandLatencies, Config, FileFilters, Filters, HotKeys, Job, Live, Memory, Model, Shape, SlowLog, Summary,
 } from "../src/api.ts";
 import { STREAM_FILES_MAX } from "../src/api.ts";
-import { ENTRY_BYTES, type Engine, MEMTABLE_LIMIT, MIB, type MockFile, PARTITION_KEYS, total } from "./engine.ts";
+import { ENTRY_BYTES, type Engine, L0_COMPACT, L0_SLOW, MEMTABLE_LIMIT, MIB, type MockFile, PARTITION_KEYS, total } from "./engine.ts";
 import { keyOf, nameAt } from "./keys.ts";
 import { rng } from "./rng.ts";
 
@@ -50,8 +50,9 @@ export function shape(engine: Engine, with_files: boolean): Shape {
       };
     }),
   }));
+  const l0 = { l0_compaction_files: L0_COMPACT, l0_slowdown_files: L0_SLOW, l0_stop_files: 2 * L0_SLOW };
   const empty = (name: string) => ({
-    name, memtable_bytes: 0, memtable_limit_bytes: MEMTABLE_LIMIT, immutable_memtables: 0, levels: [],
+    name, memtable_bytes: 0, memtable_limit_bytes: MEMTABLE_LIMIT, immutable_memtables: 0, ...l0, levels: [],
   });
   return {
     epoch: engine.epoch,
@@ -61,12 +62,14 @@ export function shape(engine: Engine, with_files: boolean): Shape {
         memtable_bytes: Math.round(engine.memtable),
         memtable_limit_bytes: MEMTABLE_LIMIT,
         immutable_memtables: engine.immutables,
+        ...l0,
         levels: engine.scenario === "empty" ? [] : levels,
       },
       empty("collections"),
       empty("elements"),
     ],
-    log_segments: 3, value_segments: 12, value_bytes: 640 * MIB, garbage_bytes: 87 * MIB,
+    log_segments: 3,
+    ...(engine.scenario === "empty" ? { value_segments: 0, value_bytes: 0, garbage_bytes: 0 } : { value_segments: 12, value_bytes: 640 * MIB, garbage_bytes: 87 * MIB }),
   };
 }
 

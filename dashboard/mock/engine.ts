@@ -25,8 +25,8 @@ export const MEMTABLE_LIMIT = 16 * MIB;
 export const FILE_BYTES = 8 * MIB;
 export const ENTRY_BYTES = 140;
 export const PARTITION_KEYS = 16_000;
-const L0_COMPACT = 4;
-const L0_SLOW = 8;
+export const L0_COMPACT = 4;
+export const L0_SLOW = 8;
 
 export class Engine {
   readonly random: Rng;

@@ -1,5 +1,5 @@
 // EXPLAIN in the mock: a walk down the make-believe tree that reads like the engine's own.
-import type { Explanation, ExplainStep, History, Summary } from "../src/api.ts";
+import type { Explanation, ExplainStep } from "../src/api.ts";
 import type { Engine } from "./engine.ts";
 import { keyOf, positionOf } from "./keys.ts";
 import { rng } from "./rng.ts";
@@ -41,31 +41,4 @@ export function explain(engine: Engine, db: number, name: string): Explanation {
     steps, total_ns: steps.reduce((sum, s) => sum + s.ns, 0), device_reads: steps.reduce((sum, s) => sum + s.device_reads, 0),
     memory: steps.some((s) => s.device_reads > 0) ? "One more MiB would save the most in the pool `blocks`: about 12.0 device reads a second." : null,
   };
-}
-
-/** The ring of one-second samples behind GET /history. */
-export class Ring {
-  private samples: { summary: Summary; stalled: number }[] = [];
-  private stalled_before = 0;
-
-  push(summary: Summary): void {
-    const stalled = summary.stall.seconds_total - this.stalled_before;
-    this.stalled_before = summary.stall.seconds_total;
-    this.samples.push({ summary, stalled });
-    if (this.samples.length > 600) this.samples.shift();
-  }
-
-  history(seconds: number): History {
-    const kept = this.samples.slice(-seconds);
-    const column = <T>(of: (s: Summary) => T): T[] => kept.map((sample) => of(sample.summary));
-    return {
-      t_ms: column((s) => s.now_ms), reads_per_s: column((s) => s.reads_per_s), writes_per_s: column((s) => s.writes_per_s),
-      read_p50_us: column((s) => s.latency_us.read.p50), read_p99_us: column((s) => s.latency_us.read.p99),
-      read_p999_us: column((s) => s.latency_us.read.p999), write_p50_us: column((s) => s.latency_us.write.p50),
-      write_p99_us: column((s) => s.latency_us.write.p99), write_p999_us: column((s) => s.latency_us.write.p999),
-      write_amplification: column((s) => s.write_amplification), space_amplification: column((s) => s.space_amplification),
-      device_reads_per_get: column((s) => s.device_reads_per_get), stall_cause: column((s) => s.stall.cause),
-      stall_seconds: kept.map((sample) => Math.max(0, sample.stalled)),
-    };
-  }
 }

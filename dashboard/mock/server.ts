@@ -10,7 +10,8 @@ import type { FinishedJob } from "../src/api.ts";
 import * as answers from "./answers.ts";
 import { cluster } from "./cluster.ts";
 import { Engine, type Scenario } from "./engine.ts";
-import { explain, Ring } from "./explain.ts";
+import { explain } from "./explain.ts";
+import { Ring } from "./history.ts";
 
 export const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -33,6 +34,7 @@ export interface MockOptions {
 export interface Mock {
   url: string;
   engine: Engine;
+  ring: Ring;
   close(): Promise<void>;
 }
 
@@ -42,6 +44,7 @@ export async function startMock(options: MockOptions = {}): Promise<Mock> {
   const tick_ms = options.tick_ms ?? 1000;
   const engine = new Engine(options.scenario ?? "live");
   const ring = new Ring();
+  if (engine.scenario !== "empty") ring.marks = Ring.marksOfTheDay(answers.summary(engine).version);
   const streams = new Set<{ response: ServerResponse; finished: FinishedJob[] }>();
   const warm = options.warm_s ?? 240;
   for (let second = warm; second > 0; second--) {
@@ -66,7 +69,7 @@ export async function startMock(options: MockOptions = {}): Promise<Mock> {
       case "jobs": return answers.jobs(engine);
       case "memory": return answers.memory(engine);
       case "live": return answers.live(engine, []);
-      case "history": return ring.history(Math.min(600, number("seconds") ?? 600));
+      case "history": return ring.history(number("seconds") ?? 600);
       case "filters": return answers.filters(engine, query.get("family") ?? "default", number("file"));
       case "model": return answers.model(engine, number("file") ?? 0);
       case "explain": {
@@ -129,7 +132,7 @@ export async function startMock(options: MockOptions = {}): Promise<Mock> {
     server.closeAllConnections();
     await new Promise((resolve) => server.close(resolve));
   };
-  return { url, engine, close };
+  return { url, engine, ring, close };
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

@@ -122,6 +122,10 @@ export interface FamilyShape {
   /** Size at which a memtable is flushed. */
   memtable_limit_bytes: number;
   immutable_memtables: number;
+  /** Files of L0 at which they are merged, at which writes are slowed, and at which they stop. */
+  l0_compaction_files: number;
+  l0_slowdown_files: number;
+  l0_stop_files: number;
   /** Index = level; trailing empty levels may be left out. */
   levels: LevelShape[];
 }
@@ -224,10 +228,15 @@ export interface Live {
 /** GET /api/v1/live answers one `Live` (`finished` empty). */
 
 // ---------------------------------------------------------------- GET /api/v1/history?seconds=600
-// What the page would have seen: one value a second, at most the last 600 s, oldest first. All arrays
-// have the length of `t_ms`. May be as short as the server is old.
+// What the page would have seen, oldest first. Up to 600 s one value a second; for more seconds, up to a day, one
+// value for each step of 30 s: the mean of rates, percentiles over the whole step. All arrays have the length of
+// `t_ms`. Kept across restarts (option `http-history`), so that there may be gaps; a crash may take the last 5 minutes.
 
 export interface History {
+  /** Seconds from one value to the next: 1 or 30. */
+  step_s: number;
+  /** Starts and changed options of the last day, at most 200, oldest first, whatever `seconds` is. */
+  marks: Mark[];
   t_ms: number[];
   reads_per_s: number[];
   writes_per_s: number[];
@@ -241,8 +250,18 @@ export interface History {
   space_amplification: (number | null)[];
   device_reads_per_get: (number | null)[];
   stall_cause: (string | null)[];
-  /** Seconds of that second that writers were held back (may be over 1 with several writers). */
+  /** Seconds of that second or step that writers were held back (may be more than it has, with several writers). */
   stall_seconds: number[];
+}
+
+export interface Mark {
+  t_ms: number;
+  /** `start`: the server started; `options`: CONFIG SET, or the file read again, changed options. */
+  kind: "start" | "options";
+  /** Of the server. */
+  version: string;
+  /** Names of the options that changed; of a start, since the run before. */
+  options: string[];
 }
 
 // ---------------------------------------------------------------- GET /api/v1/filters?family=NAME[&file=N]

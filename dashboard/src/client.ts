@@ -1,5 +1,6 @@
 // The connection to the server: one stream that comes back by itself, and answers asked for by views.
 import type { ApiError, History, Live, Shape } from "./api.ts";
+import { KEPT_S } from "./series-buffer.ts";
 import { needsFiles, type Store } from "./store.ts";
 
 const API = new URL("api/v1/", document.baseURI);
@@ -97,8 +98,7 @@ export class Client {
 
   private async loadHistory(): Promise<void> {
     try {
-      this.store.series.prepend(await get<History>("history", { seconds: 600 }));
-      this.store.emit("history", undefined);
+      this.store.remember(await get<History>("history", { seconds: KEPT_S }));
     } catch {
       // Without it the charts begin empty.
     }

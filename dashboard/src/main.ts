@@ -4,7 +4,9 @@ import { Client } from "./client.ts";
 import { h } from "./dom.ts";
 import { Store } from "./store.ts";
 import { mountTip } from "./tip.ts";
+import { adviceCard } from "./views/advice.ts";
 import { clusterCard } from "./views/cluster.ts";
+import { debtCard } from "./views/debt.ts";
 import { explainCard } from "./views/explain.ts";
 import { filterMap } from "./views/filters.ts";
 import { footer } from "./views/footer.ts";
@@ -22,8 +24,8 @@ app?.append(
   h("a", { class: "skip", href: "#terraces" }, "To the tree"),
   header(store),
   h("main", {},
-    terraces(store), memory(store), hotKeys(store, explain), clusterCard(store), explain_card, series(store),
-    filterMap(store), slowLog(store), commands(store)),
+    terraces(store), memory(store), hotKeys(store, explain), clusterCard(store), adviceCard(store), debtCard(store), explain_card,
+    series(store), filterMap(store), slowLog(store), commands(store)),
   footer(store),
 );
 mountTip();

@@ -1,6 +1,7 @@
-// One value a second of everything drawn over time, the last ten minutes. Pure.
+// Values of everything drawn over time, one for each second or for each step of half a minute. Pure.
 import type { History, Summary } from "./api.ts";
 
+/** Seconds that are shown one by one; longer times are shown in steps. */
 export const KEPT_S = 600;
 
 export const COLUMNS = [
@@ -14,16 +15,21 @@ export interface StallBand {
   /** Seconds since 1970. */
   from: number;
   to: number;
+  /** Seconds of these that writers were held back: all of them, if it is known by the second only. */
+  held: number;
 }
 
-type Sample = Record<Column, number | null> & { t: number; cause: string | null; hits: number | null; misses: number | null };
+type Sample = Record<Column, number | null> & {
+  t: number;
+  cause: string | null;
+  held: number;
+  hits: number | null;
+  misses: number | null;
+};
 
 export class SeriesBuffer {
   private samples: Sample[] = [];
-
-  clear(): void {
-    this.samples = [];
-  }
+  private step_s = 1;
 
   get length(): number {
     return this.samples.length;
@@ -35,7 +41,7 @@ export class SeriesBuffer {
     // A stream that began again repeats the second it begins with.
     if ((this.samples.at(-1)?.t ?? 0) >= t) return;
     this.samples.push({
-      t, cause: summary.stall.cause,
+      t, cause: summary.stall.cause, held: 1,
       reads_per_s: summary.reads_per_s, writes_per_s: summary.writes_per_s,
       read_p50_us: read.p50, read_p99_us: read.p99, read_p999_us: read.p999,
       write_p50_us: write.p50, write_p99_us: write.p99, write_p999_us: write.p999,
@@ -47,21 +53,24 @@ export class SeriesBuffer {
     while ((this.samples[0]?.t ?? t) < oldest) this.samples.shift();
   }
 
+  /** The server was restarted: its counters begin again, what was before stays. */
+  restart(): void {
+    for (const sample of this.samples) sample.hits = sample.misses = null;
+  }
+
   /** Puts what the server remembers before what the page saw itself. */
   prepend(history: History): void {
     const first = this.samples[0]?.t ?? Number.POSITIVE_INFINITY;
-    const before: Sample[] = [];
-    history.t_ms.forEach((ms, at) => {
-      const t = ms / 1000;
-      if (t > first - 0.5 || t <= (before.at(-1)?.t ?? 0)) return;
-      const sample = { t, cause: history.stall_cause[at] ?? null, hits: null, misses: null } as Sample;
-      for (const column of COLUMNS) sample[column] = history[column][at] ?? null;
-      before.push(sample);
-    });
-    this.samples = [...before, ...this.samples].slice(-KEPT_S - 1);
+    this.samples = [...samplesOf(history).filter((sample) => sample.t <= first - 0.5), ...this.samples].slice(-KEPT_S - 1);
   }
 
-  /** Times and the columns, the last `seconds` of them, with a gap wherever seconds are missing. */
+  /** Shows what the server remembers, and nothing else. */
+  replace(history: History): void {
+    this.samples = samplesOf(history);
+    this.step_s = history.step_s;
+  }
+
+  /** Times and the columns, the last `seconds` of them, with a gap wherever values are missing. */
   window(seconds: number, columns: readonly Column[]): (number | null)[][] {
     const end = this.samples.at(-1)?.t ?? 0;
     const times: number[] = [];
@@ -69,8 +78,8 @@ export class SeriesBuffer {
     let before: number | null = null;
     for (const sample of this.samples) {
       if (sample.t < end - seconds) continue;
-      if (before !== null && sample.t - before > 3.5) {
-        times.push(before + 1);
+      if (before !== null && sample.t - before > 3.5 * this.step_s) {
+        times.push(before + this.step_s);
         for (const column of values) column.push(null);
       }
       times.push(sample.t);
@@ -82,11 +91,13 @@ export class SeriesBuffer {
 
   bands(): StallBand[] {
     const bands: StallBand[] = [];
-    for (const { t, cause } of this.samples) {
+    for (const { t, cause, held } of this.samples) {
       if (cause === null) continue;
       const last = bands.at(-1);
-      if (last !== undefined && last.cause === cause && t - last.to < 1.8) last.to = t;
-      else bands.push({ cause, from: t - 1, to: t });
+      if (last !== undefined && last.cause === cause && t - last.to < 1.8 * this.step_s) {
+        last.to = t;
+        last.held += held;
+      } else bands.push({ cause, from: t - this.step_s, to: t, held });
     }
     return bands;
   }
@@ -99,6 +110,27 @@ export class SeriesBuffer {
     if (first === undefined || first === last) return rate(last.hits, last.misses);
     return rate(last.hits - first.hits!, last.misses - first.misses!);
   }
+
+  /** Mean of a column over the last `seconds`; `null`: not known. */
+  mean(column: Column, seconds: number): number | null {
+    const end = this.samples.at(-1)?.t ?? 0;
+    const known = this.samples.filter((sample) => sample.t > end - seconds).flatMap((sample) => sample[column] ?? []);
+    return known.length === 0 ? null : known.reduce((sum, value) => sum + value, 0) / known.length;
+  }
+}
+
+/** Those of a history whose times go on. */
+function samplesOf(history: History): Sample[] {
+  const samples: Sample[] = [];
+  history.t_ms.forEach((ms, at) => {
+    const t = ms / 1000;
+    if (t <= (samples.at(-1)?.t ?? 0)) return;
+    const held = history.step_s === 1 ? 1 : Math.min(history.step_s, history.stall_seconds[at] ?? 0);
+    const sample = { t, cause: history.stall_cause[at] ?? null, held, hits: null, misses: null } as Sample;
+    for (const column of COLUMNS) sample[column] = history[column][at] ?? null;
+    samples.push(sample);
+  });
+  return samples;
 }
 
 function rate(hits: number, misses: number): number | null {

@@ -1,7 +1,7 @@
 // What the page knows: the last `live` event, the files, the history, what is chosen. Views subscribe;
 // nothing here knows a view.
 import { KeyAxis } from "./axis.ts";
-import type { Explanation, FamilyShape, FileShape, FinishedJob, Live, Shape } from "./api.ts";
+import type { Explanation, FamilyShape, FileShape, FinishedJob, History, Live, Mark, Shape } from "./api.ts";
 import { SeriesBuffer } from "./series-buffer.ts";
 
 export type Connection = "connecting" | "live" | "lost" | "denied";
@@ -32,7 +32,11 @@ export class Store {
   selected: number | null = null;
   explanation: Explanation | null = null;
   recent_jobs: FinishedJob[] = [];
+  /** The last ten minutes by the second, and the last day in steps, as far as it was asked for. */
   readonly series = new SeriesBuffer();
+  readonly day = new SeriesBuffer();
+  /** Starts and changed options, oldest first. */
+  marks: Mark[] = [];
   private readonly listeners = new Map<keyof Events, Listener<never>[]>();
 
   on<E extends keyof Events>(event: E, listener: Listener<Events[E]>): void {
@@ -45,7 +49,7 @@ export class Store {
 
   receive(live: Live): void {
     if (this.live !== null && this.live.summary.started_ms !== live.summary.started_ms) {
-      this.series.clear();
+      this.series.restart();
       this.selected = null;
       this.recent_jobs = [];
       this.shape = null;
@@ -57,6 +61,14 @@ export class Store {
     this.setConnection("live");
     if (!needsFiles(live.shape)) this.setShape(live.shape);
     this.emit("live", live);
+  }
+
+  /** What the server remembers: of seconds, of steps, or nothing but its marks. */
+  remember(history: History): void {
+    this.marks = history.marks;
+    if (history.step_s > 1) this.day.replace(history);
+    else this.series.prepend(history);
+    this.emit("history", undefined);
   }
 
   setConnection(connection: Connection, reason = ""): void {
@@ -111,7 +123,8 @@ export class Store {
 }
 
 const EMPTY_FAMILY: FamilyShape = {
-  name: "default", memtable_bytes: 0, memtable_limit_bytes: 0, immutable_memtables: 0, levels: [],
+  name: "default", memtable_bytes: 0, memtable_limit_bytes: 0, immutable_memtables: 0, l0_compaction_files: 0, l0_slowdown_files: 0,
+  l0_stop_files: 0, levels: [],
 };
 
 /** Files were left out of this shape because there are too many. */

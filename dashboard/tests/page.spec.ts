@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
-import type { Cluster, Explanation, HotKeys, Live, Memory, Shape, Summary } from "../src/api.ts";
+import type { Cluster, Explanation, History, HotKeys, Live, Memory, Shape, Summary } from "../src/api.ts";
 import { type Mock, startMock } from "../mock/server.ts";
 import { bytes, count } from "../src/format.ts";
 import { launch } from "./browser.ts";
@@ -92,7 +92,7 @@ test("loads under a strict policy, without a word on the console", async () => {
   assert.match(policy, /script-src 'self'|default-src 'self'/);
   assert.doesNotMatch(policy, /unsafe/);
   const { page, errors } = await open(LAPTOP);
-  for (const id of ["terraces", "memory", "filters", "series", "keys", "slow", "commands", "explain"]) {
+  for (const id of ["terraces", "memory", "advice", "debt", "filters", "series", "keys", "slow", "commands", "explain"]) {
     await page.locator(`#${id}`).scrollIntoViewIfNeeded();
     await page.waitForTimeout(150);
   }
@@ -159,7 +159,7 @@ test("light and dark: as the system says, and as the reader chooses, also next t
 
 test("a phone: nothing wider than the screen, everything reached by scrolling down", async () => {
   const { page, errors } = await open(PHONE);
-  for (const id of ["terraces", "memory", "keys", "explain", "series", "filters", "slow", "commands"]) {
+  for (const id of ["terraces", "memory", "keys", "advice", "debt", "explain", "series", "filters", "slow", "commands"]) {
     await page.locator(`#${id}`).scrollIntoViewIfNeeded();
     await page.waitForTimeout(200);
     const box = (await page.locator(`#${id}`).boundingBox())!;
@@ -173,7 +173,7 @@ test("a phone: nothing wider than the screen, everything reached by scrolling do
 test("keyboard: every control is reached and shows it; arrows and Enter choose an SST", async () => {
   const { page, errors } = await open(LAPTOP);
   const reached: string[] = [];
-  for (let press = 0; press < 60; press++) {
+  for (let press = 0; press < 100; press++) {
     await page.keyboard.press("Tab");
     const at = await page.evaluate(() => {
       const node = document.activeElement as HTMLElement;
@@ -226,6 +226,56 @@ test("explains a key step by step, as the API does", async () => {
   await page.getByLabel("Key", { exact: true }).fill("nobody-has-this-key");
   await page.getByLabel("Key", { exact: true }).press("Enter");
   await eventually("the verdict", async () => ((await page.locator(".explain-head").textContent()) ?? "").includes("not there"));
+  assert.deepEqual(errors, []);
+  await page.context().close();
+});
+
+test("charts of a day: the window is chosen, starts and changed options are lines in the charts and words beside them", async () => {
+  const { page, errors } = await open(LAPTOP);
+  const { marks } = await api<History>("history?seconds=0");
+  assert.ok(marks.some((mark) => mark.kind === "start"));
+  const chart = page.locator("#chart-throughput");
+  await chart.scrollIntoViewIfNeeded();
+  const points = async () => Number(await chart.getAttribute("data-points"));
+  await eventually("seconds are drawn", async () => (await points()) > 1);
+  const by_second = await points();
+  await page.getByRole("button", { name: "24 h", exact: true }).click();
+  assert.equal(await page.getByRole("button", { name: "24 h", exact: true }).getAttribute("aria-pressed"), "true");
+  await eventually("every mark is drawn", async () => Number(await chart.getAttribute("data-marks")) === (await api<History>("history?seconds=0")).marks.length);
+  const listed = page.locator("#chart-marks [data-mark]");
+  assert.equal(await listed.count(), Math.min(6, marks.length));
+  assert.match((await page.locator("#chart-marks").textContent()) ?? "", /start of Terrace/);
+  if (mock !== null) {
+    const day = await api<History>("history?seconds=86400");
+    await eventually("a day is drawn", async () => Math.abs((await points()) - day.t_ms.length) < 5);
+    assert.ok((await points()) > 2000 && by_second < 700);
+    assert.match((await listed.first().textContent()) ?? "", /changed: rate-limit-bytes/);
+    assert.match((await listed.nth(1).textContent()) ?? "", /start of Terrace .*, with other maxmemory, background-jobs/);
+    await page.getByRole("button", { name: "1 h", exact: true }).click();
+    await eventually("an hour is drawn", async () => (await points()) <= 121);
+    await eventually("the mark of that hour", async () => (await chart.getAttribute("data-marks")) === "1");
+    // A change while the page looks comes by itself.
+    await page.getByRole("button", { name: "3 min", exact: true }).click();
+    mock.ring.marks = [...mock.ring.marks, { t_ms: Date.now(), kind: "options", version: "x", options: ["timeout"] }];
+    await eventually("the new mark", async () => /changed: timeout/.test((await listed.first().textContent()) ?? ""));
+  }
+  assert.equal(await overflow(page), 0);
+  assert.deepEqual(errors, []);
+  await page.context().close();
+});
+
+test("what to do, in words; value log and compaction debt, as the API has them", async () => {
+  const { page, errors } = await open(LAPTOP);
+  await eventually("some advice", async () => (await page.locator("[data-advice]").count()) > 0);
+  const text = (await page.locator("#advice").textContent()) ?? "";
+  assert.match(text, /\w+\./);
+  if (mock !== null) assert.match(text, /(reads the device|Lookups read the device|Nothing to do|Writes) .*\d/);
+  const { live } = await shown(page);
+  const log = page.locator('[data-debt="log"]');
+  await eventually("the value log", async () => (await log.getAttribute("data-value")) === String((await shown(page)).live.shape.value_bytes));
+  assert.ok(live.shape.families.every((family) => family.l0_slowdown_files <= family.l0_stop_files));
+  assert.match((await page.locator("#debt").textContent()) ?? "", new RegExp(`${live.shape.families[0]!.l0_slowdown_files} slow writes, ${live.shape.families[0]!.l0_stop_files} stop them`));
+  if (mock !== null) assert.match((await page.locator("#debt").textContent()) ?? "", /640 MiB.*13\.6 % garbage \(87 MiB\).*in 12 value segments/);
   assert.deepEqual(errors, []);
   await page.context().close();
 });

@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { shape, summary } from "../mock/answers.ts";
 import { Engine } from "../mock/engine.ts";
-import { explain, Ring } from "../mock/explain.ts";
+import { explain } from "../mock/explain.ts";
+import { Ring } from "../mock/history.ts";
 import { KeyAxis, shareBetween } from "../src/axis.ts";
 import { heatRamp, heatShare, lightness } from "../src/color.ts";
 import { blockAt, blocksOf, hillOf, toPlace, toX } from "../src/hill/geometry.ts";
@@ -116,9 +117,34 @@ test("series: history before, gaps where seconds are missing, stalls as bands, t
   assert.equal(times!.length, 16);
   assert.equal(reads![13], null);
   assert.ok(times!.every((t, i) => i === 0 || t! > times![i - 1]!));
-  assert.deepEqual(series.bands(), [{ cause: "too many L0 files", from: 109, to: 111 }]);
+  assert.deepEqual(series.bands(), [{ cause: "too many L0 files", from: 109, to: 111, held: 2 }]);
   assert.ok(Math.abs(series.hitRate(10)! - 0.9) < 1e-9);
   assert.equal(new SeriesBuffer().hitRate(10), null);
+});
+
+test("series: a restart leaves what was before, and no hit rate from counters of two runs", () => {
+  const base = { ...summary(engine), stall: { cause: null, is_stopped: false, seconds_total: 0, count: 0 } };
+  const series = new SeriesBuffer();
+  for (const second of [1, 2, 3]) series.push({ ...base, now_ms: second * 1000, block_hits: 1000 * second, block_misses: 0 });
+  series.restart();
+  assert.equal(series.hitRate(10), null);
+  series.push({ ...base, now_ms: 4000, block_hits: 3, block_misses: 1 });
+  assert.equal(series.length, 4);
+  assert.equal(series.hitRate(10), 0.75);
+  assert.equal(series.mean("reads_per_s", 2), base.reads_per_s);
+});
+
+test("series: a day of steps has gaps where the server was down, and says how much of a step was held back", () => {
+  const series = new SeriesBuffer();
+  const history = new Ring().history(86_400);
+  assert.equal(history.step_s, 30);
+  series.replace(history);
+  const [times, reads] = series.window(86_400, ["reads_per_s"]);
+  assert.equal(times!.length - history.t_ms.length, 1, "one gap");
+  assert.equal(reads!.filter((value) => value === null).length, 1);
+  const bands = series.bands();
+  const whole = bands.filter((band) => band.to - band.from === 240);
+  assert.ok(whole.length > 5 && whole.every((band) => band.held === 24), JSON.stringify(bands.slice(0, 3)));
 });
 
 test("empty levels next to each other share one low step, L0 and those with files have their own", () => {

@@ -18,6 +18,7 @@ mod escape;
 mod explain;
 mod guard;
 mod history;
+mod history_file;
 mod json;
 mod metrics;
 mod sampler;
@@ -29,12 +30,14 @@ mod tests;
 mod wire;
 
 pub use explain::explain;
+pub use history_file::file_of as history_file_of;
 pub use metrics::document as metrics_document;
 
 use crate::cluster::{ClusterAdmin, ClusterFigures};
 use hdrhistogram::Histogram;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -92,8 +95,11 @@ pub trait ServerStatus: Send + Sync + 'static {
     /// Keys that are read and written most, at most `count` of each.
     fn hot_keys(&self, count: usize) -> HotKeys;
 
-    /// The options, as `CONFIG GET` gives them, without passwords and other secrets.
+    /// The options, as `CONFIG GET` gives them, without passwords and other secrets. Called every second.
     fn config(&self) -> Vec<ConfigEntry>;
+
+    /// Where the history of the dashboard is kept; `None`: it ends with the server.
+    fn history_file(&self) -> Option<PathBuf>;
 
     /// Names that a `Host` header may have, beside `localhost` and addresses: a page of another
     /// site, whose name was made to point here, has none of them.

@@ -7,9 +7,10 @@ use crate::config::{OPTIONS, When};
 use crate::hot_keys::SAMPLED_ONE_IN;
 use crate::http::{
     CommandFigures, ConfigEntry, Figures, HotKey, HotKeys, Rights, ServerStatus, SlowCommand,
-    SlowLog, Timings,
+    SlowLog, Timings, history_file_of,
 };
 use crate::server::Server;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -125,6 +126,11 @@ impl ServerStatus for Server {
             is_live: is_live(name),
         };
         self.config.dump().into_iter().map(entry).collect()
+    }
+
+    fn history_file(&self) -> Option<PathBuf> {
+        let is_kept = self.config.settings().http_history;
+        is_kept.then(|| history_file_of(self.space.db().path())).flatten()
     }
 
     fn host_names(&self) -> Vec<String> {

@@ -1,9 +1,12 @@
-// What changed over time: small charts with one clock, stalls as bands in all of them.
+// What changed over time: small charts with one clock, stalls as bands and starts and changed options as lines in
+// all of them.
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import type { History, Mark } from "../api.ts";
+import { get, poll } from "../client.ts";
 import { card, h, onWidth, replace, s, setText, whileVisible } from "../dom.ts";
-import { clock, count, duration, micros, ratio } from "../format.ts";
-import type { Column, StallBand } from "../series-buffer.ts";
+import { clock, count, duration, micros, plural, ratio } from "../format.ts";
+import { type Column, KEPT_S, type StallBand } from "../series-buffer.ts";
 import type { Store } from "../store.ts";
 import { color, onTheme } from "../theme.ts";
 
@@ -48,8 +51,19 @@ const CHARTS: Chart[] = [
   },
 ];
 
-const WINDOWS: [string, number][] = [["1 min", 60], ["3 min", 180], ["10 min", 600]];
+const WINDOWS: [string, number][] = [["1 min", 60], ["3 min", 180], ["10 min", KEPT_S], ["1 h", 3600], ["6 h", 21_600], ["24 h", 86_400]];
 const HEIGHT = 148;
+/** How often marks are asked for, and steps, of which one comes in half a minute. */
+const MARKS_EVERY_MS = 4000;
+const STEPS_EVERY_MS = 15_000;
+/** Marks that are listed. */
+const MOST_MARKS = 6;
+
+/** What the charts have in common: one object, which every one of them reads when it is drawn. */
+interface Shared {
+  bands: StallBand[];
+  marks: Mark[];
+}
 
 export function series(store: Store): HTMLElement {
   let seconds = 180;
@@ -58,22 +72,31 @@ export function series(store: Store): HTMLElement {
     type: "button", class: "tab", "aria-pressed": String(length === seconds), onclick: (event: Event) => {
       seconds = length;
       for (const tab of picker.children) tab.setAttribute("aria-pressed", String(tab === event.currentTarget));
+      loadSteps();
       update();
     },
   }, name)));
   const { root, body } = card("series", "Over time", picker);
-  const bands: { list: StallBand[] } = { list: [] };
-  const charts = CHARTS.map((chart) => new ChartView(chart, bands));
+  const shared: Shared = { bands: [], marks: [] };
+  const charts = CHARTS.map((chart) => new ChartView(chart, shared));
   const stalls = h("div", { class: "stall-causes" });
   const stall_figure = h("figure", { class: "chart", id: "chart-stalls" }, h("figcaption", {}, h("span", { class: "chart-title" }, "Writes held back")), stalls);
-  body.append(h("div", { class: "charts" }, ...charts.map((chart) => chart.root), stall_figure));
+  const marks = h("ol", { class: "marks" });
+  const marks_figure = h("figure", { class: "chart", id: "chart-marks" }, h("figcaption", {}, h("span", { class: "chart-title" }, "Starts and changed options")), marks);
+  body.append(h("div", { class: "charts" }, ...charts.map((chart) => chart.root), h("div", {}, stall_figure, marks_figure)));
 
   const update = (): void => {
-    bands.list = store.series.bands();
+    const buffer = seconds > KEPT_S ? store.day : store.series;
     const end = (store.live?.summary.now_ms ?? Date.now()) / 1000;
-    for (const chart of charts) chart.update(store.series.window(seconds, chart.chart.lines.map((line) => line.column)), end - seconds, end);
-    tellStalls(stalls, bands.list.filter((band) => band.to > end - seconds), end - seconds, end);
+    shared.bands = buffer.bands().filter((band) => band.to > end - seconds);
+    shared.marks = store.marks.filter((mark) => mark.t_ms / 1000 > end - seconds);
+    for (const chart of charts) chart.update(buffer.window(seconds, chart.chart.lines.map((line) => line.column)), end - seconds, end);
+    tellStalls(stalls, shared.bands, end - seconds, end);
+    tellMarks(marks, shared.marks);
   };
+  const load = async (length: number): Promise<void> => store.remember(await get<History>("history", { seconds: length }));
+  poll(store, MARKS_EVERY_MS, () => visible && seconds <= KEPT_S, () => load(0));
+  const loadSteps = poll(store, STEPS_EVERY_MS, () => visible && seconds > KEPT_S, () => load(seconds));
   store.on("live", () => visible && !document.hidden && update());
   store.on("history", update);
   onTheme(() => charts.forEach((chart) => chart.redraw()));
@@ -99,12 +122,30 @@ function tellStalls(node: HTMLElement, bands: StallBand[], from: number, to: num
   const at = (t: number) => (Math.max(0, (t - from) / (to - from)) * 100).toFixed(2);
   replace(node, ...[...new Set(bands.map((band) => band.cause))].map((cause) => {
     const own = bands.filter((band) => band.cause === cause);
-    const sum = own.reduce((total, band) => total + band.to - Math.max(band.from, from), 0);
+    const sum = own.reduce((total, band) => total + band.held * ((band.to - Math.max(band.from, from)) / (band.to - band.from)), 0);
     return h("div", { class: "cause" },
       h("span", {}, h("i", { class: `chip ${hueOf(cause)}` }), cause), h("b", { class: "num" }, duration(Math.max(1, Math.round(sum)))),
       s("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" }, ...own.map((band) =>
         s("rect", { x: at(band.from), width: Math.max(0.5, Number(at(band.to)) - Number(at(band.from))), y: 0, height: 10, class: hueOf(cause) }))));
   }));
+}
+
+/** In words what the lines in the charts stand for, the newest first. */
+function tellMarks(node: HTMLElement, marks: Mark[]): void {
+  const state = `${marks.length} ${marks[0]?.t_ms} ${marks.at(-1)?.t_ms}`;
+  if (node.dataset.state === state) return;
+  node.dataset.state = state;
+  const rows = marks.slice(-MOST_MARKS).reverse().map((mark) => h("li", { "data-mark": mark.kind },
+    h("i", { class: `chip mark-${mark.kind}` }), h("time", { class: "num", datetime: new Date(mark.t_ms).toISOString() }, clock(mark.t_ms)), " ", markText(mark)));
+  if (marks.length === 0) rows.push(h("li", { class: "muted" }, "None in this time."));
+  if (marks.length > MOST_MARKS) rows.push(h("li", { class: "muted" }, `and ${marks.length - MOST_MARKS} before`));
+  replace(node, ...rows);
+}
+
+function markText({ kind, version, options }: Mark): string {
+  const shown = options.slice(0, 4).join(", ") + (options.length > 4 ? ` and ${plural(options.length - 4, "other")}` : "");
+  if (kind === "options") return `changed: ${shown}`;
+  return `start of Terrace ${version}${options.length > 0 ? `, with other ${shown}` : ""}`;
 }
 
 /** Grid lines of a logarithmic scale: powers of ten. */
@@ -123,7 +164,7 @@ class ChartView {
   private readonly time = h("span", { class: "muted num" });
   private readonly host = h("div", { class: "plot" });
 
-  constructor(readonly chart: Chart, private readonly bands: { list: StallBand[] }) {
+  constructor(readonly chart: Chart, private readonly shared: Shared) {
     this.values = chart.lines.map(() => h("b", { class: "num" }, "–"));
     this.host.setAttribute("role", "img");
     this.root = h("figure", { class: "chart", id: `chart-${chart.id}` },
@@ -139,6 +180,7 @@ class ChartView {
   update(data: (number | null)[][], from: number, to: number): void {
     this.data = data;
     this.range = [from, to];
+    Object.assign(this.root.dataset, { from: String(data[0]![0] ?? ""), points: String(data[0]!.length) });
     this.plot?.setData(data as uPlot.AlignedData, true);
     if (this.plot?.cursor.idx == null) this.tell(null);
   }
@@ -181,18 +223,46 @@ class ChartView {
         stroke: () => color(line.hue), width: 1.75, points: { show: false }, spanGaps: false,
         ...(line.fill ? { fill: () => color(`${line.hue}-fill`) } : {}), ...(line.dash ? { dash: line.dash } : {}),
       }))],
-      hooks: { drawClear: [(plot) => this.paintBands(plot)], setCursor: [(plot) => this.tell(plot.cursor.idx ?? null)] },
+      hooks: { drawClear: [(plot) => this.paintBands(plot)], draw: [(plot) => this.paintMarks(plot)], setCursor: [(plot) => this.tell(plot.cursor.idx ?? null)] },
     }, this.data as uPlot.AlignedData, this.host);
   }
 
   private paintBands(plot: uPlot): void {
     const { left, top, width, height } = plot.bbox;
-    for (const band of this.bands.list) {
+    for (const band of this.shared.bands) {
       const from = Math.max(left, plot.valToPos(band.from, "x", true));
       const to = Math.min(left + width, plot.valToPos(band.to, "x", true));
       if (to <= from) continue;
       plot.ctx.fillStyle = color(hueOf(band.cause));
       plot.ctx.fillRect(from, top, Math.max(2, to - from), height);
     }
+  }
+
+  /** A line for each, with a flag on top. */
+  private paintMarks(plot: uPlot): void {
+    const { left, top, width, height } = plot.bbox;
+    const { ctx: g } = plot;
+    const unit = window.devicePixelRatio || 1;
+    let painted = 0;
+    g.save();
+    for (const mark of this.shared.marks) {
+      const x = plot.valToPos(mark.t_ms / 1000, "x", true);
+      if (x < left || x > left + width) continue;
+      painted++;
+      g.strokeStyle = g.fillStyle = color(`mark-${mark.kind}`);
+      g.lineWidth = 1.25 * unit;
+      g.setLineDash(mark.kind === "start" ? [] : [3 * unit, 3 * unit]);
+      g.beginPath();
+      g.moveTo(x, top);
+      g.lineTo(x, top + height);
+      g.stroke();
+      g.beginPath();
+      g.moveTo(x, top);
+      g.lineTo(x + 6 * unit, top + 3 * unit);
+      g.lineTo(x, top + 6 * unit);
+      g.fill();
+    }
+    g.restore();
+    this.root.dataset.marks = String(painted);
   }
 }

@@ -222,6 +222,9 @@ options! {
         "http-host-names" => http_host_names: Vec<String> = "", Kind::HostNames, Live,
             "Names that HTTP requests may have in their Host header, besides addresses and \
              localhost.";
+        "http-history" => http_history: bool = "yes", Kind::YesNo, Start,
+            "Keep the charts of the dashboard for a day in a file beside the store, so that a \
+             restart does not end them.";
         "protected-mode" => protected_mode: bool = "yes", Kind::YesNo, Live,
             "Serve only this machine while the default user needs no password.";
         "maxclients" => maxclients: u32 = "10000", Kind::Whole { min: 1, max: 1_000_000 }, Live,

@@ -1,15 +1,25 @@
-//! Seconds that are over: rates, percentiles of the last ten of them, and ten minutes for a page that
-//! is just opened. Pure; `sampler.rs` enters a second at a time.
+//! Seconds that are over: rates, percentiles of the last ten of them, ten minutes by the second and a day
+//! in steps of half a minute for a page that is just opened, and marks of starts and changed options.
+//! Pure; `sampler.rs` enters a second at a time, `history_file.rs` keeps it across restarts.
 
-use super::json::{History, LatencyUs, Percentiles, Stall, Summary};
+use super::json::{Columns, History, LatencyUs, Mark, MarkKind, Percentiles, Stall, Summary};
 use super::{Figures, Timings};
 use crate::stats::disk_bytes;
 use hdrhistogram::Histogram;
-use std::collections::VecDeque;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
 use terrace::{Metrics, StallCause, StallMetrics};
 
-/// Seconds that are kept.
+/// Seconds that are kept one by one.
 pub(super) const KEPT_SECONDS: usize = 600;
+/// Seconds of a step.
+const STEP_SECONDS: usize = 30;
+/// Milliseconds of a day: nothing older is kept.
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+/// Steps that are kept: those of a day.
+const KEPT_STEPS: usize = DAY_MS as usize / 1000 / STEP_SECONDS;
+/// Marks that are kept, the newest.
+const KEPT_MARKS: usize = 200;
 /// Seconds over which percentiles are.
 const WINDOW_SECONDS: usize = 10;
 
@@ -35,72 +45,145 @@ pub(super) struct Past {
     /// The newest last; one more than the window, which is what lies between them.
     timings: VecDeque<Timings>,
     before: Option<Reading>,
+    last: Option<Summary>,
     /// Oldest first.
-    seconds: VecDeque<Second>,
+    seconds: VecDeque<Sample>,
+    /// Where the step under way began.
+    step_from: Option<Reading>,
+    /// Oldest first.
+    steps: VecDeque<Sample>,
+    /// Oldest first.
+    marks: VecDeque<Mark>,
+    /// The options as they were last, those of the run before until the first look.
+    options: BTreeMap<String, String>,
+    /// The start of this run is marked.
+    has_begun: bool,
 }
 
-#[derive(Debug)]
-struct Second {
-    summary: Summary,
-    stall_seconds: f64,
+/// What is kept of a second or a step. Single precision is enough for charts, and short as text.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Sample {
+    t_ms: u64,
+    reads_per_s: f32,
+    writes_per_s: f32,
+    read_us: [Option<f32>; 3],
+    write_us: [Option<f32>; 3],
+    write_amplification: Option<f32>,
+    space_amplification: Option<f32>,
+    device_reads_per_get: Option<f32>,
+    stall_cause: Option<&'static str>,
+    stall_seconds: f32,
+}
+
+/// All that outlives a run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Kept {
+    pub seconds: Columns,
+    pub steps: Columns,
+    pub marks: Vec<Mark>,
+    /// Names and values, without secrets. They are compared with those of the next run, and shown to nobody.
+    pub options: BTreeMap<String, String>,
 }
 
 impl Past {
+    /// What is left of earlier runs, as far as it is of the day before `now_ms`.
+    pub fn restored(kept: Kept, now_ms: u64) -> Self {
+        let oldest_ms = now_ms.saturating_sub(DAY_MS);
+        let samples = |columns: &Columns, most: usize| {
+            let mut samples: VecDeque<Sample> = VecDeque::new();
+            for sample in Sample::all_of(columns) {
+                // A clock that was set back leaves times that do not follow each other.
+                let follows = samples.back().is_none_or(|before| before.t_ms < sample.t_ms);
+                if follows && (oldest_ms..now_ms).contains(&sample.t_ms) {
+                    push(&mut samples, sample, most);
+                }
+            }
+            samples
+        };
+        let mut past = Self {
+            seconds: samples(&kept.seconds, KEPT_SECONDS),
+            steps: samples(&kept.steps, KEPT_STEPS),
+            options: kept.options,
+            ..Self::default()
+        };
+        let marks = kept.marks.into_iter();
+        for mark in marks.filter(|mark| (oldest_ms..now_ms).contains(&mark.t_ms)) {
+            push(&mut past.marks, mark, KEPT_MARKS);
+        }
+        past
+    }
+
+    /// What a later run is to know.
+    pub fn kept(&self) -> Kept {
+        let all = |samples: &VecDeque<Sample>| Columns::of(samples.iter());
+        Kept {
+            seconds: all(&self.seconds),
+            steps: all(&self.steps),
+            marks: self.marks.iter().cloned().collect(),
+            options: self.options.clone(),
+        }
+    }
+
     /// The last second.
     pub fn summary(&self) -> Option<Summary> {
-        self.seconds.back().map(|second| second.summary.clone())
+        self.last.clone()
     }
 
     /// Enters a second that ends with `now`.
     pub fn enter(&mut self, now: Reading) {
         let latency_us = self.latencies(&now.timings);
-        let before = self.before.as_ref();
-        let seconds = before.map_or(0.0, |b| now.at_us.saturating_sub(b.at_us) as f64 / 1e6);
-        let growth = |of: fn(&Reading) -> u64| {
-            before.map_or(0, |before| of(&now).saturating_sub(of(before))) as f64
-        };
-        let rate = |of| if seconds > 0.0 { growth(of) / seconds } else { 0.0 };
-        let gets = growth(|r| r.engine.gets);
-        let device_reads = growth(|r| r.engine.reads.device_reads);
-        let stall = before.and_then(|before| stall(&before.engine, &now.engine));
-        let summary = Summary {
-            version: env!("CARGO_PKG_VERSION"),
-            now_ms: now.now_ms,
-            started_ms: now.figures.started_ms,
-            uptime_s: now.figures.uptime_s,
-            connected_clients: now.figures.connected_clients,
-            ops_per_s: rate(|r| r.figures.commands),
-            reads_per_s: rate(|r| r.figures.reads),
-            writes_per_s: rate(|r| r.figures.writes),
-            commands_total: now.figures.commands,
-            hits: now.figures.hits,
-            misses: now.figures.misses,
-            block_hits: now.engine.reads.data_block_hits,
-            block_misses: now.engine.reads.data_block_misses,
-            latency_us,
-            write_amplification: positive(now.engine.write_amplification()),
-            space_amplification: positive(now.engine.space_amplification()),
-            stall: Stall {
-                cause: stall.map(|(cause, _)| cause.text()),
-                is_stopped: stall.is_some_and(|(_, is_stopped)| is_stopped),
-                seconds_total: now.engine.stall_us as f64 / 1e6,
-                count: now.engine.slowdowns + now.engine.stops,
-            },
-            device_reads_per_get: (gets > 0.0).then(|| device_reads / gets),
-            memory: super::json::MemoryNow {
-                rss_bytes: now.rss_bytes,
-                budget_bytes: now.budget_bytes,
-                used_bytes: now.used_bytes,
-            },
-            dbsize_estimate: now.key_count,
-            disk_bytes: disk_bytes(&now.engine),
-        };
-        let stall_seconds = growth(|r| r.engine.stall_us) / 1e6;
-        self.seconds.push_back(Second { summary, stall_seconds });
-        if self.seconds.len() > KEPT_SECONDS {
-            self.seconds.pop_front();
-        }
+        let (summary, sample) = between(self.before.as_ref(), &now, latency_us);
+        push(&mut self.seconds, sample, KEPT_SECONDS);
+        self.last = Some(summary);
+        self.end_step(&now, STEP_SECONDS);
         self.before = Some(now);
+    }
+
+    /// Ends the step under way now, if it has lasted for a second.
+    pub fn end(&mut self) {
+        if let Some(last) = self.before.take() {
+            self.end_step(&last, 1);
+            self.before = Some(last);
+        }
+    }
+
+    /// Ends the step under way if it has at least this many seconds.
+    fn end_step(&mut self, now: &Reading, least_seconds: usize) {
+        let Some(from) = &self.step_from else {
+            self.step_from = Some(now.clone());
+            return;
+        };
+        if now.at_us.saturating_sub(from.at_us) < least_seconds as u64 * 1_000_000 {
+            return;
+        }
+        let latency_us = LatencyUs {
+            read: percentiles(&since(&now.timings.reads, Some(&from.timings.reads))),
+            write: percentiles(&since(&now.timings.writes, Some(&from.timings.writes))),
+        };
+        let (_, sample) = between(Some(from), now, latency_us);
+        push(&mut self.steps, sample, KEPT_STEPS);
+        self.step_from = Some(now.clone());
+    }
+
+    /// Marks the start of this run, and every change of options after it.
+    pub fn note_options(&mut self, now_ms: u64, options: BTreeMap<String, String>) {
+        // An option that only one of two versions has is no change that somebody made.
+        let differs = |(name, value): &(&String, &String)| {
+            self.options.get(*name).is_some_and(|before| before != *value)
+        };
+        let changed: Vec<String> =
+            options.iter().filter(differs).map(|(name, _)| name.clone()).collect();
+        let kind = match self.has_begun {
+            false => MarkKind::Start,
+            true => MarkKind::Options,
+        };
+        if kind == MarkKind::Start || !changed.is_empty() {
+            let version = env!("CARGO_PKG_VERSION").to_string();
+            let mark = Mark { t_ms: now_ms, kind, version, options: changed };
+            push(&mut self.marks, mark, KEPT_MARKS);
+        }
+        self.options = options;
+        self.has_begun = true;
     }
 
     /// Percentiles of the window that ends with `now`.
@@ -110,41 +193,148 @@ impl Past {
             read: percentiles(&since(&now.reads, then.map(|then| &then.reads))),
             write: percentiles(&since(&now.writes, then.map(|then| &then.writes))),
         };
-        self.timings.push_back(now.clone());
-        if self.timings.len() > WINDOW_SECONDS {
-            self.timings.pop_front();
-        }
+        push(&mut self.timings, now.clone(), WINDOW_SECONDS);
         latencies
     }
 
-    /// The last `seconds` of them.
+    /// The last `seconds` of them: one by one if they are kept so, else in steps. All marks.
     pub fn history(&self, seconds: usize) -> History {
-        let mut history = History::default();
-        let skipped = self.seconds.len().saturating_sub(seconds);
-        for second in self.seconds.iter().skip(skipped) {
-            history.enter(second);
-        }
-        history
+        let (samples, step_s) = match seconds <= KEPT_SECONDS {
+            true => (&self.seconds, 1),
+            false => (&self.steps, STEP_SECONDS),
+        };
+        let last_ms = self.seconds.back().or(self.steps.back()).map_or(0, |sample| sample.t_ms);
+        let oldest_ms = last_ms.saturating_sub((seconds as u64).saturating_mul(1000));
+        let within = samples.iter().filter(|sample| sample.t_ms > oldest_ms);
+        let is_of_today = |mark: &&Mark| mark.t_ms > last_ms.saturating_sub(DAY_MS);
+        let marks = self.marks.iter().filter(is_of_today).cloned().collect();
+        History { step_s: step_s as u32, marks, columns: Columns::of(within) }
     }
 }
 
-impl History {
-    fn enter(&mut self, second: &Second) {
-        let s = &second.summary;
-        self.t_ms.push(s.now_ms);
+/// Appends; the oldest of more than `most` goes.
+fn push<T>(row: &mut VecDeque<T>, one: T, most: usize) {
+    row.push_back(one);
+    if row.len() > most {
+        row.pop_front();
+    }
+}
+
+/// What happened between two readings; without the first, what is now.
+fn between(before: Option<&Reading>, now: &Reading, latency_us: LatencyUs) -> (Summary, Sample) {
+    let seconds = before.map_or(0.0, |b| now.at_us.saturating_sub(b.at_us) as f64 / 1e6);
+    let growth = |of: fn(&Reading) -> u64| {
+        before.map_or(0, |before| of(now).saturating_sub(of(before))) as f64
+    };
+    let rate = |of| if seconds > 0.0 { growth(of) / seconds } else { 0.0 };
+    let gets = growth(|r| r.engine.gets);
+    let device_reads = growth(|r| r.engine.reads.device_reads);
+    let stall = before.and_then(|before| stall(&before.engine, &now.engine));
+    let summary = Summary {
+        version: env!("CARGO_PKG_VERSION"),
+        now_ms: now.now_ms,
+        started_ms: now.figures.started_ms,
+        uptime_s: now.figures.uptime_s,
+        connected_clients: now.figures.connected_clients,
+        ops_per_s: rate(|r| r.figures.commands),
+        reads_per_s: rate(|r| r.figures.reads),
+        writes_per_s: rate(|r| r.figures.writes),
+        commands_total: now.figures.commands,
+        hits: now.figures.hits,
+        misses: now.figures.misses,
+        block_hits: now.engine.reads.data_block_hits,
+        block_misses: now.engine.reads.data_block_misses,
+        latency_us,
+        write_amplification: positive(now.engine.write_amplification()),
+        space_amplification: positive(now.engine.space_amplification()),
+        stall: Stall {
+            cause: stall.map(|(cause, _)| cause.text()),
+            is_stopped: stall.is_some_and(|(_, is_stopped)| is_stopped),
+            seconds_total: now.engine.stall_us as f64 / 1e6,
+            count: now.engine.slowdowns + now.engine.stops,
+        },
+        device_reads_per_get: (gets > 0.0).then(|| device_reads / gets),
+        memory: super::json::MemoryNow {
+            rss_bytes: now.rss_bytes,
+            budget_bytes: now.budget_bytes,
+            used_bytes: now.used_bytes,
+        },
+        dbsize_estimate: now.key_count,
+        disk_bytes: disk_bytes(&now.engine),
+    };
+    let sample = Sample::of(&summary, growth(|r| r.engine.stall_us) / 1e6);
+    (summary, sample)
+}
+
+impl Sample {
+    fn of(s: &Summary, stall_seconds: f64) -> Self {
+        let short = |value: Option<f64>| value.map(|value| value as f32);
+        let three = |of: &Percentiles| [short(of.p50), short(of.p99), short(of.p999)];
+        Self {
+            t_ms: s.now_ms,
+            reads_per_s: s.reads_per_s as f32,
+            writes_per_s: s.writes_per_s as f32,
+            read_us: three(&s.latency_us.read),
+            write_us: three(&s.latency_us.write),
+            write_amplification: short(s.write_amplification),
+            space_amplification: short(s.space_amplification),
+            device_reads_per_get: short(s.device_reads_per_get),
+            stall_cause: s.stall.cause,
+            stall_seconds: stall_seconds as f32,
+        }
+    }
+
+    /// The samples that columns have in full.
+    fn all_of(columns: &Columns) -> impl Iterator<Item = Self> {
+        (0..columns.t_ms.len()).map_while(|at| Self::at(columns, at))
+    }
+
+    fn at(c: &Columns, at: usize) -> Option<Self> {
+        let known = |text: &str| StallCause::ALL.into_iter().find(|cause| cause.text() == text);
+        let cause = c.stall_cause.get(at)?.as_deref().and_then(known);
+        Some(Self {
+            t_ms: *c.t_ms.get(at)?,
+            reads_per_s: *c.reads_per_s.get(at)?,
+            writes_per_s: *c.writes_per_s.get(at)?,
+            read_us: [*c.read_p50_us.get(at)?, *c.read_p99_us.get(at)?, *c.read_p999_us.get(at)?],
+            write_us: [
+                *c.write_p50_us.get(at)?,
+                *c.write_p99_us.get(at)?,
+                *c.write_p999_us.get(at)?,
+            ],
+            write_amplification: *c.write_amplification.get(at)?,
+            space_amplification: *c.space_amplification.get(at)?,
+            device_reads_per_get: *c.device_reads_per_get.get(at)?,
+            stall_cause: cause.map(StallCause::text),
+            stall_seconds: *c.stall_seconds.get(at)?,
+        })
+    }
+}
+
+impl Columns {
+    fn of<'s>(samples: impl Iterator<Item = &'s Sample>) -> Self {
+        let mut columns = Self::default();
+        samples.for_each(|sample| columns.enter(sample));
+        columns
+    }
+
+    fn enter(&mut self, s: &Sample) {
+        self.t_ms.push(s.t_ms);
         self.reads_per_s.push(s.reads_per_s);
         self.writes_per_s.push(s.writes_per_s);
-        self.read_p50_us.push(s.latency_us.read.p50);
-        self.read_p99_us.push(s.latency_us.read.p99);
-        self.read_p999_us.push(s.latency_us.read.p999);
-        self.write_p50_us.push(s.latency_us.write.p50);
-        self.write_p99_us.push(s.latency_us.write.p99);
-        self.write_p999_us.push(s.latency_us.write.p999);
+        let [p50, p99, p999] = s.read_us;
+        self.read_p50_us.push(p50);
+        self.read_p99_us.push(p99);
+        self.read_p999_us.push(p999);
+        let [p50, p99, p999] = s.write_us;
+        self.write_p50_us.push(p50);
+        self.write_p99_us.push(p99);
+        self.write_p999_us.push(p999);
         self.write_amplification.push(s.write_amplification);
         self.space_amplification.push(s.space_amplification);
         self.device_reads_per_get.push(s.device_reads_per_get);
-        self.stall_cause.push(s.stall.cause);
-        self.stall_seconds.push(second.stall_seconds);
+        self.stall_cause.push(s.stall_cause.map(Into::into));
+        self.stall_seconds.push(s.stall_seconds);
     }
 }
 
@@ -186,112 +376,4 @@ pub(super) fn percentiles(histogram: &Histogram<u64>) -> Percentiles {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn histogram() -> Histogram<u64> {
-        Histogram::new_with_bounds(1, 60_000_000_000, 2).unwrap()
-    }
-
-    fn reading(second: u64) -> Reading {
-        Reading {
-            now_ms: 1_000_000 + second * 1000,
-            at_us: second * 1_000_000,
-            figures: Figures::default(),
-            engine: Metrics::default(),
-            timings: Timings { reads: histogram(), writes: histogram() },
-            key_count: 0,
-            rss_bytes: None,
-            budget_bytes: 1,
-            used_bytes: 0,
-        }
-    }
-
-    #[test]
-    fn rates_are_over_the_time_between_two_readings() {
-        let mut past = Past::default();
-        past.enter(reading(1));
-        assert_eq!(past.summary().unwrap().ops_per_s, 0.0);
-        let mut now = reading(3);
-        (now.figures.commands, now.figures.reads, now.figures.writes) = (500, 300, 100);
-        (now.engine.gets, now.engine.reads.device_reads, now.engine.stall_us) =
-            (200, 50, 1_500_000);
-        past.enter(now);
-        let summary = past.summary().unwrap();
-        let rates = (summary.ops_per_s, summary.reads_per_s, summary.writes_per_s);
-        assert_eq!(rates, (250.0, 150.0, 50.0));
-        assert_eq!(summary.device_reads_per_get, Some(0.25));
-        assert_eq!(past.history(600).stall_seconds, [0.0, 1.5]);
-        // Counters that were reset give no negative rates, and no absurd ones.
-        past.enter(reading(4));
-        let summary = past.summary().unwrap();
-        assert_eq!((summary.ops_per_s, summary.device_reads_per_get), (0.0, None));
-    }
-
-    #[test]
-    fn the_cause_of_a_stall_is_what_the_engine_counted_most_time_for() {
-        let mut past = Past::default();
-        let mut engine = Metrics::default();
-        let mut second = 0;
-        let mut enter = |engine: &Metrics| {
-            second += 1;
-            past.enter(Reading { engine: engine.clone(), ..reading(second) });
-            let stall = past.summary().unwrap().stall;
-            (stall.cause, stall.is_stopped)
-        };
-        let row = |slowdowns, stops, stall_us| StallMetrics { slowdowns, stops, stall_us };
-        engine.stalls[StallCause::GarbageCollection as usize] = row(9, 0, 900);
-        assert_eq!(enter(&engine), (None, false), "what was before is nobody's second");
-        assert_eq!(enter(&engine), (None, false));
-        engine.stalls[StallCause::GarbageCollection as usize] = row(12, 0, 1_300);
-        engine.stalls[StallCause::L0Files as usize] = row(50, 0, 300);
-        assert_eq!(enter(&engine), (Some("garbage collection is behind"), false));
-        engine.stalls[StallCause::L0Files as usize] = row(90, 0, 500);
-        assert_eq!(enter(&engine), (Some("too many L0 files"), false));
-        // A stop that has just begun, its time as it goes, its end.
-        for (stalled_us, stopped) in [(0, 1), (1_000_000, 1), (1_400_000, 1)] {
-            engine.stalls[StallCause::Memtables as usize] = row(0, stopped, stalled_us);
-            assert_eq!(enter(&engine), (Some("memtables wait for their flush"), true));
-        }
-        assert_eq!(enter(&engine), (None, false));
-        assert_eq!(past.history(2).stall_cause, [Some("memtables wait for their flush"), None]);
-    }
-
-    #[test]
-    fn percentiles_forget_what_was_before_the_window() {
-        let mut past = Past::default();
-        let mut timings = reading(0).timings;
-        timings.reads.record_n(5_000_000, 1000).unwrap();
-        let mut enter = |second, timings: &Timings| {
-            past.enter(Reading { timings: timings.clone(), ..reading(second) });
-            past.summary().unwrap().latency_us.read
-        };
-        let first = enter(0, &timings);
-        assert_eq!((first.samples, first.p50.map(|us| us as u64 / 100)), (1000, Some(50)));
-        for second in 1..=WINDOW_SECONDS as u64 {
-            timings.reads.record_n(20_000, 10).unwrap();
-            enter(second, &timings);
-        }
-        let last = enter(11, &timings);
-        assert_eq!(last.samples, 90, "nine of the last ten seconds had ten");
-        assert!(last.p999.unwrap() < 21.0, "{last:?}");
-        // A histogram that was reset counts from there.
-        let reset = Timings { reads: histogram(), writes: histogram() };
-        assert_eq!(enter(12, &reset).samples, 0);
-    }
-
-    #[test]
-    fn ten_minutes_are_kept() {
-        let mut past = Past::default();
-        for second in 0..KEPT_SECONDS as u64 + 50 {
-            past.enter(reading(second));
-        }
-        let history = past.history(usize::MAX);
-        assert_eq!(history.t_ms.len(), KEPT_SECONDS);
-        assert_eq!(history.t_ms.last(), Some(&(1_000_000 + 649_000)));
-        assert!(history.t_ms.is_sorted());
-        assert_eq!(history.stall_cause.len(), KEPT_SECONDS);
-        assert_eq!(past.history(5).t_ms.len(), 5);
-        assert!(past.history(0).t_ms.is_empty());
-    }
-}
+mod tests;

@@ -2,7 +2,8 @@
 //! Numbers that are none (NaN, infinities) become `null`.
 
 use super::escape;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use terrace_base::hex::Hex;
 
 /// Bytes of a key or a value that are shown.
@@ -110,6 +111,9 @@ pub(super) struct FamilyShape {
     pub memtable_bytes: u64,
     pub memtable_limit_bytes: u64,
     pub immutable_memtables: u64,
+    pub l0_compaction_files: u64,
+    pub l0_slowdown_files: u64,
+    pub l0_stop_files: u64,
     pub levels: Vec<LevelShape>,
 }
 
@@ -203,22 +207,48 @@ pub(super) struct Live<'a> {
     pub finished: &'a [FinishedJob],
 }
 
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum MarkKind {
+    Start,
+    Options,
+}
+
+/// The server started, or options changed. Kept in a file, too.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Mark {
+    pub t_ms: u64,
+    pub kind: MarkKind,
+    pub version: String,
+    /// Names only: values are for users with `@admin`.
+    pub options: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
 pub(super) struct History {
+    pub step_s: u32,
+    pub marks: Vec<Mark>,
+    #[serde(flatten)]
+    pub columns: Columns,
+}
+
+/// One value for each time in `t_ms`. Kept in a file, too.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Columns {
     pub t_ms: Vec<u64>,
-    pub reads_per_s: Vec<f64>,
-    pub writes_per_s: Vec<f64>,
-    pub read_p50_us: Vec<Option<f64>>,
-    pub read_p99_us: Vec<Option<f64>>,
-    pub read_p999_us: Vec<Option<f64>>,
-    pub write_p50_us: Vec<Option<f64>>,
-    pub write_p99_us: Vec<Option<f64>>,
-    pub write_p999_us: Vec<Option<f64>>,
-    pub write_amplification: Vec<Option<f64>>,
-    pub space_amplification: Vec<Option<f64>>,
-    pub device_reads_per_get: Vec<Option<f64>>,
-    pub stall_cause: Vec<Option<&'static str>>,
-    pub stall_seconds: Vec<f64>,
+    pub reads_per_s: Vec<f32>,
+    pub writes_per_s: Vec<f32>,
+    pub read_p50_us: Vec<Option<f32>>,
+    pub read_p99_us: Vec<Option<f32>>,
+    pub read_p999_us: Vec<Option<f32>>,
+    pub write_p50_us: Vec<Option<f32>>,
+    pub write_p99_us: Vec<Option<f32>>,
+    pub write_p999_us: Vec<Option<f32>>,
+    pub write_amplification: Vec<Option<f32>>,
+    pub space_amplification: Vec<Option<f32>>,
+    pub device_reads_per_get: Vec<Option<f32>>,
+    pub stall_cause: Vec<Option<Cow<'static, str>>>,
+    pub stall_seconds: Vec<f32>,
 }
 
 #[derive(Debug, Serialize)]

@@ -1,9 +1,10 @@
 //! One sampler for all pages. Every second it reads the counters, so that a page that is just opened
-//! sees the last ten minutes; as long as somebody listens to the stream it also looks at the store
+//! sees what was before, also before a restart; as long as somebody listens to the stream it also looks at the store
 //! and makes one event for all listeners. `wire.rs` runs it, `api.rs` asks it.
 
 use super::api_error::ApiError;
 use super::history::{Past, Reading};
+use super::history_file::HistoryFile;
 use super::json::{FinishedJob, History, Live, Summary};
 use super::store_view::{FRESH, StoreView};
 use super::stream::{self, Listener, Listeners};
@@ -27,6 +28,7 @@ pub(super) struct Sampler {
     status: Arc<dyn ServerStatus>,
     began: Instant,
     past: Mutex<Past>,
+    file: Option<HistoryFile>,
     look: tokio::sync::Mutex<Option<Arc<StoreView>>>,
     listeners: Listeners,
     /// Ids of finished jobs that an event has told, as long as the engine lists them.
@@ -34,12 +36,16 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// A sampler that has not seen anything.
+    /// A sampler that knows what earlier runs have kept. Reads that file.
     pub fn new(status: Arc<dyn ServerStatus>) -> Self {
+        let file = status.history_file().map(HistoryFile::new);
+        let now_ms = status.engine().options().advanced.clock.wall_ms();
+        let past = file.as_ref().map(|file| Past::restored(file.load(), now_ms));
         Self {
             status,
             began: Instant::now(),
-            past: Mutex::default(),
+            past: Mutex::new(past.unwrap_or_default()),
+            file,
             look: tokio::sync::Mutex::default(),
             listeners: Listeners::default(),
             told: Mutex::default(),
@@ -53,7 +59,11 @@ impl Sampler {
         loop {
             ticks.tick().await;
             let sampler = self.clone();
-            let sampled = blocking(move || sampler.sample()).await;
+            let sampled = blocking(move || {
+                sampler.sample();
+                sampler.save_if(HistoryFile::is_due);
+            })
+            .await;
             if self.listeners.count() == 0 {
                 continue;
             }
@@ -81,7 +91,29 @@ impl Sampler {
             used_bytes: memory.pools.iter().map(|pool| pool.used_bytes).sum(),
             engine: metrics,
         };
-        self.past.lock().enter(reading);
+        let options = self.status.config().into_iter();
+        let options = options.map(|option| (option.name, option.value)).collect();
+        let now_ms = reading.now_ms;
+        let mut past = self.past.lock();
+        past.enter(reading);
+        past.note_options(now_ms, options);
+    }
+
+    fn save_if(&self, is_wanted: impl FnOnce(&HistoryFile) -> bool) {
+        if let Some(file) = self.file.as_ref().filter(|file| is_wanted(file)) {
+            file.save(|| self.past.lock().kept());
+        }
+    }
+
+    /// Keeps what was sampled for the next run. Nothing is sampled any more.
+    pub async fn end(self: &Arc<Self>) {
+        let sampler = self.clone();
+        let ended = blocking(move || {
+            sampler.past.lock().end();
+            sampler.save_if(|_| true);
+        });
+        // A panic in it has been told.
+        let _told = ended.await;
     }
 
     /// The last second.
@@ -95,7 +127,7 @@ impl Sampler {
         summary.ok_or_else(|| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "no sample yet"))
     }
 
-    /// The last `seconds` seconds, as far as they are kept.
+    /// The last `seconds` seconds, as far as they are kept, one by one or in steps.
     pub fn history(&self, seconds: usize) -> History {
         self.past.lock().history(seconds)
     }

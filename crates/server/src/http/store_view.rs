@@ -38,7 +38,8 @@ impl StoreView {
         let running = seen.jobs.iter().filter(|job| job.finished_ms.is_none());
         let jobs = running.map(job).collect();
         let ended = seen.jobs.iter().filter_map(|job| finished(job, &seen)).collect();
-        Self { at, shape: shape(&seen), memory, jobs, ended }
+        let shape = shape(&seen, &engine.options().advanced);
+        Self { at, shape, memory, jobs, ended }
     }
 
     /// The shape for events: without the files of a store that has many.
@@ -58,10 +59,10 @@ impl StoreView {
     }
 }
 
-fn shape(seen: &terrace::Shape) -> Shape {
+fn shape(seen: &terrace::Shape, options: &terrace::AdvancedOptions) -> Shape {
     Shape {
         epoch: epoch(seen),
-        families: seen.families.iter().map(family).collect(),
+        families: seen.families.iter().map(|seen| family(seen, options)).collect(),
         log_segments: seen.log_segments,
         value_segments: seen.value_segments,
         value_bytes: seen.value_bytes,
@@ -85,13 +86,16 @@ fn epoch(seen: &terrace::Shape) -> u64 {
     hash.digest() & EXACT_BITS
 }
 
-fn family(seen: &terrace::FamilyShape) -> FamilyShape {
+fn family(seen: &terrace::FamilyShape, options: &terrace::AdvancedOptions) -> FamilyShape {
     let used = seen.levels.iter().rposition(|files| !files.is_empty()).map_or(0, |last| last + 1);
     FamilyShape {
         name: seen.name.clone(),
         memtable_bytes: seen.memtable_bytes,
         memtable_limit_bytes: seen.memtable_limit_bytes,
         immutable_memtables: seen.immutable_memtables,
+        l0_compaction_files: options.l0_compaction_trigger as u64,
+        l0_slowdown_files: options.l0_slowdown as u64,
+        l0_stop_files: options.l0_stop as u64,
         levels: seen.levels[..used].iter().map(|files| level(files)).collect(),
     }
 }
@@ -221,21 +225,23 @@ mod tests {
         assert_eq!(epoch(&one), epoch(&store(vec![file(3, 9), file(4, 9)])));
         assert_ne!(epoch(&one), epoch(&store(vec![file(3, 1)])));
         assert!(epoch(&one) < 1 << 53);
-        let shape = shape(&one);
+        let shape = shape(&one, &terrace::AdvancedOptions::default());
         assert_eq!(shape.families[0].levels.len(), 3, "empty levels at the end are left out");
     }
 
     #[test]
     fn events_of_large_stores_list_no_files() {
+        let options = terrace::AdvancedOptions::default();
+        let of_files = |count| shape(&store((0..count).map(|n| file(n, 0)).collect()), &options);
         let mut look = StoreView {
             at: Instant::now(),
-            shape: shape(&store((0..1000).map(|n| file(n, 0)).collect())),
+            shape: of_files(1000),
             memory: memory(&terrace::MemoryShape::default()),
             jobs: Vec::new(),
             ended: Vec::new(),
         };
         assert!(look.brief().families[0].levels[2].files.is_some());
-        look.shape = shape(&store((0..1001).map(|n| file(n, 0)).collect()));
+        look.shape = of_files(1001);
         let brief = look.brief();
         assert!(brief.families[0].levels[2].files.is_none());
         assert_eq!(brief.families[0].levels[2].file_count, 1001);

@@ -1,6 +1,7 @@
 //! HTTP as clients meet it: real connections over loopback, a made-up server, a real store.
 
 mod api;
+mod history;
 mod typescript;
 mod wire;
 
@@ -17,6 +18,7 @@ struct Made {
     needs_login: bool,
     is_stopping: AtomicBool,
     cluster: Option<Arc<dyn ClusterAdmin>>,
+    history_file: Option<PathBuf>,
     /// How often the engine was asked for.
     asked: AtomicU64,
     _dir: tempfile::TempDir,
@@ -92,6 +94,10 @@ impl ServerStatus for Made {
         vec![ConfigEntry { name: "maxclients".into(), value: "10000".into(), is_live: true }]
     }
 
+    fn history_file(&self) -> Option<PathBuf> {
+        self.history_file.clone()
+    }
+
     fn host_names(&self) -> Vec<String> {
         vec!["store.example".into()]
     }
@@ -118,6 +124,24 @@ impl ServerStatus for Made {
     }
 }
 
+impl Made {
+    /// Over a new store, without login, cluster and history.
+    fn over(store: terrace::Options) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path(), store).unwrap();
+        db.create_column_family("collections", terrace::CfOptions::default()).unwrap();
+        Self {
+            db,
+            needs_login: false,
+            is_stopping: AtomicBool::new(false),
+            cluster: None,
+            history_file: None,
+            asked: AtomicU64::new(0),
+            _dir: dir,
+        }
+    }
+}
+
 /// A served store.
 struct Served {
     made: Arc<Made>,
@@ -137,22 +161,12 @@ impl Served {
     }
 
     fn over(store: terrace::Options, needs_login: bool, options: HttpOptions) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path(), store).unwrap();
-        db.create_column_family("collections", terrace::CfOptions::default()).unwrap();
-        let (is_stopping, asked) = (AtomicBool::new(false), AtomicU64::new(0));
-        let made = Made { db, needs_login, is_stopping, cluster: None, asked, _dir: dir };
-        Self::of(made, options)
+        Self::of(Made { needs_login, ..Made::over(store) }, options)
     }
 
     /// In a cluster that this fake knows.
     fn in_cluster(admin: Arc<dyn ClusterAdmin>) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path(), small()).unwrap();
-        let (is_stopping, asked) = (AtomicBool::new(false), AtomicU64::new(0));
-        let (needs_login, cluster) = (false, Some(admin));
-        let made = Made { db, needs_login, is_stopping, cluster, asked, _dir: dir };
-        Self::of(made, HttpOptions::default())
+        Self::of(Made { cluster: Some(admin), ..Made::over(small()) }, HttpOptions::default())
     }
 
     fn of(made: Made, options: HttpOptions) -> Self {

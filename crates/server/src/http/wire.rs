@@ -55,6 +55,7 @@ pub(super) async fn serve(
     shared.sampler.hang_up();
     let ends = async { while accepting.join_next().await.is_some() {} };
     let _ = timeout(LAST_ANSWERS, ends).await;
+    shared.sampler.end().await;
 }
 
 /// Returns when the server stops.

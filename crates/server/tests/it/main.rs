@@ -10,6 +10,7 @@ mod compatibility;
 mod disk_full;
 mod documents;
 mod gate;
+mod history;
 mod hostile;
 mod limits;
 mod loops;
