@@ -72,6 +72,27 @@ const ENDPOINTS: Endpoint[] = [
       { name: "hex", description: "The key, two hexadecimal digits a byte.", schema: string },
     ],
   },
+  {
+    path: "/api/v1/keys",
+    summary: "Keys of a database by prefix, in order, at most 100.",
+    answer: { type: "KeyList" },
+    parameters: [
+      { name: "db", description: "Database; 0 if it is not given.", schema: integer },
+      { name: "prefix", description: "What the keys begin with, as text.", schema: string },
+      { name: "hex", description: "What they begin with, two hexadecimal digits a byte.", schema: string },
+      { name: "after", description: "Only keys behind this one, two hexadecimal digits a byte.", schema: string },
+    ],
+  },
+  {
+    path: "/api/v1/value",
+    summary: "What is under a key: the first bytes or elements. Either `key` or `hex` is needed.",
+    answer: { type: "KeyValue" },
+    parameters: [
+      { name: "db", description: "Database; 0 if it is not given.", schema: integer },
+      { name: "key", description: "The key as text.", schema: string },
+      { name: "hex", description: "The key, two hexadecimal digits a byte.", schema: string },
+    ],
+  },
   { path: "/api/v1/hotkeys", summary: "Keys that are read and written most.", answer: { type: "HotKeys" } },
   { path: "/api/v1/slowlog", summary: "The slowest commands of late.", answer: { type: "SlowLog" } },
   { path: "/api/v1/latency", summary: "Latencies by command.", answer: { type: "CommandLatencies" } },

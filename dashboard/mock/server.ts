@@ -8,6 +8,7 @@ import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
 import type { FinishedJob } from "../src/api.ts";
 import * as answers from "./answers.ts";
+import { keys, value } from "./browse.ts";
 import { cluster } from "./cluster.ts";
 import { Engine, type Scenario } from "./engine.ts";
 import { explain } from "./explain.ts";
@@ -77,6 +78,17 @@ export async function startMock(options: MockOptions = {}): Promise<Mock> {
         const name = hex === null ? query.get("key") : Buffer.from(hex, "hex").toString("utf8");
         if (name === null || name === "") throw new BadRequest("key or hex is missing");
         return explain(engine, number("db") ?? 0, name);
+      }
+      case "keys": {
+        const prefix = query.get("hex") === null ? (query.get("prefix") ?? "") : Buffer.from(query.get("hex")!, "hex").toString("utf8");
+        const after = query.get("after");
+        return keys(engine, number("db") ?? 0, prefix, after === null ? null : Buffer.from(after, "hex").toString("utf8"));
+      }
+      case "value": {
+        const hex = query.get("hex");
+        const name = hex === null ? query.get("key") : Buffer.from(hex, "hex").toString("utf8");
+        if (name === null) throw new BadRequest("either key or hex is needed");
+        return value(number("db") ?? 0, name);
       }
       case "hotkeys": return answers.hotkeys(engine);
       case "slowlog": return answers.slowlog(engine);

@@ -18,7 +18,7 @@ export interface ApiError {
 export interface Key {
   /** UTF-8 as it is where printable, else `\xNN`; `\\` for a backslash. */
   text: string;
-  /** The bytes; at most the first 256 of them. */
+  /** The bytes; at most the first 256 of them, unless something else is said. */
   hex: string;
   /** Length of the whole key in bytes: more than `hex` shows if the key was cut. */
   len: number;
@@ -338,6 +338,50 @@ export interface ExplainStep {
   outcome: "no" | "maybe" | "found" | "deleted" | "skip";
   ns: number;
   device_reads: number;
+}
+
+// ---------------------------------------------------------------- GET /api/v1/keys?db=N&prefix=…|hex=…[&after=HEX]
+// Keys of this server's store that begin with `prefix` (percent-encoded UTF-8) or `hex`; without either all of them.
+
+export interface KeyList {
+  db: number;
+  prefix: Key;
+  /** In order, at most 100. */
+  keys: KeyRow[];
+  has_more: boolean;
+  /** What `after` is for the next page: the last key, in full. `null`: no more, or that key is longer than 4,096 bytes. */
+  next: string | null;
+}
+
+export interface KeyRow {
+  key: Key;
+  /** As TYPE says. */
+  type: string;
+}
+
+// ---------------------------------------------------------------- GET /api/v1/value?db=N&key=… | &hex=…
+
+export interface KeyValue {
+  db: number;
+  key: Key;
+  /** As TYPE says; `null`: not there. */
+  type: string | null;
+  expires_at_ms: number | null;
+  /** Bytes of a string, elements of a collection. */
+  size: number;
+  /** Of a string: the first 4,096 bytes of it. */
+  text: Key | null;
+  /** Of a collection: the first 100; of a sorted set those with the lowest scores. */
+  elements: ValueElement[];
+}
+
+export interface ValueElement {
+  /** Field of a hash, member of a set or sorted set; `null` in a list. */
+  name: Key | null;
+  /** Of a hash or list. */
+  value: Key | null;
+  /** Of a sorted set. */
+  score: string | null;
 }
 
 // ---------------------------------------------------------------- GET /api/v1/hotkeys

@@ -5,6 +5,7 @@ import { h } from "./dom.ts";
 import { Store } from "./store.ts";
 import { mountTip } from "./tip.ts";
 import { adviceCard } from "./views/advice.ts";
+import { browseCard } from "./views/browse.ts";
 import { clusterCard } from "./views/cluster.ts";
 import { debtCard } from "./views/debt.ts";
 import { explainCard } from "./views/explain.ts";
@@ -25,7 +26,7 @@ app?.append(
   header(store),
   h("main", {},
     terraces(store), memory(store), hotKeys(store, explain), clusterCard(store), adviceCard(store), debtCard(store), explain_card,
-    series(store), filterMap(store), slowLog(store), commands(store)),
+    series(store), filterMap(store), slowLog(store), commands(store), browseCard(store, explain)),
   footer(store),
 );
 mountTip();

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
-import type { Cluster, Explanation, History, HotKeys, Live, Memory, Shape, Summary } from "../src/api.ts";
+import type { Cluster, Explanation, History, HotKeys, KeyList, KeyValue, Live, Memory, Shape, Summary } from "../src/api.ts";
 import { type Mock, startMock } from "../mock/server.ts";
 import { bytes, count } from "../src/format.ts";
 import { launch } from "./browser.ts";
@@ -92,7 +92,7 @@ test("loads under a strict policy, without a word on the console", async () => {
   assert.match(policy, /script-src 'self'|default-src 'self'/);
   assert.doesNotMatch(policy, /unsafe/);
   const { page, errors } = await open(LAPTOP);
-  for (const id of ["terraces", "memory", "advice", "debt", "filters", "series", "keys", "slow", "commands", "explain"]) {
+  for (const id of ["terraces", "memory", "advice", "debt", "filters", "series", "keys", "slow", "commands", "explain", "browse"]) {
     await page.locator(`#${id}`).scrollIntoViewIfNeeded();
     await page.waitForTimeout(150);
   }
@@ -159,7 +159,7 @@ test("light and dark: as the system says, and as the reader chooses, also next t
 
 test("a phone: nothing wider than the screen, everything reached by scrolling down", async () => {
   const { page, errors } = await open(PHONE);
-  for (const id of ["terraces", "memory", "keys", "advice", "debt", "explain", "series", "filters", "slow", "commands"]) {
+  for (const id of ["terraces", "memory", "keys", "advice", "debt", "explain", "series", "filters", "slow", "commands", "browse"]) {
     await page.locator(`#${id}`).scrollIntoViewIfNeeded();
     await page.waitForTimeout(200);
     const box = (await page.locator(`#${id}`).boundingBox())!;
@@ -184,7 +184,7 @@ test("keyboard: every control is reached and shows it; arrows and Enter choose a
     reached.push(at.name);
     assert.ok(at.outlined, `focus on ${at.name} is not to be seen`);
   }
-  for (const name of ["theme", "stage", "explain-key", "tab"]) assert.ok(reached.includes(name), `${name} is not reached: ${reached.join(" ")}`);
+  for (const name of ["theme", "stage", "explain-key", "tab", "browse-prefix"]) assert.ok(reached.includes(name), `${name} is not reached: ${reached.join(" ")}`);
   assert.deepEqual(errors, []);
   const { families } = await api<Shape>("shape");
   if (families.some((family) => family.name === "default" && family.levels.some((level) => level.file_count > 0))) {
@@ -214,7 +214,7 @@ test("explains a key step by step, as the API does", async () => {
   const { page, errors } = await open(LAPTOP);
   const hot = (await api<HotKeys>("hotkeys")).read[0];
   const name = hot?.key.text ?? "some-key";
-  await page.getByLabel("Database").fill(String(hot?.db ?? 0));
+  await page.getByLabel("Database", { exact: true }).fill(String(hot?.db ?? 0));
   await page.getByLabel("Key", { exact: true }).fill(name);
   await page.getByLabel("Key", { exact: true }).press("Enter");
   await page.waitForSelector(".way-step");
@@ -279,6 +279,45 @@ test("what to do, in words; value log and compaction debt, as the API has them",
   assert.deepEqual(errors, []);
   await page.context().close();
 });
+
+for (const [form, options] of [["laptop", LAPTOP], ["phone, at night", { ...PHONE, colorScheme: "dark" }]] as const) {
+  test(`keys by prefix and what is under them, with the keyboard alone (${form})`, async () => {
+    const { page, errors } = await open(options);
+    const prefix = mock === null ? (await api<KeyList>("keys")).keys[0]!.key.text.slice(0, 2) : "cart:";
+    const first = await api<KeyList>(`keys?prefix=${encodeURIComponent(prefix)}`);
+    const field = page.getByLabel("Prefix", { exact: true });
+    await field.fill(prefix);
+    await field.press("Enter");
+    const rows = page.locator(".browse-keys button");
+    await eventually("the keys are listed", async () => (await rows.count()) === first.keys.length);
+    assert.equal(await rows.first().locator(".type-tag").textContent(), first.keys[0]!.type);
+    if (mock !== null) {
+      const more = page.getByRole("button", { name: "more", exact: true });
+      await more.focus();
+      await more.press("Enter");
+      await eventually("the next page", async () => (await rows.count()) === 130);
+      assert.ok(!(await more.isVisible()));
+      await eventually("the keyboard goes on there", () => rows.nth(100).evaluate((row) => row === document.activeElement));
+      await page.keyboard.press("Home");
+    } else await rows.first().focus();
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("ArrowUp");
+    await page.keyboard.press("Enter");
+    const view = page.locator(".browse-value");
+    await eventually("the value", async () => ((await view.textContent()) ?? "").includes(first.keys[0]!.type));
+    const value = await api<KeyValue>(`value?hex=${first.keys[0]!.key.hex}`);
+    assert.equal(await view.locator("tbody tr").count(), value.elements.length);
+    if (mock !== null) assert.match((await view.textContent()) ?? "", /hash, 340 fields.*hash-member-0.*The first 100 of 340/);
+    await view.getByRole("button", { name: "Follow this key" }).click();
+    await page.waitForSelector(".way-step");
+    await field.fill("nobody-has-such-a-key");
+    await field.press("Enter");
+    await eventually("none", async () => /no key begins so/.test((await page.locator("#browse").textContent()) ?? ""));
+    assert.equal(await overflow(page), 0);
+    assert.deepEqual(errors, []);
+    await page.context().close();
+  });
+}
 
 test("the cluster: what is not served first, shares of the work; no card without a cluster", async () => {
   const cluster = await api<Cluster | null>("cluster");

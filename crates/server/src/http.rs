@@ -14,6 +14,7 @@
 mod api;
 mod api_error;
 mod assets;
+mod browse;
 mod escape;
 mod explain;
 mod guard;
@@ -48,7 +49,7 @@ pub const MAX_CONNECTIONS: usize = 64;
 pub const MAX_LISTENERS: usize = 16;
 /// Bytes of a request's line and headers together.
 pub const MAX_HEAD_BYTES: usize = 16 << 10;
-/// Explanations and models that are made at the same time; more wait.
+/// Explanations, models, lists of keys and values that are made at the same time; more wait.
 pub const MAX_EXPENSIVE: usize = 2;
 /// Those, the shape, the sample of this second, and metrics.
 const BLOCKING_THREADS: usize = MAX_EXPENSIVE + 3;
@@ -74,6 +75,9 @@ impl Default for HttpOptions {
 pub trait ServerStatus: Send + Sync + 'static {
     /// The engine.
     fn engine(&self) -> &terrace::Db;
+    /// The keys in it. Reading them may wait for the device.
+    fn space(&self) -> &Arc<terrace_keyspace::Keyspace>;
+
     /// How the keys lie in it.
     fn layout(&self) -> terrace_keyspace::KeyLayout;
 

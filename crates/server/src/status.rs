@@ -13,10 +13,15 @@ use crate::server::Server;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use terrace_keyspace::Keyspace;
 
 impl ServerStatus for Server {
     fn layout(&self) -> terrace_keyspace::KeyLayout {
         self.space.layout()
+    }
+
+    fn space(&self) -> &Arc<Keyspace> {
+        &self.space
     }
 
     fn engine(&self) -> &terrace::Db {

@@ -5,7 +5,7 @@ use super::json::{self, Key};
 use super::metrics::{self, Scrape};
 use super::sampler::blocking;
 use super::shared::{CONFIG, Shared};
-use super::{assets, escape, explain, guard, history};
+use super::{assets, browse, escape, explain, guard, history};
 use crate::cluster::{AdminReply, AdminRequest, ClusterStatus};
 use crate::process::resident_bytes;
 use axum::body::Body;
@@ -52,6 +52,8 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route("/api/v1/filters", get(filters))
         .route("/api/v1/model", get(model))
         .route("/api/v1/explain", get(explanation))
+        .route("/api/v1/keys", get(keys))
+        .route("/api/v1/value", get(value))
         .route("/api/v1/hotkeys", get(hot_keys))
         .route("/api/v1/slowlog", get(slow_log))
         .route("/api/v1/latency", get(latency))
@@ -172,7 +174,7 @@ async fn filters(State(shared): Server, uri: Uri) -> Answer<json::Filters> {
     let all = shared.expensive(move |status| {
         let engine = status.engine();
         let Some(_) = engine.column_family(&name) else { return Ok(None) };
-        Ok(Some(engine.filter_heat(usize::MAX)))
+        terrace::Result::Ok(Some(engine.filter_heat(usize::MAX)))
     });
     let all = all.await?.ok_or_else(|| ApiError::missing("there is no such family"))?;
     let of_it = |heat: &terrace::FilterHeat| {
@@ -251,36 +253,79 @@ fn drawn(model: &terrace::ModelShape) -> json::Model {
     }
 }
 
+/// A key of a database.
 #[derive(Deserialize)]
-struct ExplainQuery {
+struct KeyQuery {
     db: Option<u8>,
     key: Option<String>,
     hex: Option<String>,
 }
 
-async fn explanation(State(shared): Server, uri: Uri) -> Answer<json::Explanation> {
+/// The parameters of a request that names keys as text, where any other byte would become another one.
+fn parameters_with_keys<T: DeserializeOwned>(uri: &Uri) -> Result<T, ApiError> {
     if !uri.query().is_none_or(escape::is_utf8_unescaped) {
         return Err(ApiError::bad("a key that is not UTF-8 is given as hex"));
     }
-    let query: ExplainQuery = parameters(&uri)?;
-    let key = match (query.key, query.hex) {
-        (Some(key), None) => key.into_bytes(),
-        (None, Some(digits)) => hex::decode(digits.as_bytes())
-            .ok_or_else(|| ApiError::bad("hex has no two digits for every byte"))?,
-        _ => return Err(ApiError::bad("either key or hex is needed")),
+    parameters(uri)
+}
+
+fn of_hex(digits: &str) -> Result<Vec<u8>, ApiError> {
+    let wrong = || ApiError::bad("hex has no two digits for every byte");
+    hex::decode(digits.as_bytes()).ok_or_else(wrong)
+}
+
+fn database(number: Option<u8>) -> Result<u8, ApiError> {
+    let number = number.unwrap_or(0);
+    let is_known = usize::from(number) < MAX_DATABASES;
+    is_known.then_some(number).ok_or_else(|| ApiError::bad("there is no such database"))
+}
+
+impl KeyQuery {
+    /// The database and the key.
+    fn named(self) -> Result<(u8, Vec<u8>), ApiError> {
+        let key = match (self.key, self.hex) {
+            (Some(key), None) => key.into_bytes(),
+            (None, Some(digits)) => of_hex(&digits)?,
+            _ => return Err(ApiError::bad("either key or hex is needed")),
+        };
+        let number = database(self.db)?;
+        if key.len() >= MAX_KEY_BYTES - 2 {
+            return Err(ApiError::bad("no key is so long"));
+        }
+        Ok((number, key))
+    }
+}
+
+async fn explanation(State(shared): Server, uri: Uri) -> Answer<json::Explanation> {
+    let (number, key) = parameters_with_keys::<KeyQuery>(&uri)?.named()?;
+    let explained =
+        shared.expensive(move |status| explain(status.engine(), status.layout(), number, &key));
+    Ok(Json(explained.await?))
+}
+
+#[derive(Deserialize)]
+struct KeysQuery {
+    db: Option<u8>,
+    prefix: Option<String>,
+    hex: Option<String>,
+    after: Option<String>,
+}
+
+async fn keys(State(shared): Server, uri: Uri) -> Answer<json::KeyList> {
+    let query: KeysQuery = parameters_with_keys(&uri)?;
+    let prefix = match (query.prefix, query.hex) {
+        (Some(_), Some(_)) => return Err(ApiError::bad("either prefix or hex, not both")),
+        (None, Some(digits)) => of_hex(&digits)?,
+        (prefix, None) => prefix.unwrap_or_default().into_bytes(),
     };
-    let number = query.db.unwrap_or(0);
-    if usize::from(number) >= MAX_DATABASES {
-        return Err(ApiError::bad("there is no such database"));
-    }
-    if key.len() >= MAX_KEY_BYTES - 2 {
-        return Err(ApiError::bad("no key is so long"));
-    }
-    Ok(Json(
-        shared
-            .expensive(move |status| explain(status.engine(), status.layout(), number, &key))
-            .await?,
-    ))
+    let after = query.after.as_deref().map(of_hex).transpose()?;
+    let wanted = browse::Wanted { db: database(query.db)?, prefix, after };
+    Ok(Json(shared.expensive(move |status| browse::keys(status.space(), &wanted)).await?))
+}
+
+async fn value(State(shared): Server, uri: Uri) -> Answer<json::KeyValue> {
+    let (number, key) = parameters_with_keys::<KeyQuery>(&uri)?.named()?;
+    Ok(Json(shared.expensive(move |status| browse::value(status.space(), number, &key)).await?))
 }
 
 async fn hot_keys(State(shared): Server) -> Answer<json::HotKeys> {

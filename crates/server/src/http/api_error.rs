@@ -25,7 +25,8 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, error)
     }
 
-    pub fn of_engine(error: terrace::Error) -> Self {
+    /// What an engine or a keyspace could not do.
+    pub fn failed(error: impl ToString) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)
     }
 }

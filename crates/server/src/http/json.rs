@@ -11,7 +11,7 @@ pub const SHOWN_BYTES: usize = 256;
 /// Events list no files of stores that have more.
 pub(super) const STREAM_FILES_MAX: usize = 1000;
 
-/// Bytes that may be anything, and the first [`SHOWN_BYTES`] of them.
+/// Bytes that may be anything, and the first of them, [`SHOWN_BYTES`] mostly.
 #[derive(Debug, Clone, Serialize)]
 pub struct Key {
     /// For people: UTF-8 where it is printable, else `\xNN`.
@@ -25,7 +25,12 @@ pub struct Key {
 impl Key {
     /// The first [`SHOWN_BYTES`] of `bytes`, and how many there are.
     pub fn of(bytes: &[u8]) -> Self {
-        let shown = bytes.get(..SHOWN_BYTES).unwrap_or(bytes);
+        Self::cut(bytes, SHOWN_BYTES)
+    }
+
+    /// At most `most` of `bytes`, and how many there are.
+    pub(super) fn cut(bytes: &[u8], most: usize) -> Self {
+        let shown = bytes.get(..most).unwrap_or(bytes);
         Self { text: escape::text(shown), hex: Hex(shown).to_string(), len: bytes.len() as u64 }
     }
 }
@@ -346,6 +351,43 @@ pub(super) struct ConfigOption {
 #[derive(Debug, Serialize)]
 pub(super) struct Error {
     pub error: String,
+}
+
+/// Keys of a database, in order.
+#[derive(Debug, Serialize)]
+pub(super) struct KeyList {
+    pub db: u8,
+    pub prefix: Key,
+    pub keys: Vec<KeyRow>,
+    pub has_more: bool,
+    pub next: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct KeyRow {
+    pub key: Key,
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+}
+
+/// What is under a key.
+#[derive(Debug, Serialize)]
+pub(super) struct KeyValue {
+    pub db: u8,
+    pub key: Key,
+    #[serde(rename = "type")]
+    pub kind: Option<&'static str>,
+    pub expires_at_ms: Option<u64>,
+    pub size: u64,
+    pub text: Option<Key>,
+    pub elements: Vec<Element>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Element {
+    pub name: Option<Key>,
+    pub value: Option<Key>,
+    pub score: Option<String>,
 }
 
 /// A key looked up step by step.

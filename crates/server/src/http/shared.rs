@@ -14,7 +14,7 @@ use tokio::time::timeout;
 /// The one route that needs `@admin`.
 pub(super) const CONFIG: &str = "/api/v1/config";
 
-/// How long an explanation or a model waits for those before it.
+/// How long an explanation, a model or a list of keys waits for those before it.
 const TURN_WAIT: Duration = Duration::from_secs(5);
 /// See the module.
 pub(super) struct Shared {
@@ -51,9 +51,9 @@ impl Shared {
     }
 
     /// Runs `work`, which may wait for the device, when one of [`MAX_EXPENSIVE`] permits is free.
-    pub async fn expensive<T: Send + 'static>(
+    pub async fn expensive<T: Send + 'static, E: ToString + Send + 'static>(
         &self,
-        work: impl FnOnce(&dyn ServerStatus) -> terrace::Result<T> + Send + 'static,
+        work: impl FnOnce(&dyn ServerStatus) -> Result<T, E> + Send + 'static,
     ) -> Result<T, ApiError> {
         let permit = timeout(TURN_WAIT, self.expensive.clone().acquire_owned()).await;
         let Ok(Ok(permit)) = permit else {
@@ -66,6 +66,6 @@ impl Shared {
             let _permit = permit;
             work(&*status)
         });
-        done.await?.map_err(ApiError::of_engine)
+        done.await?.map_err(ApiError::failed)
     }
 }

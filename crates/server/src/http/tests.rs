@@ -1,6 +1,7 @@
 //! HTTP as clients meet it: real connections over loopback, a made-up server, a real store.
 
 mod api;
+mod browse;
 mod history;
 mod typescript;
 mod wire;
@@ -11,10 +12,13 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrace::{Db, WriteBatch};
+use terrace_keyspace::Keyspace;
 
 /// A server with figures that the test sets.
 struct Made {
     db: Db,
+    /// Over the same store.
+    space: Arc<Keyspace>,
     needs_login: bool,
     is_stopping: AtomicBool,
     cluster: Option<Arc<dyn ClusterAdmin>>,
@@ -35,6 +39,10 @@ fn histogram(count: u64) -> Histogram<u64> {
 impl ServerStatus for Made {
     fn layout(&self) -> terrace_keyspace::KeyLayout {
         terrace_keyspace::KeyLayout::of(terrace_keyspace::Placement::Range)
+    }
+
+    fn space(&self) -> &Arc<Keyspace> {
+        &self.space
     }
 
     fn engine(&self) -> &Db {
@@ -128,10 +136,11 @@ impl Made {
     /// Over a new store, without login, cluster and history.
     fn over(store: terrace::Options) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path(), store).unwrap();
-        db.create_column_family("collections", terrace::CfOptions::default()).unwrap();
+        let placement = Some(terrace_keyspace::Placement::Range);
+        let space = Keyspace::open_without_active_expire(dir.path(), store, placement).unwrap();
         Self {
-            db,
+            db: space.db().clone(),
+            space,
             needs_login: false,
             is_stopping: AtomicBool::new(false),
             cluster: None,

@@ -65,6 +65,8 @@ fn every_endpoint_answers_as_api_ts_says_while_a_load_runs() {
         ("/api/v1/history", "History"),
         ("/api/v1/history?seconds=1", "History"),
         ("/api/v1/history?seconds=86400", "History"),
+        ("/api/v1/keys?prefix=key0000", "KeyList"),
+        ("/api/v1/value?key=key000001", "KeyValue"),
         ("/api/v1/filters?family=default", "Filters"),
         ("/api/v1/explain?key=key000001", "Explanation"),
         ("/api/v1/explain?db=5&hex=00ff", "Explanation"),

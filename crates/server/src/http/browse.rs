@@ -1,0 +1,122 @@
+//! Keys by prefix, and what is under one of them: for `/api/v1/keys` and `/api/v1/value`. Each answer is
+//! of one moment, bounded in number and bytes, and may wait for the device.
+
+use super::json::{Element, Key, KeyList, KeyRow, KeyValue};
+use std::sync::Arc;
+use terrace_base::hex::Hex;
+use terrace_keyspace::{
+    CommandBatch, KeyRange, Keyspace, Kind, Meta, Mode, Order, Range, Result, SeenKey, Type,
+};
+
+/// Keys of an answer.
+const MAX_KEYS: usize = 100;
+/// Elements of a collection that are shown.
+pub(super) const MAX_ELEMENTS: u64 = 100;
+/// Bytes of a string that are shown.
+const MAX_STRING_BYTES: usize = 4096;
+/// The longest key that a list goes on behind: it has to fit into a request.
+const MAX_NEXT_BYTES: usize = 4096;
+
+/// Which keys are wanted.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    pub db: u8,
+    /// What they begin with.
+    pub prefix: Vec<u8>,
+    /// Only those behind this one.
+    pub after: Option<Vec<u8>>,
+}
+
+/// The first keys that are wanted, in order.
+pub(super) fn keys(space: &Arc<Keyspace>, wanted: &Wanted) -> Result<KeyList> {
+    let mut batch = space.command_batch(Mode::Device);
+    batch.next_command();
+    let start = wanted.after.as_ref().map(|after| [&after[..], &[0]].concat());
+    let (start, prefix) = (start.as_deref().unwrap_or_default(), &wanted.prefix[..]);
+    let range = KeyRange { start, end: None, prefix };
+    let mut seen: Vec<(Vec<u8>, Type)> = Vec::new();
+    let enter = |key: SeenKey<'_>| seen.push((key.key.to_vec(), key.kind));
+    batch.walk_keys_in_order(wanted.db, range, false, MAX_KEYS + 1, |_| true, enter)?;
+    let has_more = seen.len() > MAX_KEYS;
+    seen.truncate(MAX_KEYS);
+    let last = seen.last().filter(|(key, _)| has_more && key.len() <= MAX_NEXT_BYTES);
+    Ok(KeyList {
+        db: wanted.db,
+        prefix: Key::of(prefix),
+        next: last.map(|(key, _)| Hex(key).to_string()),
+        has_more,
+        keys: seen
+            .iter()
+            .map(|(key, kind)| KeyRow { key: Key::of(key), kind: kind.name() })
+            .collect(),
+    })
+}
+
+/// What is under `key`; a collection with its first elements, a sorted set with its lowest.
+pub(super) fn value(space: &Arc<Keyspace>, db: u8, key: &[u8]) -> Result<KeyValue> {
+    let mut batch = space.command_batch(Mode::Device);
+    batch.next_command();
+    batch.pin_now();
+    let kind = batch.key_type(db, key)?;
+    let mut told = KeyValue {
+        db,
+        key: Key::of(key),
+        kind: kind.map(Type::name),
+        expires_at_ms: batch.expiry(db, key)?.flatten(),
+        size: 0,
+        text: None,
+        elements: Vec::new(),
+    };
+    match kind {
+        None => {}
+        Some(Type::String) => {
+            if let Some(text) = batch.get(db, key)? {
+                told.size = text.len() as u64;
+                told.text = Some(Key::cut(&text, MAX_STRING_BYTES));
+            }
+        }
+        Some(Type::Collection(kind)) => {
+            let found = match kind {
+                Kind::Hash => batch.hash(db, key)?,
+                Kind::Set => batch.set(db, key)?,
+                Kind::SortedSet => batch.sorted_set(db, key)?,
+                Kind::List => batch.list(db, key)?,
+            };
+            if let Some(meta) = found {
+                told.size = meta.count;
+                told.elements = elements(&batch, db, &meta)?;
+            }
+        }
+    }
+    Ok(told)
+}
+
+/// The first elements of a collection.
+fn elements(batch: &CommandBatch, db: u8, meta: &Meta) -> Result<Vec<Element>> {
+    let mut elements: Vec<Element> = Vec::new();
+    let mut enter = |name: Option<&[u8]>, value: Option<&[u8]>, score: Option<f64>| {
+        elements.push(Element {
+            name: name.map(Key::of),
+            value: value.map(Key::of),
+            // Infinite ones are no numbers of JSON.
+            score: score.map(|score| score.to_string()),
+        });
+        Ok((elements.len() as u64) < MAX_ELEMENTS)
+    };
+    match meta.kind {
+        Kind::Hash => {
+            batch.hash_each(db, meta, |field, value| enter(Some(field), Some(value), None))?;
+        }
+        Kind::Set => batch.set_each(db, meta, |member| enter(Some(member), None, None))?,
+        Kind::List => {
+            batch.list_each(db, meta, 0, MAX_ELEMENTS, |value| enter(None, Some(value), None))?;
+        }
+        Kind::SortedSet => {
+            let lowest = Range::Ranks(0..=MAX_ELEMENTS - 1);
+            batch.sorted_set_each(db, meta, &lowest, Order::Up, |member, score| {
+                enter(Some(member), None, Some(score))
+            })?;
+        }
+    }
+    Ok(elements)
+}

@@ -1,0 +1,115 @@
+// A browser of keys: those with a prefix, in order, with their types, and what is under the chosen one.
+import type { Key, KeyList, KeyRow, KeyValue } from "../api.ts";
+import { get, Refused } from "../client.ts";
+import { card, h, replace, setText } from "../dom.ts";
+import { bytes, count, duration, middle, plural } from "../format.ts";
+import type { Store } from "../store.ts";
+
+/** Keys that are listed at most: a longer prefix finds what is behind them. */
+const MOST_KEYS = 1000;
+const COLUMNS: Record<string, string[]> = { hash: ["field", "value"], zset: ["member", "score"], set: ["member"], list: ["#", "value"] };
+const UNITS: Record<string, string> = { hash: "field", set: "member", zset: "member", list: "element" };
+
+/** Whether `hex` is the whole key. */
+function isWhole(key: Key): boolean {
+  return key.hex.length === key.len * 2;
+}
+
+function problem(error: unknown): string {
+  return error instanceof Refused ? error.message : "the server does not answer";
+}
+
+export function browseCard(store: Store, explain: (db: number, hex: string, text: string) => void): HTMLElement {
+  const about = h("span", { class: "muted", role: "status" });
+  const { root, body } = card("browse", "Keys", about);
+  const db = h("input", { type: "number", min: "0", max: "127", value: "0", id: "browse-db", inputmode: "numeric", "aria-label": "Database of the keys" });
+  const prefix = h("input", { type: "text", id: "browse-prefix", placeholder: "prefix; nothing lists all keys", autocomplete: "off", autocapitalize: "off", spellcheck: "false", "aria-label": "Prefix" });
+  const form = h("form", { class: "explain-form" }, h("label", { class: "db" }, h("span", {}, "db"), db), prefix, h("button", { type: "submit" }, "List"));
+  const list = h("ul", { class: "browse-keys", "aria-label": "Keys with this prefix" });
+  const more = h("button", { type: "button", class: "browse-more", hidden: true }, "more");
+  const shown = h("div", { class: "browse-value", "aria-live": "polite" });
+  body.append(form, h("div", { class: "browse" }, h("div", {}, list, more), shown));
+  let asked: { db: number; prefix: string } = { db: 0, prefix: "" };
+  let next: string | null = null;
+  let ticket = 0;
+
+  const open = async (row: KeyRow, button: HTMLElement): Promise<void> => {
+    const mine = ++ticket;
+    for (const other of list.querySelectorAll("[aria-current]")) other.removeAttribute("aria-current");
+    button.setAttribute("aria-current", "true");
+    try {
+      const value = await get<KeyValue>("value", { db: asked.db, hex: row.key.hex });
+      if (mine === ticket) replace(shown, ...picture(value, store, explain));
+    } catch (error) {
+      if (mine === ticket) replace(shown, h("p", { class: "bad" }, `Could not read it: ${problem(error)}.`));
+    }
+  };
+  const item = (row: KeyRow): HTMLElement => {
+    const button = h("button", {
+      type: "button", title: isWhole(row.key) ? row.key.text : "This key is too long to be opened here.", disabled: !isWhole(row.key),
+      onclick: () => void open(row, button),
+    }, h("span", { class: "type-tag" }, row.type), h("span", { class: "key-text" }, middle(row.key.text, 60)));
+    return h("li", {}, button);
+  };
+  const load = async (after: string | null): Promise<void> => {
+    const mine = ++ticket;
+    try {
+      const page = await get<KeyList>("keys", { ...asked, ...(after === null ? {} : { after }) });
+      if (mine !== ticket) return;
+      if (after === null) replace(list);
+      list.append(...page.keys.map(item));
+      const listed = list.children.length;
+      next = listed < MOST_KEYS ? page.next : null;
+      more.hidden = next === null;
+      setText(about, listed === 0 ? "no key begins so" : `${plural(listed, "key")}${page.has_more ? ", and more" : ""}`);
+    } catch (error) {
+      if (mine === ticket) setText(about, `Could not list: ${problem(error)}.`);
+    }
+  };
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    asked = { db: Number(db.value) || 0, prefix: prefix.value };
+    replace(shown);
+    void load(null);
+  });
+  more.addEventListener("click", () => {
+    const first = list.children.length;
+    // The button goes away with the last page: the keyboard goes on with the first new key.
+    void load(next).then(() => list.children[first]?.querySelector("button")?.focus());
+  });
+  list.addEventListener("keydown", (event) => {
+    const buttons = [...list.querySelectorAll<HTMLButtonElement>("button:enabled")];
+    const at = buttons.indexOf(document.activeElement as HTMLButtonElement);
+    const places: Record<string, number> = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: buttons.length - 1 };
+    const to = places[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    buttons[Math.min(Math.max(to, 0), buttons.length - 1)]?.focus();
+  });
+  return root;
+}
+
+function picture(value: KeyValue, store: Store, explain: (db: number, hex: string, text: string) => void): HTMLElement[] {
+  const { key, type, size, text, elements } = value;
+  const name = h("h3", { class: "mono" }, middle(key.text, 120));
+  if (type === null) return [name, h("p", { class: "muted" }, "It is not there any more.")];
+  const now = store.live?.summary.now_ms ?? Date.now();
+  const what = text === null ? `${type}, ${plural(size, UNITS[type] ?? "element")}` : `${type}, ${bytes(size)}`;
+  const expires = value.expires_at_ms === null ? "" : `, expires in ${duration(Math.max(0, Math.round((value.expires_at_ms - now) / 1000)))}`;
+  const follow = h("button", { type: "button", onclick: () => explain(value.db, key.hex, key.text) }, "Follow this key");
+  const head = [name, h("div", { class: "row" }, h("span", {}, what + expires), follow)];
+  if (text !== null) return [...head, h("pre", { class: "value", tabindex: "0", "aria-label": "Value of the key" }, text.text + (isWhole(text) ? "" : " …"))];
+  const columns = COLUMNS[type] ?? ["name", "value"];
+  const rows = elements.map((one, at) => {
+    const cells = [type === "list" ? count(at) : shownText(one.name), type === "set" ? null : (one.score ?? shownText(one.value))];
+    return h("tr", {}, ...cells.filter((cell) => cell !== null).map((cell) => h("td", { class: "mono" }, cell)));
+  });
+  const rest = size > elements.length ? h("p", { class: "muted" }, `The first ${elements.length} of ${count(size)}.`) : null;
+  const table = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Elements of the key" },
+    h("table", {}, h("thead", {}, h("tr", {}, ...columns.map((column) => h("th", {}, column)))), h("tbody", {}, ...rows)));
+  return [...head, table, ...(rest === null ? [] : [rest])];
+}
+
+function shownText(key: Key | null): string {
+  return key === null ? "" : key.text + (isWhole(key) ? "" : " …");
+}
