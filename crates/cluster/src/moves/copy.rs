@@ -110,10 +110,12 @@ impl KeyCopy {
         }
     }
 
-    /// The key is not here as of this move: a move out that was undone, or one home that was committed.
+    /// The key is not here any more: the move `id` brought it and was undone, or took it home and was committed. What
+    /// an earlier move brought stays. A move that home did not let begin, since the key is here already, is undone as well
+    /// if nobody heard of that.
     pub fn drop(current: Option<Self>, id: MoveId) -> CopyChange {
         match current {
-            Some(copy) if copy.newest() <= id => CopyChange::Remove,
+            Some(copy) if copy.newest() == id => CopyChange::Remove,
             _ => CopyChange::Keep,
         }
     }

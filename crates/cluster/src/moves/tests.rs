@@ -303,6 +303,27 @@ fn a_key_is_in_one_move_at_a_time_and_a_recall_comes_first() {
     assert_eq!(mover.waiting_count(), 0);
 }
 
+/// It asks to go where the key is already, and the answers of home are lost.
+#[test]
+fn a_move_that_never_began_leaves_the_copy_of_an_earlier_one() {
+    let there = Some(KeyCopy { id: id(1), state: CopyState::Live });
+    let home =
+        HomeKey { exception: Some(Exception { at: OTHER, move_id: id(1) }), ..HomeKey::default() };
+    let (mut walk, _) = Walk::begin(Direction::Out, &["x"]);
+    let begun = home.begin(id(1), id(2), Direction::Out, OTHER, Ok(()));
+    assert_eq!(begun, Err(Refusal::NotHere));
+    for _ in 0..4 {
+        walk.answer(MoveAnswer::Unknown);
+    }
+    assert_eq!(home.undo(id(2)), Ok(home));
+    assert_eq!(walk.done(), "ReleaseHold | Other Drop");
+    assert_eq!(KeyCopy::drop(there, id(2)), CopyChange::Keep);
+    // Those that brought it, or took it home, remove it.
+    assert_eq!(KeyCopy::drop(there, id(1)), CopyChange::Remove);
+    let left = Some(KeyCopy { id: id(1), state: CopyState::Leaving(id(2)) });
+    assert_eq!(KeyCopy::drop(left, id(2)), CopyChange::Remove);
+}
+
 #[test]
 fn copies_that_no_exception_names_are_stale() {
     let mut mover = mover(MoveLimits::default());
