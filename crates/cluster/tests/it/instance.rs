@@ -27,6 +27,8 @@ pub struct Off {
     pub flush_rounds: bool,
     /// A flush does not wait until copies of keys that came home are dropped.
     pub flush_waits: bool,
+    /// Moves that are open go on when a flush is announced.
+    pub flush_undoes: bool,
 }
 
 /// What a client wants of a key.
@@ -89,8 +91,16 @@ pub struct Instance {
     pub homes: BTreeMap<DbKey, HomeKey>,
     /// Keys of other shards.
     pub copies: BTreeMap<DbKey, KeyCopy>,
-    /// Time stands still; they lapse when it is said.
     pub flushes: Flushes,
+    /// What flushes lapse by. It stands still in the models: there they lapse when it is said.
+    pub clock: Duration,
+}
+
+/// A round of a flush of all stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Round {
+    Announce,
+    Execute,
 }
 
 impl Instance {
@@ -104,6 +114,7 @@ impl Instance {
             homes: BTreeMap::new(),
             copies: BTreeMap::new(),
             flushes: Flushes::default(),
+            clock: Duration::ZERO,
         }
     }
 
@@ -119,20 +130,20 @@ impl Instance {
     fn may_move(&self) -> Result<(), Refusal> {
         match self.off.flush_rounds {
             true => Ok(()),
-            false => self.flushes.may_move(Duration::ZERO),
+            false => self.flushes.may_move(self.clock),
         }
     }
 
     /// A flush of all stores is coming: whether this store is ready for it.
     pub fn announce(&mut self, id: FlushId) -> bool {
         self.undo_open_moves();
-        self.flushes.announce(id, Duration::ZERO);
+        self.flushes.announce(id, self.clock);
         self.off.flush_waits || !self.homes.values().any(|home| home.has_left_a_copy())
     }
 
     /// Removes all keys: whether the flush is announced.
     pub fn flush(&mut self, id: FlushId) -> bool {
-        let is_announced = self.off.flush_rounds || self.flushes.is_announced(id, Duration::ZERO);
+        let is_announced = self.off.flush_rounds || self.flushes.is_announced(id, self.clock);
         if is_announced {
             self.undo_open_moves();
             self.values.clear();
@@ -143,7 +154,8 @@ impl Instance {
 
     fn undo_open_moves(&mut self) {
         for (key, home) in self.homes.clone() {
-            self.set_home(&key, home.flush());
+            let next = if self.off.flush_undoes { home } else { home.flush() };
+            self.set_home(&key, next);
         }
     }
 

@@ -53,13 +53,6 @@ pub enum Message {
     FlushAnswer { is_done: bool, id: FlushId },
 }
 
-/// A round of a flush of all stores.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Round {
-    Announce,
-    Execute,
-}
-
 /// The flush that is under way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Flushing {

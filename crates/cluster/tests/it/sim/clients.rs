@@ -6,6 +6,10 @@ use crate::history::Recorded;
 use crate::instance::Op;
 use terrace_cluster::*;
 
+/// In every other run one operation of this number is a flush of all stores. Not in every run: a flush of unknown outcome
+/// excuses keys that are lost.
+const FLUSH_ONCE_IN: u64 = 20;
+
 impl World {
     /// A client begins its next operation, or sends the present one again.
     pub fn client(&mut self, at: usize) {
@@ -14,20 +18,33 @@ impl World {
                 return;
             }
             self.clients[at].left -= 1;
-            // Some keys are hotter than others.
-            let of = self.rng.below(self.keys.len() as u64) * self.rng.below(2);
-            let key = self.keys[of as usize].clone();
-            let is_read = self.rng.below(2) == 0;
-            self.begin(at, key, is_read);
+            if self.has_flushes && self.rng.below(FLUSH_ONCE_IN) == 0 {
+                self.record(at, None, self.keys.clone());
+            } else {
+                self.begin_random(at);
+            }
         }
         let random = self.rng.below(NODES as u64) as usize;
         let client = &mut self.clients[at];
-        let Some((key, place, tries)) = &mut client.current else { return };
-        *tries += 1;
+        let Some(current) = &mut client.current else { return };
+        current.tries += 1;
         let target = client.target.unwrap_or(random);
-        let op = self.history[key][*place].op;
-        let request = Request::Client(key.clone(), op);
+        let request = match current.op {
+            Some(op) => Request::Client(current.keys[0].0.clone(), op),
+            None => Request::Flush,
+        };
+        // What was sent before was not executed, or is a read.
+        let (keys, begin) = (current.keys.clone(), self.moment());
+        self.each_record(&keys, |it| it.begin = begin);
         self.call(Place::Client(at), Place::Node(target), request, Purpose::Client(at));
+    }
+
+    fn begin_random(&mut self, at: usize) {
+        // Some keys are hotter than others.
+        let of = self.rng.below(self.keys.len() as u64) * self.rng.below(2);
+        let key = self.keys[of as usize].clone();
+        let is_read = self.rng.below(2) == 0;
+        self.begin(at, key, is_read);
     }
 
     /// Records the begin of an operation.
@@ -39,10 +56,33 @@ impl World {
                 Op::Write(self.next_value)
             }
         };
+        self.record(at, Some(op), vec![key]);
+    }
+
+    fn record(&mut self, at: usize, op: Option<Op>, keys: Vec<DbKey>) {
         let begin = self.moment();
-        let history = self.history.entry(key.clone()).or_default();
-        history.push(Recorded { begin, end: None, op, value: None });
-        self.clients[at].current = Some((key, history.len() - 1, 0));
+        let wrote = match op {
+            Some(Op::Read) => None,
+            Some(Op::Write(value)) => Some(Some(value)),
+            // For each key it is a write of nothing.
+            None => Some(None),
+        };
+        let recorded = Recorded { begin, end: None, wrote, value: None };
+        let mut places = Vec::new();
+        for key in keys {
+            let history = self.history.entry(key.clone()).or_default();
+            history.push(recorded);
+            places.push((key, history.len() - 1));
+        }
+        self.clients[at].current = Some(Operation { op, keys: places, tries: 0 });
+    }
+
+    fn each_record(&mut self, keys: &[(DbKey, usize)], mut change: impl FnMut(&mut Recorded)) {
+        for (key, place) in keys {
+            if let Some(history) = self.history.get_mut(key) {
+                change(&mut history[*place]);
+            }
+        }
     }
 
     pub fn client_answered(&mut self, at: usize, response: Option<Response>) {
@@ -50,14 +90,17 @@ impl World {
             Some(Response::Client(answer)) => answer,
             _ => ClientAnswer::Unknown,
         };
-        let Some((key, place, tries)) = self.clients[at].current.clone() else { return };
+        let Some(current) = self.clients[at].current.clone() else { return };
+        let (op, tries) = (current.op, current.tries);
         match answer {
             ClientAnswer::Done(value) => {
                 let moment = self.moment();
-                if let Some(history) = self.history.get_mut(&key) {
-                    (history[place].end, history[place].value) = (Some(moment), value);
+                let end = |it: &mut Recorded| (it.end, it.value) = (Some(moment), value);
+                self.each_record(&current.keys, end);
+                self.counts.add(if op.is_none() { "flushed" } else { "answered" });
+                if op.is_none() {
+                    self.check_flushed(&current.keys);
                 }
-                self.counts.add("answered");
                 self.clients[at].current = None;
             }
             ClientAnswer::NotDone(hint) if tries < 40 || self.is_calm => {
@@ -65,12 +108,15 @@ impl World {
                 return self.after(20, Event::Client(at));
             }
             // A read is asked again; what became of a write is not known.
-            ClientAnswer::Unknown if self.is_calm && self.history[&key][place].op == Op::Read => {
+            ClientAnswer::Unknown if self.is_calm && op == Some(Op::Read) => {
                 self.clients[at].target = None;
                 return self.after(20, Event::Client(at));
             }
             ClientAnswer::NotDone(_) | ClientAnswer::Unknown => {
-                self.counts.add("outcome unknown");
+                self.counts.add(match op {
+                    None => "flush of unknown outcome",
+                    Some(_) => "outcome unknown",
+                });
                 self.clients[at].target = None;
                 self.clients[at].current = None;
             }

@@ -1,15 +1,19 @@
 //! A whole cluster in one thread, from one seed: three nodes, each an instance and a coordinator with the
-//! machines of the product, a metadata store with leases, two partitioners that make plans, four clients;
-//! messages that are late, lost, or come twice; crashes, pauses, cuts, and a metadata store that is away.
+//! machines of the product, a metadata store with leases, two partitioners that make plans, four clients that
+//! read, write and flush all stores; messages that are late, lost, or come twice; crashes, pauses, cuts, and a
+//! metadata store that is away.
 //!
 //! Afterwards everything heals and comes to rest. The history of every key is linearizable, reads at the
-//! end included, so nothing that was acknowledged is lost; and every key is in exactly one place.
+//! end included, so nothing that was acknowledged is lost; and every key is in exactly one place. A flush is a write of
+//! every key: each is removed at most once, and none that was written before outlives a flush that was acknowledged, nor
+//! does any store show such a one at that moment.
 //!
 //! `SEED=N` runs one seed, with `TRACE=1` it prints what arrives at nodes; `TERRACE_TEST_EFFORT` multiplies
 //! how many are run.
 
 mod calls;
 mod clients;
+mod flushes;
 mod metadata;
 mod node;
 mod rng;
@@ -42,7 +46,7 @@ fn run(seed: u64, planted: Planted) -> Result<Counts, String> {
     let mut left = 60;
     while !is_at_rest(&world) {
         if left == 0 {
-            return Err("it does not come to rest".into());
+            return Err(format!("it does not come to rest: {}", unrest(&world)));
         }
         left -= 1;
         world.run_until(world.now + 500);
@@ -50,10 +54,14 @@ fn run(seed: u64, planted: Planted) -> Result<Counts, String> {
     // Two sweeps.
     world.run_until(world.now + 1_500);
     read_all(&mut world)?;
+    if let Some(wrong) = world.wrong.take() {
+        return Err(wrong);
+    }
     for (key, history) in &world.history {
         history::check(None, history).map_err(|why| format!("key {key}: {why}"))?;
     }
     in_one_place(&world)?;
+    all_let_go(&world)?;
     Ok(world.counts)
 }
 
@@ -61,6 +69,32 @@ fn is_at_rest(world: &World) -> bool {
     let is_done = world.clients.iter().all(|client| client.left == 0 && client.current.is_none());
     let serving: usize = world.nodes.iter().map(node::Node::serving_count).sum();
     is_done && serving == world.nodes.len() && world.nodes.iter().all(|it| it.is_up && it.is_idle())
+}
+
+/// What is still under way.
+fn unrest(world: &World) -> String {
+    let clients = world.clients.iter().filter_map(|client| client.current.as_ref());
+    let nodes = world.nodes.iter().map(|node| {
+        let shards = node.shards.iter().map(|(shard, it)| {
+            let moves: Vec<_> = it.mover.moves().map(|it| (it.id(), it.step_name())).collect();
+            (shard, it.epoch, it.mover.waiting_count(), moves)
+        });
+        let owned = node.ownerships.values().map(|it| it.state_name());
+        (node.running.len(), shards.collect::<Vec<_>>(), owned.collect::<Vec<_>>())
+    });
+    format!("{:?}, {:?}", clients.collect::<Vec<_>>(), nodes.collect::<Vec<_>>())
+}
+
+/// Only who owns a shard has loaded its records.
+fn all_let_go(world: &World) -> Result<(), String> {
+    for node in &world.nodes {
+        for (shard, loaded) in &node.shards {
+            if node.ownerships[shard].serving() != Some(loaded.epoch) {
+                return Err(format!("shard {shard} is loaded where it is not owned"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A client reads every key.
@@ -157,6 +191,10 @@ fn a_cluster_with_faults_is_linearizable_and_loses_nothing() {
         ("call of a former owner refused", 5),
         ("reply kept back", 5),
         ("stale copy dropped", 5),
+        ("flushed", 500),
+        ("flush of unknown outcome", 100),
+        ("flush not announced", 10),
+        ("round again", 1_000),
     ];
     for (what, least) in expected {
         let seen = counts.0.get(what).copied().unwrap_or(0);
@@ -192,6 +230,8 @@ fn planted_faults_are_found() {
             "writes not drained",
             Planted { not_drained: true, ..off(Off { instance_hold: true, ..all_on }) },
         ),
+        ("flush without an announcement", off(Off { flush_rounds: true, ..all_on })),
+        ("flush beside moves that go on", off(Off { flush_undoes: true, ..all_on })),
     ];
     let missed: Vec<&str> =
         faults.into_iter().filter(|(what, it)| !found(what, *it)).map(|(what, _)| what).collect();

@@ -1,5 +1,6 @@
 //! A node of the simulation: an instance, and a coordinator with the machines of the product.
 
+use super::flushes::{Leading, execute_round};
 use super::world::*;
 use crate::instance::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,14 @@ pub enum Purpose {
     Call(u64),
     Copies(ShardId, Epoch, ShardId),
     Client(usize),
+    /// Of the leader of a flush, and of the owner who passed it on.
+    Round(FlushId, ShardId),
+    PassedRound {
+        shard: ShardId,
+        epoch: Epoch,
+        call: u64,
+        from: Place,
+    },
     Nothing,
 }
 
@@ -62,6 +71,8 @@ pub struct Node {
     pub owners: BTreeMap<ShardId, Owner>,
     pub running: BTreeMap<u64, Running>,
     pub next_running: u64,
+    /// Flushes that it leads.
+    pub leading: BTreeMap<FlushId, Leading>,
     pub ticks: u64,
 }
 
@@ -95,6 +106,7 @@ impl Node {
             owners: BTreeMap::new(),
             running: BTreeMap::new(),
             next_running: 0,
+            leading: BTreeMap::new(),
             ticks: 0,
         }
     }
@@ -104,7 +116,7 @@ impl Node {
         self.lease = no_lease();
         self.ownerships = ownerships(place_of(self.instance.shard));
         (self.shards, self.owners) = (BTreeMap::new(), BTreeMap::new());
-        self.running = BTreeMap::new();
+        (self.running, self.leading) = (BTreeMap::new(), BTreeMap::new());
         self.instance.restart();
     }
 
@@ -344,7 +356,9 @@ impl World {
     /// A request arrives at a node.
     pub fn at_node(&mut self, call: u64, from: Place, at: usize, request: Request) {
         let shown = self.is_traced.then(|| format!("{request:?}"));
+        let clock = self.flush_clock();
         let instance = &mut self.nodes[at].instance;
+        instance.clock = clock;
         let response = match request {
             Request::Owner(shard, _, OwnerRequest::Fence(epoch)) => {
                 let is_newest = instance.fence(Sender { home: shard, epoch });
@@ -379,6 +393,11 @@ impl World {
                 Response::Done
             }
             Request::Client(key, op) => return self.client_call(call, from, at, key, op),
+            Request::Flush => return self.lead_flush(call, from, at),
+            Request::Round(..) => return self.pass_round((call, from), at, request),
+            Request::RoundAt(sender, round, id) => {
+                Response::Round(execute_round(instance, sender, round, id))
+            }
             Request::Repartition(shard, part) => {
                 if let Some(serving) = self.nodes[at].shards.get_mut(&shard) {
                     let misplaced = serving.exceptions.misplaced(&part);
@@ -466,6 +485,9 @@ impl World {
                 };
                 self.call_ended(at, running, answer);
             }
+            (Purpose::Round(..) | Purpose::PassedRound { .. }, response) => {
+                self.round_ended(at, purpose, response);
+            }
             (Purpose::Copies(shard, epoch, other), Some(Response::Copies(Some(copies)))) => {
                 let Some(serving) = self.nodes[at].shards.get(&shard) else { return };
                 if serving.epoch == epoch {
@@ -508,6 +530,8 @@ impl World {
         let is_loaded = loaded.is_some();
         if let Some((exceptions, intents)) = loaded
             && self.nodes[at].ownerships[&shard].held_epoch() == Some(epoch)
+            // Not if it was given up meanwhile.
+            && self.nodes[at].ownerships[&shard].state_name() == "loading"
             && self.nodes[at].shards.get(&shard).is_none_or(|it| it.epoch != epoch)
         {
             let limits = MoveLimits {

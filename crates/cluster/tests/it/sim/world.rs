@@ -34,6 +34,11 @@ pub enum Request {
     Copies(Sender),
     Drop(Sender, Vec<(DbKey, MoveId)>),
     Client(DbKey, Op),
+    /// Of a client: a flush of all stores.
+    Flush,
+    /// A round of one at the store of this shard: to the shard's owner, and from there to the store.
+    Round(ShardId, Round, FlushId),
+    RoundAt(Sender, Round, FlushId),
     Repartition(ShardId, Vec<Assignment>),
 }
 
@@ -49,7 +54,20 @@ pub enum Response {
     Call(CallAnswer),
     Copies(Option<Vec<(DbKey, KeyCopy)>>),
     Client(ClientAnswer),
+    Round(RoundAnswer),
     Done,
+}
+
+/// What became of a round of a flush at a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RoundAnswer {
+    Done,
+    /// It was not executed, and comes again.
+    NotDone,
+    /// It is refused for good: the flush is not announced.
+    NotAnnounced,
+    /// It may have been executed.
+    Unknown,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +97,13 @@ pub enum Event {
     Client(usize),
     Partitioner(usize),
     Fault,
+    /// A round of a flush comes again, at the store of this shard.
+    RoundAgain {
+        node: usize,
+        incarnation: u64,
+        flush: FlushId,
+        shard: ShardId,
+    },
     /// A read or a write at the node's own instance is about to be answered.
     Answer {
         node: usize,
@@ -117,8 +142,18 @@ pub struct Planted {
 pub struct Client {
     pub left: u32,
     pub target: Option<usize>,
-    /// The key, the place in its history, and how often it was sent.
-    pub current: Option<(DbKey, usize, u32)>,
+    pub current: Option<Operation>,
+}
+
+/// What a client does.
+#[derive(Debug, Clone)]
+pub struct Operation {
+    /// `None`: a flush of all stores.
+    pub op: Option<Op>,
+    /// Its key, or all of them, each with the place in its history.
+    pub keys: Vec<(DbKey, usize)>,
+    /// How often it was sent.
+    pub tries: u32,
 }
 
 pub struct World {
@@ -139,6 +174,11 @@ pub struct World {
     pub history: BTreeMap<DbKey, Vec<Recorded>>,
     pub moment: u64,
     pub next_value: u32,
+    /// Whether clients flush all stores.
+    pub has_flushes: bool,
+    pub next_flush: u64,
+    /// What is wrong, if that was seen on the way.
+    pub wrong: Option<String>,
     pub planted: Planted,
     pub counts: Counts,
     /// `TRACE=1` prints what arrives at nodes.
@@ -201,6 +241,9 @@ impl World {
             keys,
             moment: 0,
             next_value: 0,
+            has_flushes: !seed.is_multiple_of(2),
+            next_flush: 0,
+            wrong: None,
             planted,
             counts: Counts::default(),
             is_traced: std::env::var_os("TRACE").is_some(),
@@ -274,11 +317,15 @@ impl World {
         self.pending.insert(call, Pending { place: from, incarnation, purpose });
         let timeout = match request {
             Request::Client(..) => 4 * CALL_TIMEOUT_MS,
+            Request::Flush => 10 * CALL_TIMEOUT_MS,
+            Request::Round(..) => 2 * CALL_TIMEOUT_MS,
             _ => CALL_TIMEOUT_MS,
         };
         self.after(timeout, Event::Timeout(call));
         // Calls of clients are executed at most once: the transport sends none again.
-        let is_once = matches!(request, Request::Client(..) | Request::Call(..));
+        let is_flush =
+            matches!(request, Request::Flush | Request::Round(..) | Request::RoundAt(..));
+        let is_once = is_flush || matches!(request, Request::Client(..) | Request::Call(..));
         let times = 1 + usize::from(!self.is_calm && !is_once && self.rng.per_mille(30));
         for _ in 0..times {
             if let Some(delay) = self.delay(from, to) {
@@ -298,7 +345,9 @@ impl World {
         let node = match &event {
             Event::Arrive { to: Place::Node(at), .. }
             | Event::Reply { to: Place::Node(at), .. } => Some(*at),
-            Event::Tick(at, _) | Event::Answer { node: at, .. } => Some(*at),
+            Event::Tick(at, _)
+            | Event::Answer { node: at, .. }
+            | Event::RoundAgain { node: at, .. } => Some(*at),
             Event::Timeout(call) => match self.pending.get(call).map(|pending| pending.place) {
                 Some(Place::Node(at)) => Some(at),
                 _ => None,
@@ -335,6 +384,11 @@ impl World {
             Event::Answer { node, incarnation, running } => {
                 if self.nodes[node].incarnation == incarnation {
                     self.answer_local(node, running);
+                }
+            }
+            Event::RoundAgain { node, incarnation, flush, shard } => {
+                if self.nodes[node].incarnation == incarnation {
+                    self.send_round(node, flush, shard);
                 }
             }
         }
