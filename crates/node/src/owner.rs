@@ -187,11 +187,14 @@ impl Owner {
 
     /// Asks the other instances what they keep, when it is time.
     fn sweep(&mut self) {
-        if self.is_serving && !self.is_stopping && self.sweep.is_due(self.start.elapsed()) {
+        let now = self.start.elapsed();
+        if self.is_serving && !self.is_stopping && self.sweep.is_due(now) {
             let owned = &self.owned;
             let shard = (owned.shard, owned.epoch, owned.instance);
-            let asked_count = sweep::ask(&self.shared, shard, &owned.orders);
-            self.sweep.note_asked(asked_count);
+            match sweep::ask(&self.shared, shard, &owned.orders) {
+                Some(asked_count) => self.sweep.note_asked(asked_count),
+                None => self.sweep.note_failure(now),
+            }
         }
     }
 
@@ -212,6 +215,7 @@ impl Owner {
         let stale = sweep::stale(&self.mover, &owned.keys.read().exceptions, shards, &copies);
         if let Some(other) = shards.first().filter(|_| !stale.is_empty()) {
             let (shard, at) = ((owned.shard, owned.epoch), (instance, *other));
+            self.sweep.note_asked(1);
             sweep::drop_copies(&self.shared, shard, at, stale, &owned.orders);
         }
     }
@@ -222,7 +226,12 @@ impl Owner {
                 self.sweep.note_answer();
                 self.drop_stale(instance, &shards, copies);
             }
-            Order::SweepAgain => self.sweep.note_failure(self.start.elapsed()),
+            Order::Dropped(are_gone) => {
+                self.sweep.note_answer();
+                if !are_gone {
+                    self.sweep.note_failure(self.start.elapsed());
+                }
+            }
             Order::Serve => self.may_serve = true,
             Order::Repartition(part, done) => _ = done.send(self.repartition(part)),
             Order::MoveKey(key, to, done) => self.move_key(key, to, done),

@@ -22,7 +22,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// When a shard is swept next, since the start of its task.
 pub(crate) struct Sweep {
     due: Option<Duration>,
-    /// Instances that were asked and have not answered.
+    /// Instances that were asked for their copies, or to drop some, and have not answered.
     asked_count: usize,
 }
 
@@ -73,13 +73,13 @@ impl Sweep {
 }
 
 /// Asks all other instances for the copies that they keep in the name of a shard; the answers come as
-/// [`Order::Copies`]. Returns how many will come.
+/// [`Order::Copies`]. Returns how many will come; `None` if it is not known whom to ask.
 pub(crate) fn ask(
     shared: &Arc<Shared>,
     (shard, epoch, home): (ShardId, Epoch, NodeId),
     orders: &mpsc::UnboundedSender<Order>,
-) -> usize {
-    let Some(topology) = shared.topology() else { return 0 };
+) -> Option<usize> {
+    let topology = shared.topology()?;
     let mut instances: BTreeMap<NodeId, Vec<ShardId>> = BTreeMap::new();
     for one in topology.shards.values().filter(|one| one.instance != home) {
         instances.entry(one.instance).or_default().push(one.id);
@@ -93,7 +93,7 @@ pub(crate) fn ask(
             let _ = orders.send(Order::Copies { instance, shards, copies });
         });
     }
-    count
+    Some(count)
 }
 
 /// Which copies of an instance, that has these shards, are left behind, each as of a move. `copies` is its
@@ -112,7 +112,7 @@ pub(crate) fn stale<V: Clone>(
     mover.stale_copies(exceptions, *at, others.map(|(key, copy)| (key, *copy)))
 }
 
-/// Has copies dropped; what fails is found by the next sweep.
+/// Has copies of an instance dropped; whether they are comes as [`Order::Dropped`]. What fails is found by the next sweep.
 pub(crate) fn drop_copies(
     shared: &Arc<Shared>,
     (shard, epoch): (ShardId, Epoch),
@@ -126,11 +126,11 @@ pub(crate) fn drop_copies(
         for (key, id) in stale {
             let (direction, keys, call) = (Direction::Out, vec![key], MoveCall::Drop);
             let message = MoveMessage { shard, id, direction, other, keys, call };
-            match shared.apply_move_at(instance, message, epoch).await {
-                MoveAnswer::Done => {}
-                _ => return drop(orders.send(Order::SweepAgain)),
+            if shared.apply_move_at(instance, message, epoch).await != MoveAnswer::Done {
+                return drop(orders.send(Order::Dropped(false)));
             }
         }
+        let _ = orders.send(Order::Dropped(true));
     });
 }
 

@@ -77,8 +77,8 @@ pub(crate) enum Order {
     Event(MoveId, terrace_cluster::MoveEvent<Vec<u8>>),
     /// What an instance, that has these shards, keeps in the shard's name, or why it does not say.
     Copies { instance: NodeId, shards: Vec<ShardId>, copies: Result<Vec<(DbKey, KeyCopy)>, String> },
-    /// What was left behind at an instance may be there still.
-    SweepAgain,
+    /// Whether what was left behind at an instance is gone; if not, it may be there still.
+    Dropped(bool),
     /// What the task does, for people.
     Status(oneshot::Sender<OwnerStatus>),
 }

@@ -4,9 +4,10 @@ use crate::harness::{TestCluster, wait_for};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use terrace::{Db, Options, SystemClock};
-use terrace_cluster::{DbKey, PlanSpec, Route, ShardId};
+use terrace_cluster::{DbKey, Direction, Epoch, MoveCall, MoveId, PlanSpec, Route, ShardId};
 use terrace_metadata::{Embedded, Metadata};
-use terrace_node::Node;
+use terrace_node::rpc::MoveMessage;
+use terrace_node::{InstanceStore, Node};
 use tokio::task::JoinHandle;
 
 struct Setting {
@@ -187,4 +188,30 @@ async fn a_shard_that_is_given_up_answers_all_who_wait() {
     }
     wait_for("the writer to go on", async || released.load(Ordering::SeqCst).then_some(())).await;
     it.cluster.nodes.iter().for_each(|node| node.store.resume());
+}
+
+/// Who asks whether a shard is swept may look for copies in the stores afterwards.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweep_is_over_when_the_copies_that_it_found_are_dropped() {
+    let it = start("sweep", 2).await;
+    let [moved, late] = [&it.keys[0], &it.keys[1]];
+    let is_sweeping = async || {
+        let status = it.node(0).status().await;
+        status.shards.iter().find(|shard| shard.shard == 1).unwrap().is_sweeping
+    };
+    let swept = async || wait_for("the sweep", async || (!is_sweeping().await).then_some(())).await;
+    swept().await;
+    let store = &it.cluster.nodes[1].store;
+    let (keys, call) = (vec![DbKey::new(0, late.clone())], MoveCall::Import(vec![vec![1, b'x']]));
+    let (id, direction) = (MoveId { epoch: Epoch(0), number: 1 }, Direction::Out);
+    let (shard, other) = (ShardId(1), ShardId(2));
+    store.apply_move(&MoveMessage { shard, id, direction, other, keys, call }).unwrap();
+    store.pause("drop");
+    it.moved(moved, Some(2)).await;
+    it.step(1, "drop", 1).await;
+    assert!(is_sweeping().await, "a copy is still there");
+    store.resume();
+    swept().await;
+    let copies: Vec<DbKey> = store.records().unwrap().copies.into_iter().map(|it| it.0).collect();
+    assert_eq!(copies, [DbKey::new(0, moved.clone())]);
 }
