@@ -6,7 +6,7 @@
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, cluster_admin};
 use std::fmt::Write;
 use std::sync::Arc;
-use terrace_cluster::{Coordinator, KeyRange, Node, NodeId, Slot, Topology, slot_of};
+use terrace_cluster::{Coordinator, KeyRange, Node, NodeId, Route, Shard, Slot, Topology, slot_of};
 use terrace_resp::Aggregate;
 
 /// Keys that GETKEYSINSLOT shows at most.
@@ -81,7 +81,7 @@ fn cluster(call: &mut Call<'_>) -> Outcome {
         b"myid" => call.reply.bulk(me.to_string()),
         b"keyslot" => call.reply.integer(i64::from(slot_of(call.arg(2)).number())),
         b"info" => {
-            let page = info(coordinator.topology().as_deref(), me);
+            let page = info(&*coordinator);
             call.reply.verbatim(*b"txt", page);
         }
         b"nodes" => {
@@ -160,41 +160,42 @@ fn host_and_port(address: &str) -> (&str, u16) {
     (host.trim_matches(['[', ']']), port.parse().unwrap_or(0))
 }
 
-/// Slots whose owner is there.
-fn served_slots(topology: &Topology) -> u32 {
-    let is_served =
-        |shard: &&terrace_cluster::Shard| shard.owner.is_some_and(|owner| owner.is_claimed);
-    let ranges = topology.shards.values().filter(is_served).flat_map(|shard| &shard.ranges);
-    ranges
-        .map(|range| match range {
-            KeyRange::Slots(first, last) => u32::from(last - first) + 1,
-            KeyRange::Keys { .. } => 0,
-        })
-        .sum()
+/// How many slots a shard has.
+fn slots_of(shard: &Shard) -> u64 {
+    let ranges = shard.ranges.iter().map(|range| match range {
+        KeyRange::Slots(first, last) => u64::from(last - first) + 1,
+        KeyRange::Keys { .. } => 0,
+    });
+    ranges.sum()
 }
 
-pub(super) fn info(topology: Option<&Topology>, me: NodeId) -> String {
+/// The page of `CLUSTER INFO`. A shard counts as served if commands on it would be routed now, so the state is `ok` exactly
+/// if none would be refused for want of an owner.
+pub(super) fn info(coordinator: &dyn Coordinator) -> String {
+    let (me, topology) = (coordinator.me(), coordinator.topology());
     let mut page = String::new();
     let mut line = |name: &str, value: u64| {
         // Writing to a string does not fail.
         let _ = write!(page, "cluster_{name}:{value}\r\n");
     };
-    let is_ok = topology.is_some_and(|topology| {
-        topology.shards.values().all(|shard| shard.owner.is_some_and(|owner| owner.is_claimed))
-    });
-    let served = topology.map_or(0, |topology| u64::from(served_slots(topology)));
-    let epochs = topology.iter().flat_map(|topology| topology.shards.values());
-    let owners: Vec<_> = epochs.filter_map(|shard| shard.owner).collect();
+    let shards: Vec<&Shard> =
+        topology.iter().flat_map(|topology| topology.shards.values()).collect();
+    let is_served =
+        |shard: &&&Shard| !matches!(coordinator.route_shard(shard.id), Route::Unserved(_));
+    let served: Vec<&&Shard> = shards.iter().filter(is_served).collect();
+    let served_slots = served.iter().map(|shard| slots_of(shard)).sum();
+    let is_ok = topology.is_some() && served.len() == shards.len();
+    let owners: Vec<_> = shards.iter().filter_map(|shard| shard.owner).collect();
     let epoch = |of: Option<NodeId>| {
         let owned = owners.iter().filter(|owner| of.is_none_or(|node| owner.node == node));
         owned.map(|owner| owner.epoch.0).max().unwrap_or(0)
     };
-    line("slots_assigned", served);
-    line("slots_ok", served);
+    line("slots_assigned", served_slots);
+    line("slots_ok", served_slots);
     line("slots_pfail", 0);
     line("slots_fail", 0);
-    line("known_nodes", topology.map_or(0, |topology| topology.nodes.len() as u64));
-    line("size", topology.map_or(0, |topology| topology.shards.len() as u64));
+    line("known_nodes", topology.as_ref().map_or(0, |topology| topology.nodes.len() as u64));
+    line("size", shards.len() as u64);
     line("current_epoch", epoch(None));
     line("my_epoch", epoch(Some(me)));
     let state = if is_ok { "ok" } else { "fail" };

@@ -124,7 +124,7 @@ fn info(call: &mut Call<'_>) -> Outcome {
 fn cluster(page: &mut Page, facts: &ServerStatus<'_>) {
     let Some(cluster) = &facts.server.cluster else { return page.line("cluster_enabled", 0) };
     let Some(coordinator) = cluster.coordinator() else { return page.line("cluster_enabled", 1) };
-    page.0.push_str(&super::cluster::info(coordinator.topology().as_deref(), coordinator.me()));
+    page.0.push_str(&super::cluster::info(&**coordinator));
     let stats = &facts.server.stats;
     page.line("cluster_forwarded_commands", stats.forwarded.get());
     page.line("cluster_rerouted_commands", stats.rerouted.get());

@@ -538,6 +538,22 @@ fn large_replies_come_in_pieces_and_whole() {
 }
 
 #[test]
+fn the_state_is_ok_where_every_shard_is_answered_for() {
+    let cluster = FakeCluster::new(Placement::Slots, 3, &[]);
+    let get = format!("GET {}", cluster.key_of(1, "k"));
+    // The owner serves its shard a moment before anybody sees its claim.
+    cluster.shared.hand_over_unseen(ShardId(1), cluster.node(1));
+    for at in 0..3 {
+        let mut client = cluster.client(at);
+        let is_served = client.say(&get) == Reply::Null;
+        let page = text(&client.say("CLUSTER INFO"));
+        let says =
+            ["cluster_state:ok\r\n", "cluster_slots_ok:16384\r\n"].map(|it| page.contains(it));
+        assert_eq!((is_served, says), (at == 1, [at == 1; 2]), "{page}");
+    }
+}
+
+#[test]
 fn clients_that_know_slots_are_told_what_they_need() {
     let cluster = FakeCluster::new(Placement::Slots, 3, &[("cluster-redirect", "moved")]);
     let (own, other) = (cluster.key_of(0, "a"), cluster.key_of(1, "b"));

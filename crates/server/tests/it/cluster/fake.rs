@@ -54,12 +54,21 @@ impl Shared {
 
     /// Gives a shard to another owner.
     pub fn hand_over(&self, shard: ShardId, to: NodeId) {
+        self.change_owner(shard, to, true);
+    }
+
+    /// Gives a shard to another owner, whose claim is not seen yet: it serves the shard, and only it knows.
+    pub fn hand_over_unseen(&self, shard: ShardId, to: NodeId) {
+        self.change_owner(shard, to, false);
+    }
+
+    fn change_owner(&self, shard: ShardId, node: NodeId, is_claimed: bool) {
         let mut state = self.state();
         let old = state.topology.clone();
         let revision = Revision(old.revision.0 + 1);
         let shards = old.shards.values().cloned().map(|mut one| {
             if one.id == shard {
-                one.owner = Some(Owner { node: to, epoch: Epoch(revision.0), is_claimed: true });
+                one.owner = Some(Owner { node, epoch: Epoch(revision.0), is_claimed });
             }
             one
         });
@@ -132,15 +141,14 @@ impl Drop for Guard {
 }
 
 impl FakeCoordinator {
-    fn of_shard(&self, state: &State, shard: &Shard) -> Route {
-        let Some(owner) = shard.owner else { return Route::Unserved(Unserved::NoOwner(shard.id)) };
-        if owner.node != self.me {
-            return Route::Owner(owner.node);
-        }
-        let _ = state;
-        match shard.instance == self.me {
-            true => Route::Local,
-            false => Route::Instance(call(shard, shard.instance)),
+    fn of_shard(&self, shard: &Shard) -> Route {
+        match shard.owner {
+            Some(owner) if owner.node == self.me => match shard.instance == self.me {
+                true => Route::Local,
+                false => Route::Instance(call(shard, shard.instance)),
+            },
+            Some(owner) if owner.is_claimed => Route::Owner(owner.node),
+            _ => Route::Unserved(Unserved::NoOwner(shard.id)),
         }
     }
 }
@@ -167,7 +175,7 @@ impl Coordinator for FakeCoordinator {
         assert!(self.guards.load(Ordering::SeqCst) > 0, "a route without a guard");
         let mut state = self.shared.state();
         let shard = state.topology.shards[&state.topology.shard_of(key)].clone();
-        let route = self.of_shard(&state, &shard);
+        let route = self.of_shard(&shard);
         if matches!(route, Route::Owner(_) | Route::Unserved(_)) {
             return route;
         }
@@ -191,7 +199,7 @@ impl Coordinator for FakeCoordinator {
 
     fn route_shard(&self, shard: ShardId) -> Route {
         let state = self.shared.state();
-        self.of_shard(&state, &state.topology.shards[&shard])
+        self.of_shard(&state.topology.shards[&shard])
     }
 
     fn guard(&self) -> Box<dyn ServeGuard> {
