@@ -82,8 +82,11 @@ async fn a_cluster_is_created_of_nodes_that_wait_and_they_tell_of_themselves() {
     assert!(stranger.to_string().ends_with("has not joined"), "{stranger}");
     assert!(first.coordinator().topology().is_none(), "nothing was created");
     // Before there is a cluster, its nodes tell of themselves too.
-    let status = first.cluster_status().await;
-    assert!(status.len() == 2 && status.values().all(Result::is_ok), "{status:?}");
+    let tell = async || {
+        let status = first.cluster_status().await;
+        (status.len() == 2 && status.values().all(Result::is_ok)).then_some(())
+    };
+    wait_for("both tell their status", tell).await;
     assert!(first.create(Placement::Slots, &shards(second.id())).await.unwrap());
     assert!(!second.create(Placement::Slots, &shards(second.id())).await.unwrap(), "it exists");
 
