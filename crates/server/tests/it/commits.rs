@@ -169,11 +169,11 @@ fn a_server_that_ends_commits_what_it_was_told_before() {
 fn who_only_reads_is_not_told_of_the_failure_of_others() {
     const READS: usize = 3_000;
     let vfs = GatedVfs::new(Gated::LogSync);
-    let served = served(&vfs, &[("server-threads", "1"), ("appendfsync", "no")]);
+    let served = served(&vfs, SYNCS);
     let mut reader = served.client();
     assert_eq!(reader.say("SET there 1"), ok());
-    let (kind, at_op) = (FaultKind::Eio, vfs.sim().op_count() + 1);
-    vfs.sim().set_fault(Some(Fault { at_op, kind, forever: true, filter: Some(OpClass::Append) }));
+    let (kind, at_op) = (FaultKind::SyncFails, vfs.sim().op_count() + 1);
+    vfs.sim().set_fault(Some(Fault { at_op, kind, forever: true, filter: None::<OpClass> }));
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
