@@ -37,7 +37,7 @@ pub use metrics::document as metrics_document;
 use crate::cluster::{ClusterAdmin, ClusterFigures};
 use hdrhistogram::Histogram;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,6 +111,9 @@ pub trait ServerStatus: Send + Sync + 'static {
 
     /// Whether anybody has to log in.
     fn needs_login(&self) -> bool;
+
+    /// Whether clients at this address are not served, since there is no password.
+    fn is_protected_from(&self, peer: IpAddr) -> bool;
 
     /// What a user may see; `None` if there is no such user, or this is not the password.
     fn authenticate(&self, user: &str, password: &[u8]) -> Option<Rights>;

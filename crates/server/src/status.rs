@@ -10,6 +10,7 @@ use crate::http::{
     SlowLog, Timings, history_file_of,
 };
 use crate::server::Server;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -140,6 +141,10 @@ impl ServerStatus for Server {
 
     fn host_names(&self) -> Vec<String> {
         self.config.settings().http_host_names.clone()
+    }
+
+    fn is_protected_from(&self, peer: IpAddr) -> bool {
+        self.is_protected_from(peer)
     }
 
     fn needs_login(&self) -> bool {

@@ -37,17 +37,22 @@ const HEADERS: [(HeaderName, &str); 5] = [
 ];
 
 /// Lets a request through to its route, or answers it.
+/// The address that a request comes from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer(pub IpAddr);
+
 pub(super) async fn guard(
     State(shared): State<Arc<Shared>>,
     request: Request,
     next: Next,
 ) -> Response {
     shared.count_request();
-    let mut response =
-        match admit(&shared, request.method(), request.uri(), request.headers()).await {
-            Ok(()) => next.run(request).await,
-            Err(error) => error.into_response(),
-        };
+    let peer = request.extensions().get().copied();
+    let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+    let mut response = match admit(&shared, peer, method, uri, headers).await {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    };
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
@@ -62,6 +67,7 @@ pub(super) async fn guard(
 
 async fn admit(
     shared: &Shared,
+    peer: Option<Peer>,
     method: &Method,
     uri: &Uri,
     headers: &HeaderMap,
@@ -73,7 +79,14 @@ async fn admit(
         let why = "the Host header names neither an address, nor localhost, nor a configured name";
         return Err(ApiError::new(StatusCode::MISDIRECTED_REQUEST, why));
     }
-    if FREE.contains(&uri.path()) || !shared.status.needs_login() {
+    if FREE.contains(&uri.path()) {
+        return Ok(());
+    }
+    if peer.is_some_and(|peer| shared.status.is_protected_from(peer.0)) {
+        let why = "protected-mode: without a password only clients on this machine are served";
+        return Err(ApiError::new(StatusCode::FORBIDDEN, why));
+    }
+    if !shared.status.needs_login() {
         return Ok(());
     }
     let rights = log_in(shared, headers).await?;

@@ -20,6 +20,8 @@ struct Made {
     /// Over the same store.
     space: Arc<Keyspace>,
     needs_login: bool,
+    /// Also from its own machine.
+    is_protected: bool,
     is_stopping: AtomicBool,
     cluster: Option<Arc<dyn ClusterAdmin>>,
     history_file: Option<PathBuf>,
@@ -114,6 +116,10 @@ impl ServerStatus for Made {
         self.needs_login
     }
 
+    fn is_protected_from(&self, peer: IpAddr) -> bool {
+        self.is_protected && peer.is_loopback()
+    }
+
     fn authenticate(&self, user: &str, password: &[u8]) -> Option<Rights> {
         match (user, password) {
             ("alice", b"a:b") => Some(Rights { read: true, admin: false }),
@@ -142,6 +148,7 @@ impl Made {
             db: space.db().clone(),
             space,
             needs_login: false,
+            is_protected: false,
             is_stopping: AtomicBool::new(false),
             cluster: None,
             history_file: None,

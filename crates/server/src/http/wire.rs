@@ -4,13 +4,15 @@
 //! also ends connections that stay idle, and a peer must take what is sent within the write timeout.
 
 use super::api;
+use super::guard::Peer;
 use super::shared::Shared;
 use super::{HttpOptions, MAX_CONNECTIONS, MAX_HEAD_BYTES, ServerStatus};
-use axum::Router;
+use axum::{Extension, Router};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -55,7 +57,8 @@ pub(super) async fn serve(
     shared.sampler.hang_up();
     let ends = async { while accepting.join_next().await.is_some() {} };
     let _ = timeout(LAST_ANSWERS, ends).await;
-    shared.sampler.end().await;
+    // A device that hangs does not keep the store from being closed.
+    let _ = timeout(LAST_ANSWERS, shared.sampler.end()).await;
 }
 
 /// Returns when the server stops.
@@ -82,7 +85,7 @@ impl Door {
                 () = wait(&mut stopped) => break,
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => self.admit(stream, &mut connections),
+                    Ok((stream, peer)) => self.admit(stream, peer, &mut connections),
                     Err(_) => sleep(ACCEPT_PAUSE).await,
                 },
             }
@@ -91,14 +94,15 @@ impl Door {
         while connections.join_next().await.is_some() {}
     }
 
-    fn admit(&self, stream: TcpStream, connections: &mut JoinSet<()>) {
+    fn admit(&self, stream: TcpStream, peer: SocketAddr, connections: &mut JoinSet<()>) {
         let Ok(slot) = self.slots.clone().try_acquire_owned() else {
             self.shared.count_refused();
             let _ = stream.try_write(TOO_MANY);
             return;
         };
         self.shared.count_connection();
-        let (router, stopped) = (self.router.clone(), self.stopped.clone());
+        let router = self.router.clone().layer(Extension(Peer(peer.ip())));
+        let stopped = self.stopped.clone();
         connections.spawn(connection(stream, slot, router, self.options.clone(), stopped));
     }
 }

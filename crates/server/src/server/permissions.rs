@@ -3,7 +3,7 @@
 use super::Server;
 use crate::acl::{Reason, User};
 use crate::session::Session;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 impl Server {
@@ -13,14 +13,18 @@ impl Server {
         if self.clients.count() >= settings.maxclients as usize {
             return Some("-ERR max number of clients reached\r\n");
         }
-        let is_open = settings.protected_mode
-            && !peer.ip().to_canonical().is_loopback()
-            && self.acl.default_login().is_some();
-        is_open.then_some(
+        self.is_protected_from(peer.ip()).then_some(
             "-DENIED Terrace is in protected mode: it asks for no password, and therefore serves \
              only clients on its own machine. To serve others, set requirepass or users in \
              terrace.toml, or protected-mode to no if the network is trusted.\r\n",
         )
+    }
+
+    /// Whether a client at this address is not served, since there is no password.
+    pub fn is_protected_from(&self, peer: IpAddr) -> bool {
+        self.config.settings().protected_mode
+            && !peer.to_canonical().is_loopback()
+            && self.acl.default_login().is_some()
     }
 
     /// Logs a user in.

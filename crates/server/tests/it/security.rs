@@ -60,6 +60,9 @@ fn without_a_password_strangers_are_told_why_they_are_not_served() {
     for own in ["127.0.0.1:5", "127.9.9.9:5", "[::1]:5", "[::ffff:127.0.0.1]:5"] {
         assert_eq!(refusal(own), None, "{own}");
     }
+    let is_kept_out = |peer: &str| served.server().is_protected_from(peer.parse().unwrap());
+    assert!(is_kept_out("10.0.0.1") && is_kept_out("fe80::1"));
+    assert!(!is_kept_out("127.0.0.1") && !is_kept_out("::ffff:127.0.0.1"));
     // What follows is about a real connection; a machine without a network has none to offer.
     let Some(ip) = outside else { return };
     let address = SocketAddr::new(ip, served.address().port());

@@ -236,3 +236,15 @@ fn malformed_requests_harm_nobody() {
     }
     assert_eq!(served.get("/healthz").status, 200);
 }
+
+#[test]
+fn who_is_kept_out_by_protected_mode_is_told_so() {
+    let served =
+        Served::of(Made { is_protected: true, ..Made::over(small()) }, HttpOptions::default());
+    for path in ["/", "/metrics", "/api/v1/summary", "/api/v1/keys", "/api/v1/config"] {
+        let answer = served.get(path);
+        assert_eq!(answer.status, 403, "{path}");
+        assert!(answer.body.contains("protected-mode"), "{path}");
+    }
+    assert_eq!(served.get("/healthz").status, 200);
+}
