@@ -188,8 +188,9 @@ impl Claims {
                     shard.serving = Some((epoch, taken));
                 }
                 self.on(id, OwnerEvent::Answered(ticket, OwnerAnswer::Loaded(true)));
-                let held = self.shards.get(&id).and_then(|shard| shard.ownership.held_epoch());
-                if held != Some(epoch) {
+                // Not if it was given up meanwhile.
+                let serves = self.shards.get(&id).and_then(|shard| shard.ownership.serving());
+                if serves != Some(epoch) {
                     self.stop(id);
                 }
             }
