@@ -39,7 +39,10 @@ export class SeriesBuffer {
     const { read, write } = summary.latency_us;
     const t = summary.now_ms / 1000;
     // A stream that began again repeats the second it begins with.
-    if ((this.samples.at(-1)?.t ?? 0) >= t) return;
+    const last = this.samples.at(-1)?.t ?? 0;
+    // Unless the server's clock was set back.
+    if (last >= t && last - t < 2) return;
+    while ((this.samples.at(-1)?.t ?? 0) >= t) this.samples.pop();
     this.samples.push({
       t, cause: summary.stall.cause, held: 1,
       reads_per_s: summary.reads_per_s, writes_per_s: summary.writes_per_s,

@@ -7,10 +7,13 @@ use std::collections::VecDeque;
 
 /// Most cursors that are known.
 pub(crate) const MAX_CURSORS: usize = 16_384;
-/// The second with which they begin: 2024. With [`SECOND_BITS`] they have 12 bits left for the number of a shard.
+/// The second with which they begin: 2024.
 const SINCE_S: u64 = 1_704_067_200;
 /// As many cursors a second as this many bits say, and not more, are given on average.
-const SECOND_BITS: u32 = 20;
+const SECOND_BITS: u32 = 12;
+/// Bits of a cursor. With ten more for the number of a store they are exact as floating-point numbers, which
+/// some clients take them for.
+const BITS: u32 = 43;
 /// Most bytes of their keys.
 const MAX_BYTES: usize = 16 << 20;
 
@@ -33,7 +36,7 @@ struct Table {
 impl Cursors {
     /// None yet, at `now_ms` since 1970.
     pub fn new(now_ms: u64) -> Self {
-        let seconds = (now_ms / 1000).saturating_sub(SINCE_S).min(u64::MAX >> (SECOND_BITS + 12));
+        let seconds = (now_ms / 1000).saturating_sub(SINCE_S).min((1 << (BITS - SECOND_BITS)) - 1);
         let first = (seconds << SECOND_BITS).max(1);
         Self(Mutex::new(Table { first, positions: VecDeque::new(), bytes: 0 }))
     }
@@ -88,12 +91,12 @@ mod tests {
     fn cursors_of_an_earlier_run_are_not_known() {
         const RESTART_MS: u64 = 1_795_000_000_000;
         let before = Cursors::new(RESTART_MS - 2_000);
-        let old: Vec<u64> = (0..100_000).map(|_| before.keep(0, b"k")).collect();
+        let old: Vec<u64> = (0..8_000).map(|_| before.keep(0, b"k")).collect();
         let after = Cursors::new(RESTART_MS);
         let new: Vec<u64> = (0..1000).map(|_| after.keep(0, b"other")).collect();
         assert!(old.iter().all(|cursor| after.find(0, *cursor).is_none()));
         assert!(new.iter().all(|cursor| after.find(0, *cursor).is_some()));
-        assert!(new[0] < 1 << 52 && Cursors::new(u64::MAX).keep(0, b"k") < 1 << 52);
+        assert!(new[0] < 1 << BITS && Cursors::new(u64::MAX).keep(0, b"k") < 1 << BITS);
     }
 
     #[test]

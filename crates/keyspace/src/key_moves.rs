@@ -240,7 +240,7 @@ impl Keyspace {
     }
 
     /// Step 7 of a move home, or the end of a move out that was undone, at the other instance: the keys
-    /// are deleted, unless a later move brought them.
+    /// are deleted, unless another move brought them.
     ///
     /// # Errors
     /// The engine's.

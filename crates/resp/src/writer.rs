@@ -183,6 +183,7 @@ impl<'a> ReplyWriter<'a> {
     /// front since it was begun.
     pub fn finish(&mut self, deferred: Deferred, count: usize) {
         let Deferred { kind, start, room } = deferred;
+        let was_over = self.is_over();
         let (first, factor) = kind.spelling(self.protocol);
         let count = count * factor;
         let mut line = Vec::with_capacity(3 + digit_count(count));
@@ -193,6 +194,10 @@ impl<'a> ReplyWriter<'a> {
             Some(place) if room == line.len() => place.copy_from_slice(&line),
             Some(_) => drop(self.out.splice(start..start + room, line)),
             None => debug_assert!(false, "the output got shorter under a deferred length"),
+        }
+        // A shorter line makes no whole of it.
+        if was_over && !self.is_over() {
+            self.out.resize(self.limit_bytes + 1, 0);
         }
     }
 
@@ -342,6 +347,11 @@ mod tests {
                 (0..1000).for_each(|_| reply.bulk([0; 1000]));
                 reply.finish(deferred, 1000);
                 assert!(reply.is_over() && reply.len_bytes() < limit + 20, "{limit}");
+                reply.truncate(0);
+                let deferred = reply.begin(Aggregate::Array, 1_000_000);
+                (0..1000).for_each(|_| reply.bulk([0; 1000]));
+                reply.finish(deferred, 1);
+                assert!(reply.is_over(), "{limit}");
                 // What is taken away can be written again.
                 reply.truncate(0);
                 assert!(!reply.is_over());

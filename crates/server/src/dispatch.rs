@@ -82,7 +82,8 @@ pub(crate) fn execute(
         return done;
     }
     let (mode, is_bound) = (batch.mode(), session.is_bound || batch.is_taking_part());
-    let limit_bytes = server.reply_limit(session.caller);
+    // What was written before in this turn has been held to it already.
+    let limit_bytes = server.reply_limit(session.caller).saturating_add(mark);
     let reply = ReplyWriter::new(output, session.protocol).within(limit_bytes);
     let mut call = Call { args, batch, session, server, reply };
     let outcome = command::run(&mut call, spec);

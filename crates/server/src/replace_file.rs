@@ -1,6 +1,6 @@
 //! Files replaced at once: a reader, or a start after a crash, finds the old text or the new one.
 //!
-//! Used for `terrace.toml` and the file of ACL users. The paths are the server's own.
+//! Used for `terrace.toml`, the file of ACL users and the history of the dashboard. The paths are the server's own.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

@@ -194,8 +194,8 @@ impl Server {
     /// How many bytes of replies there may be at a time, for a command of such a caller. What goes to other nodes has to
     /// fit a message.
     pub(crate) fn reply_limit(&self, caller: Caller) -> usize {
-        /// Nobody sets a limit below this, and messages between nodes take more.
-        const BOUNDS: (usize, usize) = (64 << 10, 512 << 20);
+        /// Nobody sets a limit below this; and messages between nodes take this, with what is before it.
+        const BOUNDS: (usize, usize) = (64 << 10, 511 << 20);
         let bytes = self.reply_limit_bytes.load(Ordering::Relaxed);
         match caller {
             Caller::Client => bytes.max(BOUNDS.0),

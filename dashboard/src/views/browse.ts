@@ -31,17 +31,18 @@ export function browseCard(store: Store, explain: (db: number, hex: string, text
   body.append(form, h("div", { class: "browse" }, h("div", {}, list, more), shown));
   let asked: { db: number; prefix: string } = { db: 0, prefix: "" };
   let next: string | null = null;
-  let ticket = 0;
+  // What was asked for last: the list, and the value.
+  let [listing, opening] = [0, 0];
 
   const open = async (row: KeyRow, button: HTMLElement): Promise<void> => {
-    const mine = ++ticket;
+    const mine = ++opening;
     for (const other of list.querySelectorAll("[aria-current]")) other.removeAttribute("aria-current");
     button.setAttribute("aria-current", "true");
     try {
       const value = await get<KeyValue>("value", { db: asked.db, hex: row.key.hex });
-      if (mine === ticket) replace(shown, ...picture(value, store, explain));
+      if (mine === opening) replace(shown, ...picture(value, store, explain));
     } catch (error) {
-      if (mine === ticket) replace(shown, h("p", { class: "bad" }, `Could not read it: ${problem(error)}.`));
+      if (mine === opening) replace(shown, h("p", { class: "bad" }, `Could not read it: ${problem(error)}.`));
     }
   };
   const item = (row: KeyRow): HTMLElement => {
@@ -52,10 +53,11 @@ export function browseCard(store: Store, explain: (db: number, hex: string, text
     return h("li", {}, button);
   };
   const load = async (after: string | null): Promise<void> => {
-    const mine = ++ticket;
+    const mine = ++listing;
+    if (after === null) opening++;
     try {
       const page = await get<KeyList>("keys", { ...asked, ...(after === null ? {} : { after }) });
-      if (mine !== ticket) return;
+      if (mine !== listing) return;
       if (after === null) replace(list);
       list.append(...page.keys.map(item));
       const listed = list.children.length;
@@ -63,7 +65,7 @@ export function browseCard(store: Store, explain: (db: number, hex: string, text
       more.hidden = next === null;
       setText(about, listed === 0 ? "no key begins so" : `${plural(listed, "key")}${page.has_more ? ", and more" : ""}`);
     } catch (error) {
-      if (mine === ticket) setText(about, `Could not list: ${problem(error)}.`);
+      if (mine === listing) setText(about, `Could not list: ${problem(error)}.`);
     }
   };
   form.addEventListener("submit", (event) => {

@@ -184,6 +184,12 @@ fn a_store_that_cannot_be_written_is_refused_before_its_directory_is_touched() {
     reader.close().unwrap();
     db.close().unwrap();
     assert!(matches!(refused(&db), Error::Store(terrace::Error::Closed)));
+    // A directory that is no store is another's.
+    let other = "/other/backup-work/precious";
+    sim.create_dir_all(Path::new("/other/backup-work")).unwrap();
+    sim.create(Path::new(other), &CreateOptions::default()).unwrap().finish().unwrap();
+    Db::open("/other", options(&sim)).unwrap().close().unwrap();
+    assert!(sim.exists(Path::new(other)).unwrap());
     // It was left by a backup that was killed, as far as the next open knows.
     let db = open(&sim);
     assert!(!sim.exists(Path::new(working)).unwrap());

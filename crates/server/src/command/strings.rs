@@ -300,7 +300,7 @@ fn getex(call: &mut Call<'_>) -> Outcome {
 
 fn mget(call: &mut Call<'_>) -> Outcome {
     /// Values that are held at a time, if they are large, and if they are not.
-    const AT_ONCE: (usize, usize) = (8, 512);
+    const AT_ONCE: (usize, usize) = (8, 64);
     /// Values that are together shorter than this are not large.
     const SMALL_BYTES: usize = 256 << 10;
     let keys: Vec<&[u8]> = call.args_from(1).collect();
@@ -318,7 +318,7 @@ fn mget(call: &mut Call<'_>) -> Outcome {
             call.bulk_or_null(value);
         }
         let is_small = call.reply.len_bytes() - mark < SMALL_BYTES;
-        at_once = if is_small { AT_ONCE.1 } else { AT_ONCE.0 };
+        at_once = if is_small { AT_ONCE.1.min(2 * at_once) } else { AT_ONCE.0 };
     }
     // Nothing is noted of one that is executed again elsewhere.
     (0..keys.len()).for_each(|number| call.note_lookup(number < found));

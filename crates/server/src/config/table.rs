@@ -237,7 +237,7 @@ options! {
             "Connections that may wait to be accepted.";
         "client-output-buffer-limit" => client_output_buffer_limit: OutputLimits =
             "normal 512mb 128mb 60 pubsub 32mb 8mb 60", Kind::OutputLimits, Live,
-            "Bytes that may wait for a client that does not read, at once and for some seconds.";
+            "Bytes that may wait for a client that does not read, at once and for some seconds; a single reply has no more than the first.";
         "client-query-buffer-limit" => client_query_buffer_limit: u64 = "1gb",
             Kind::Bytes { min: MIB, max: 4 << 30 }, Live,
             "Bytes of one request.";

@@ -133,6 +133,8 @@ impl Past {
     pub fn enter(&mut self, now: Reading) {
         let latency_us = self.latencies(&now.timings);
         let (summary, sample) = between(self.before.as_ref(), &now, latency_us);
+        forget_from(&mut self.seconds, now.now_ms);
+        forget_from(&mut self.steps, now.now_ms);
         push(&mut self.seconds, sample, KEPT_SECONDS);
         self.last = Some(summary);
         self.end_step(&now, STEP_SECONDS);
@@ -217,6 +219,13 @@ fn push<T>(row: &mut VecDeque<T>, one: T, most: usize) {
     row.push_back(one);
     if row.len() > most {
         row.pop_front();
+    }
+}
+
+/// Takes away what a clock that was set back has yet to come to.
+fn forget_from(row: &mut VecDeque<Sample>, now_ms: u64) {
+    while row.back().is_some_and(|sample| sample.t_ms >= now_ms) {
+        row.pop_back();
     }
 }
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -92,9 +93,7 @@ impl HistoryFile {
 fn read(path: &Path) -> io::Result<Kept> {
     let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
     // Before it is opened: a pipe would wait for a writer.
-    if !fs::metadata(path)?.is_file() {
-        return Err(invalid("it is no file".into()));
-    }
+    check_kind(path)?;
     let mut text = Vec::new();
     File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut text)?;
     if text.len() as u64 > MAX_BYTES {
@@ -107,7 +106,21 @@ fn read(path: &Path) -> io::Result<Kept> {
     }
 }
 
+/// Refuses what is no file, and links: nobody has named this path, and others may write in its directory.
+fn check_kind(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path)?.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::InvalidData, "it is no file")),
+    }
+}
+
 fn write(path: &Path, kept: &Kept) -> io::Result<()> {
+    match check_kind(path) {
+        // What another has put there does not decide who may read it.
+        Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(0o600))?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
     let document = Document { format: FORMAT, history: Cow::Borrowed(kept) };
     replace_file::replace(path, &serde_json::to_vec(&document)?)
 }
@@ -182,5 +195,14 @@ mod tests {
         file.save(some);
         assert!(file.state.lock().has_failed);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+        // A link is another's, whatever it leads to.
+        let (precious, link) = (folder.path().join("precious"), folder.path().join("link"));
+        fs::write(&precious, "precious").unwrap();
+        std::os::unix::fs::symlink(&precious, &link).unwrap();
+        let file = HistoryFile::new(link);
+        assert!(file.load().marks.is_empty());
+        file.save(some);
+        assert!(file.state.lock().has_failed);
+        assert_eq!(fs::read(&precious).unwrap(), b"precious");
     }
 }

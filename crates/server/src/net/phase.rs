@@ -68,6 +68,11 @@ impl Phase {
         matches!(self, Self::InBatch { is_bound: true, .. })
     }
 
+    /// Whether it gets the error if its batch fails: it wrote in it, or read an uncommitted write.
+    pub fn shares_failure(self) -> bool {
+        matches!(self, Self::InBatch { is_bound: true, .. } | Self::AwaitCommit { .. })
+    }
+
     /// Enters the open batch; whether it was not in it yet.
     pub fn enter_batch(&mut self) -> bool {
         let is_new = *self == Self::Ready;
@@ -130,7 +135,7 @@ mod tests {
             assert!(phase.can_serve() && phase.enter_batch() && !phase.enter_batch());
             assert!(phase.can_serve() && !phase.is_bound());
             phase.bind();
-            assert!(phase.is_bound() && phase.is_in_batch());
+            assert!(phase.is_bound() && phase.is_in_batch() && phase.shares_failure());
             if blocks {
                 phase.block(DEVICE);
                 assert!(!phase.can_serve(), "it waits for the commit");
@@ -138,6 +143,7 @@ mod tests {
             if commits_elsewhere {
                 phase.await_commit();
                 assert!(phase.is_in_batch() && !phase.can_serve() && !phase.is_bound());
+                assert!(phase.shares_failure());
             }
             phase.leave_batch();
             assert!(!phase.is_in_batch());

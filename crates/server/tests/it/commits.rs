@@ -187,5 +187,7 @@ fn who_only_reads_is_not_told_of_the_failure_of_others() {
         is_done.store(true, Ordering::Relaxed);
         assert!(read.iter().all(|value| *value == bulk("1")));
     });
+    // Only the first of its writes came into a batch.
+    assert_eq!(served.server().stats.failed_batches.get(), 1);
     let _refused = served.try_end();
 }

@@ -32,6 +32,10 @@ enum Fate {
 /// Removes what a backup that was interrupted has linked. Nobody works there: only who has the store open for writing
 /// backs it up. What cannot be removed is removed by the next backup.
 pub(crate) fn remove_backup_work(vfs: &dyn Vfs, dir: &Path) {
+    // In another directory, which is about to be refused or to become a store, nothing is ours.
+    if !vfs.exists(&names::current_path(dir)).unwrap_or(false) {
+        return;
+    }
     let work = dir.join(BACKUP_WORK_DIR);
     for dir in [partial_path(&work), work] {
         let _ = empty_dir(vfs, &dir);

@@ -6,7 +6,6 @@
 
 use super::super::loop_handle::{BatchCommit, Committed};
 use super::super::offload::Offload;
-use super::super::phase::Phase;
 use super::{EventLoop, MAX_BATCH_BYTES};
 use crate::dispatch;
 use std::sync::atomic::Ordering;
@@ -96,8 +95,8 @@ impl EventLoop {
             return self.end_unsure(token);
         }
         // Who has neither written nor seen what was written has nothing to do with the failure.
-        let is_free = matches!(client.phase, Phase::InBatch { is_bound: false, .. });
-        client.leave_batch(error.filter(|_| !is_free));
+        let shares_failure = client.phase.shares_failure();
+        client.leave_batch(error.filter(|_| shares_failure));
         if client.leave_cluster() {
             self.queue_if_more(token);
         }
