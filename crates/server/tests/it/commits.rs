@@ -179,7 +179,7 @@ fn who_only_reads_is_not_told_of_the_failure_of_others() {
         scope.spawn(|| {
             let mut writer = served.client();
             while !is_done.load(Ordering::Relaxed) {
-                // Not what the reader sees: who reads an uncommitted write has a part in it.
+                // Not what the reader sees: a reader of an uncommitted write has a part in it.
                 let reply = writer.say("SET other 2");
                 assert!(error(&reply).starts_with("MISCONF"), "{reply:?}");
             }
