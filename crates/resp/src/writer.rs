@@ -141,6 +141,9 @@ impl<'a> ReplyWriter<'a> {
     #[inline]
     pub fn bulk(&mut self, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();
+        if self.fits(bytes.len()) {
+            self.out.reserve(bytes.len() + 16);
+        }
         self.length(b'$', bytes.len());
         self.put(bytes);
         self.end();
@@ -297,10 +300,16 @@ impl<'a> ReplyWriter<'a> {
         self.put(b"\r\n");
     }
 
+    /// Whether this many bytes more are within the limit.
+    #[inline]
+    fn fits(&self, bytes: usize) -> bool {
+        bytes <= self.limit_bytes.saturating_sub(self.out.len())
+    }
+
     /// Appends as much as the limit allows, and one byte more, which says that there was more.
     #[inline]
     fn put(&mut self, bytes: &[u8]) {
-        if bytes.len() <= self.limit_bytes.saturating_sub(self.out.len()) {
+        if self.fits(bytes.len()) {
             return self.out.extend_from_slice(bytes);
         }
         let room = self.limit_bytes.saturating_add(1).saturating_sub(self.out.len());
