@@ -180,12 +180,7 @@ fn elsewhere(
     match place::place(cluster, spec, args, session) {
         Place::Here(true) if session.round.comes_back() => {
             let own = CallTarget::Owner(cluster.coordinator()?.me());
-            let is_exec = spec.name == "exec";
-            if is_exec && is_refused(session, server, output) {
-                return Some(Executed::Replied);
-            }
-            let away = if is_exec { Away::Exec(own) } else { Away::Send(own) };
-            return Some(send(away, args, spec, is_bound, session, own));
+            return Some(send_to_own(args, spec, is_bound, session, server, output, own));
         }
         Place::Here(is_guarded) => {
             let is_on_its_way = |key: &&[u8]| session.round.has(key);
@@ -241,6 +236,24 @@ fn is_refused(session: &mut Session, server: &Server, output: &mut Vec<u8>) -> b
     server.errors.note(&refusal);
     refuse(session, output, &refusal);
     true
+}
+
+/// As [`send`], as a call of this node to itself.
+fn send_to_own(
+    args: &Command<'_>,
+    spec: &CommandSpec,
+    is_bound: bool,
+    session: &mut Session,
+    server: &Server,
+    output: &mut Vec<u8>,
+    own: CallTarget,
+) -> Executed {
+    let is_exec = spec.name == "exec";
+    if is_exec && is_refused(session, server, output) {
+        return Executed::Replied;
+    }
+    let away = if is_exec { Away::Exec(own) } else { Away::Send(own) };
+    send(away, args, spec, is_bound, session, own)
 }
 
 /// A command goes to others (`own` is this node), if that keeps the order of the commands of its client on each key;
@@ -304,12 +317,7 @@ fn route_again(
         (Caller::Client | Caller::Again, Some(coordinator)) if !is_sent_again => {
             // As a call to this node itself, which goes on as soon as the routes have followed.
             let own = CallTarget::Owner(coordinator.me());
-            let is_exec = spec.name == "exec";
-            if is_exec && is_refused(session, server, output) {
-                return Executed::Replied;
-            }
-            let away = if is_exec { Away::Exec(own) } else { Away::Send(own) };
-            send(away, args, spec, is_bound, session, own)
+            send_to_own(args, spec, is_bound, session, server, output, own)
         }
         (_, coordinator) => {
             if spec.name == "exec" {
