@@ -272,8 +272,8 @@ def test_the_interpreter_ends_whatever_is_still_open(tmp_path, ends):
             assert {value.count(b"x") for value in db.values()} == {20 * round}
 
 
-def test_the_end_of_the_interpreter_waits_for_a_call_under_way(tmp_path):
-    code = """
+# A program that ends while its merge operator is called by a thread of the store.
+ENDS_IN_A_CALL = """
         import sys, threading, time, terracedb
         began = threading.Event()
         def merge(key, existing, operands):
@@ -287,7 +287,10 @@ def test_the_end_of_the_interpreter_waits_for_a_call_under_way(tmp_path):
         threading.Thread(target=db.flush, daemon=True).start()
         began.wait()
     """
-    assert "merged" in run(code, tmp_path / "s")
+
+
+def test_the_end_of_the_interpreter_waits_for_a_call_under_way(tmp_path):
+    assert "merged" in run(ENDS_IN_A_CALL, tmp_path / "s")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -315,24 +318,14 @@ def test_a_forked_process_ends_and_the_parent_goes_on(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_the_end_of_a_forked_process_waits_for_a_call_under_way(tmp_path):
-    code = """
-        import os, sys, threading, time, terracedb
+    # Terrace is imported before the fork.
+    fork = """
+        import os, sys, terracedb
         child = os.fork()
         if child:
             sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-        began = threading.Event()
-        def merge(key, existing, operands):
-            began.set()
-            time.sleep(0.5)
-            print("merged", flush=True)
-            return operands[-1]
-        db = terracedb.Db(sys.argv[1], merge_operator=terracedb.MergeOperator("last", merge))
-        db[b"k"] = b"1"
-        db.merge(b"k", b"2")
-        threading.Thread(target=db.flush, daemon=True).start()
-        began.wait()
     """
-    assert "merged" in run(code, tmp_path / "s")
+    assert "merged" in run(fork + ENDS_IN_A_CALL, tmp_path / "s")
 
 
 OPERANDS = st.binary(min_size=1, max_size=2).filter(lambda part: b"," not in part)
