@@ -27,11 +27,21 @@ const WAVE_BOUNCE_BYTES: usize = 1 << 20;
 /// Times that the kernel may put a submission off before the ring is given up.
 const MAX_REFUSALS: u32 = 1000;
 
+/// Times that the kernel may put one read off before it is left to a plain read.
+const MAX_PUT_OFF: u32 = 16;
+
 /// Set once the kernel refuses a ring: no thread tries again.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
+/// The ring of a thread, and the process that made it. What a child inherits by `fork` is its parent's too: both
+/// would submit and reap each other's reads.
+struct Ring {
+    process: u32,
+    ring: IoUring,
+}
+
 thread_local! {
-    static RING: RefCell<Option<IoUring>> = const { RefCell::new(None) };
+    static RING: RefCell<Option<Ring>> = const { RefCell::new(None) };
 }
 
 /// Executes every request.
@@ -42,10 +52,13 @@ pub(super) fn read(requests: &mut [ReadRequest<'_>]) {
     if requests.len() > 1 && !REFUSED.load(Relaxed) {
         // The ring is taken out while in use: a batch inside a batch would find none and make
         // its own.
-        if let Some(mut ring) = RING.try_with(RefCell::take).ok().flatten().or_else(set_up_ring) {
+        let process = std::process::id();
+        let kept = RING.try_with(RefCell::take).ok().flatten();
+        let own = kept.filter(|kept| kept.process == process).map(|kept| kept.ring);
+        if let Some(mut ring) = own.or_else(set_up_ring) {
             let sound = read_by_ring(&mut ring, requests);
             if sound {
-                let _ = RING.try_with(|kept| kept.replace(Some(ring)));
+                let _ = RING.try_with(|kept| kept.replace(Some(Ring { process, ring })));
             } else {
                 REFUSED.store(true, Relaxed);
             }
@@ -80,6 +93,8 @@ struct Flight {
     /// Bytes without which the read has not succeeded.
     needed: usize,
     done: usize,
+    /// Times that the kernel put it off.
+    put_off: u32,
     /// For direct reads: where in the bounce buffer the wanted bytes start.
     bounce_at: Option<usize>,
 }
@@ -88,7 +103,9 @@ impl Flight {
     /// Takes the result of a read; says whether the rest must be read.
     fn goes_on_after(&mut self, result: i32) -> bool {
         let Ok(len) = usize::try_from(result) else {
-            return [Errno::INTR, Errno::AGAIN].iter().any(|errno| errno.raw_os_error() == -result);
+            self.put_off += 1;
+            let passing = [Errno::INTR, Errno::AGAIN].map(|errno| -errno.raw_os_error());
+            return passing.contains(&result) && self.put_off < MAX_PUT_OFF;
         };
         self.done += len;
         // A direct read stops between two blocks only at the end of the file.
@@ -143,6 +160,7 @@ fn plan_wave(
             len: wanted,
             needed: wanted,
             done: 0,
+            put_off: 0,
             bounce_at: None,
         };
         if direct {
