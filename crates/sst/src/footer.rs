@@ -124,6 +124,12 @@ impl Footer {
         }
     }
 
+    /// Bytes of the blocks that are read at opening. They lie side by side before the footer.
+    pub fn tail_bytes(&self) -> u64 {
+        let blocks = [Some(self.top_level), Some(self.properties), self.range_tombstones];
+        blocks.iter().flatten().map(|handle| u64::from(handle.stored_len)).sum()
+    }
+
     /// Where the blocks that are read at opening start.
     pub fn tail_offset(&self) -> u64 {
         let tombstones = self.range_tombstones.map_or(u64::MAX, |handle| handle.offset);

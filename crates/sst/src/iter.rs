@@ -22,6 +22,8 @@ use terrace_base::{InternalIter, Result};
 use terrace_buf::Slice;
 use terrace_compression::Compression;
 
+/// Stored bytes that a scan reads at a time, however many blocks it may read ahead.
+const MAX_AHEAD_BYTES: u64 = 256 << 10;
 /// Default of [`ScanOptions::prefetch_blocks`].
 pub const DEFAULT_PREFETCH_BLOCKS: usize = 16;
 
@@ -253,16 +255,26 @@ impl SstIter {
         }
         let fill = on_miss == OnMiss::Fill;
         let last = (self.block_at + window).min(index.count());
+        let mut bytes = u64::from(handle.stored_len);
         let missing = (self.block_at + 1..last)
             .take_while(|at| self.reader.resident_block(index, *at).is_none())
-            .map(|at| index.handle(at));
+            .map(|at| index.handle(at))
+            .take_while(|handle| {
+                bytes += u64::from(handle.stored_len);
+                bytes <= MAX_AHEAD_BYTES
+            });
         let handles: Vec<BlockHandle> = std::iter::once(handle).chain(missing).collect();
         let mut first = None;
-        for (handle, stored) in handles.iter().zip(self.reader.read_many(&handles)?) {
-            let block = self.reader.adopt_data_block(*handle, stored, fill)?;
+        // A block that is read ahead and cannot be read is an error when the scan comes to it, if it does.
+        let stored = self.reader.read_many(&handles).unwrap_or_default();
+        for (handle, stored) in handles.iter().zip(stored) {
+            let block = self.reader.adopt_data_block(*handle, stored, fill);
             match first {
-                None => first = Some(block),
-                Some(_) => self.ahead.push_back((handle.offset, block)),
+                None => first = Some(block?),
+                Some(_) => match block {
+                    Ok(block) => self.ahead.push_back((handle.offset, block)),
+                    Err(_) => break,
+                },
             }
         }
         match first {

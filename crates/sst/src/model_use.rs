@@ -52,8 +52,8 @@ impl ModelUse {
 fn typical_span(properties: &Properties) -> (u32, u32) {
     let blocks = properties.data_block_count.max(1);
     let entries = properties.entry_count / blocks;
-    let raw = (properties.raw_key_bytes + properties.raw_value_bytes) / blocks;
-    let from = TYPICAL_FRONT_BYTES + entries.saturating_mul(ENTRY_FRONT_BYTES);
+    let raw = properties.raw_key_bytes.saturating_add(properties.raw_value_bytes) / blocks;
+    let from = TYPICAL_FRONT_BYTES.saturating_add(entries.saturating_mul(ENTRY_FRONT_BYTES));
     // Where blocks are compressed, keys and values say more than what is stored.
     let to = (properties.data_bytes / blocks).max(raw);
     (from.min(u64::from(u32::MAX)) as u32, to.min(u64::from(u32::MAX)) as u32)

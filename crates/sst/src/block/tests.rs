@@ -1,6 +1,6 @@
 //! The block codec against a plain sorted list.
 
-use super::writer::BlockWriter;
+use super::writer::{BlockWriter, VISITS};
 use super::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -154,4 +154,25 @@ proptest! {
             block.block().find(&probe, seek_trailer(SeqNo::new(20)));
         }
     }
+}
+
+/// Rests that end inside their heads are counted exactly, and each only once.
+#[test]
+fn a_large_block_of_short_rests_is_not_counted_again_and_again() {
+    let mut writer = BlockWriter::default();
+    VISITS.set(0);
+    let (mut blocks, target) = (0, 256 << 10);
+    let mut out = Vec::new();
+    for n in 0..100_000u64 {
+        let (key, trailer) = (n.to_be_bytes(), pack_trailer(SeqNo::new(n), ValueKind::Put));
+        if !writer.is_empty() && writer.exceeds(target, &key, trailer, b"v") {
+            blocks += 1;
+            out.clear();
+            writer.finish(&mut out);
+            assert!(out.len() <= target && out.len() > target * 9 / 10, "{}", out.len());
+        }
+        writer.add(&key, trailer, b"v");
+    }
+    assert!(blocks > 3);
+    assert!(VISITS.get() < 1_000_000, "{} entries counted", VISITS.get());
 }

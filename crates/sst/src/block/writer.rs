@@ -4,6 +4,7 @@ use super::format::{
     ENTRY_TRAILER_BYTES, FLAG_BARE, FLAG_WIDE, HEADER_BYTES, MAX_PREFIX_BYTES, is_bare, tail_len,
 };
 use super::search::{HEAD_BYTES, head_of};
+use std::cell::Cell;
 use terrace_base::codec::put_varint;
 use terrace_base::key::common_prefix;
 
@@ -31,6 +32,20 @@ pub(crate) struct BlockWriter {
     all_bare: bool,
     shortest_key: usize,
     longest_key: usize,
+    /// What was last counted exactly.
+    counted: Cell<Counted>,
+}
+
+/// The exact bytes of the first entries of a block.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    /// How many, and where the last of them ends.
+    entries: usize,
+    end: usize,
+    /// In what form.
+    prefix_len: usize,
+    bare: bool,
+    bytes: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -144,16 +159,24 @@ impl BlockWriter {
         self.clear();
     }
 
-    /// The exact bytes of all entries, with a prefix of this length.
+    /// The exact bytes of all entries, with a prefix of this length. What was counted in this form is not counted
+    /// again: all come in another form at most once for every byte of a key.
     fn region_bytes(&self, prefix_len: usize, bare: bool) -> usize {
-        let mut from = 0;
-        let mut sum = 0;
-        for entry in &self.entries {
-            let rest_len = entry.key_end - from - prefix_len;
-            sum += entry_bytes(rest_len, entry.value_end - entry.key_end, bare);
-            from = entry.value_end;
+        let known = self.counted.get();
+        let mut counted = match (known.prefix_len, known.bare) == (prefix_len, bare) {
+            true => known,
+            false => Counted { prefix_len, bare, ..Counted::default() },
+        };
+        for entry in &self.entries[counted.entries..] {
+            let rest_len = entry.key_end - counted.end - prefix_len;
+            counted.bytes += entry_bytes(rest_len, entry.value_end - entry.key_end, bare);
+            counted.end = entry.value_end;
         }
-        sum
+        #[cfg(test)]
+        VISITS.set(VISITS.get() + self.entries.len() - counted.entries);
+        counted.entries = self.entries.len();
+        self.counted.set(counted);
+        counted.bytes
     }
 
     fn clear(&mut self) {
@@ -166,7 +189,14 @@ impl BlockWriter {
         self.all_bare = false;
         self.shortest_key = 0;
         self.longest_key = 0;
+        self.counted.set(Counted::default());
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Entries that were counted exactly.
+    pub(super) static VISITS: Cell<usize> = const { Cell::new(0) };
 }
 
 /// The exact bytes of an entry.

@@ -63,7 +63,12 @@ impl<'a> Tail<'a> {
         let footer = Footer::decode(footer, &place)?;
         let tail_offset = footer.tail_offset();
         if tail_offset < start {
-            // Bounded by the length of the file.
+            // What is read has no more bytes than blocks may have.
+            if footer_at - tail_offset > footer.tail_bytes() {
+                return Err(
+                    place.corrupt("the blocks that the footer names do not lie side by side")
+                );
+            }
             let mut whole = vec![0; (start - tail_offset) as usize];
             read_counted(file, tail_offset, &mut whole, counters)?;
             whole.extend_from_slice(&bytes);

@@ -167,3 +167,36 @@ fn a_full_disk_fails_the_writer() {
     let error = write(&vfs, 1, small_options(), &small_model(), small_tombstones()).unwrap_err();
     assert!(error.is_no_space());
 }
+
+#[test]
+fn a_damaged_block_that_is_read_ahead_is_an_error_only_when_the_scan_comes_to_it() {
+    let vfs = SimVfs::new(1);
+    let put = !pack_trailer(SeqNo::new(1), ValueKind::Put);
+    let key = |at: u32| format!("user{at:06}").into_bytes();
+    let model: Model = (0..400).map(|at| ((key(at), put), vec![at as u8; 12])).collect();
+    let options = SstOptions { compression: terrace_sst::Compression::None, ..small_options() };
+    let size = write(&vfs, 1, options, &model, RangeTombstones::default()).unwrap().size_bytes;
+    for offset in [600, 2000, 4000] {
+        assert!(vfs.corrupt(path(1), offset, 1));
+        let reader = open_at(&vfs, &path(1), 1, size).unwrap();
+        let shown = |prefetch_blocks| {
+            let scan = ScanOptions { fill_cache: false, prefetch_blocks, ..ScanOptions::default() };
+            let mut iter = reader.iter(scan);
+            let mut outcome = iter.seek_to_first();
+            let mut shown = 0;
+            while outcome.is_ok() && iter.valid() {
+                assert_eq!(iter.user_key(), key(shown));
+                shown += 1;
+                outcome = iter.next();
+            }
+            assert!(outcome.is_err_and(|error| error.is_corruption()));
+            shown
+        };
+        let without = shown(0);
+        assert!(without > 5, "{without} entries come before the damage");
+        for prefetch_blocks in [2, 8, 16] {
+            assert_eq!(shown(prefetch_blocks), without);
+        }
+        assert!(vfs.corrupt(path(1), offset, 1));
+    }
+}
