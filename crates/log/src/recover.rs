@@ -39,12 +39,22 @@ pub struct Recovered {
     /// Segment and file offset of the end of the prefix: what the next segment continues
     /// ([`crate::LogWriter::create_after`]). `None` only if there were no segments.
     pub end: Option<LogPosition>,
+    /// Where each segment of the prefix ends, in order; the last of them may have an unsound header, and end at 0.
+    pub ends: Vec<LogPosition>,
     /// Bytes after the prefix that are not zeros, later segments included.
     pub dropped_bytes: u64,
     /// Why the prefix ends where it does; `None` if the log ends cleanly.
     pub torn: Option<String>,
     /// Segments that were given and that no link leads to.
     pub skipped: Vec<SegmentNumber>,
+}
+
+impl Recovered {
+    /// The [`Self::ends`] of segments with a sound header.
+    pub fn sound_ends(&self) -> &[LogPosition] {
+        let sound = self.ends.iter().take_while(|end| end.offset >= HEADER_BYTES);
+        &self.ends[..sound.count()]
+    }
 }
 
 /// Replays `segments` (number and path, ascending): calls `apply` with segment, offset and
@@ -249,6 +259,9 @@ impl Replay<'_> {
 
     /// A segment whose header is unsound can be continued only if nothing stands before it.
     fn note_end(&mut self, segment: SegmentNumber, offset: u64) {
+        // A segment that grows ends more than once.
+        self.recovered.ends.retain(|end| end.segment < segment);
+        self.recovered.ends.push(LogPosition { segment, offset });
         if offset >= HEADER_BYTES || self.recovered.end.is_none() {
             self.recovered.end = Some(LogPosition { segment, offset });
         }

@@ -53,6 +53,15 @@ impl Manifest {
     /// I/O of kind `AlreadyExists` if there is a store; `Corruption` if `CURRENT` is missing where
     /// SSTs or log segments lie: a store that lost it must not be written over.
     pub fn create(vfs: Arc<dyn Vfs>, dir: &Path, store_id: u64) -> Result<(Self, ManifestState)> {
+        let state = ManifestState::fresh(store_id);
+        Ok((Self::create_of(vfs, dir, &state)?, state))
+    }
+
+    /// As [`Manifest::create`], of a store with this state, whose files are to come.
+    ///
+    /// # Errors
+    /// As [`Manifest::create`].
+    pub fn create_of(vfs: Arc<dyn Vfs>, dir: &Path, state: &ManifestState) -> Result<Self> {
         let current = names::current_path(dir);
         if vfs.exists(&current)? {
             let why = "the directory holds a store already; open it instead";
@@ -60,9 +69,7 @@ impl Manifest {
             return Err(Error::io("create", &current, source));
         }
         check_no_data(&*vfs, dir)?;
-        let state = ManifestState::fresh(store_id);
-        let manifest = Self::start(vfs, dir, 1, &state)?;
-        Ok((manifest, state))
+        Self::start(vfs, dir, 1, state)
     }
 
     /// Reads the manifest in force and goes on in a new file that starts with a snapshot.

@@ -9,10 +9,12 @@ use crate::inner::Inner;
 use crate::kill_point::kill_point;
 use crate::values::value_log::segment_path;
 use crate::write::log_segments;
+use std::collections::BTreeSet;
 use std::path::Path;
 use terrace_base::SegmentNumber;
+use terrace_log::{LogOptions, LogPosition, LogWriter};
 use terrace_manifest::evidence::{Claims, EVIDENCE_FILES, EvidenceFile};
-use terrace_manifest::{FamilyEdit, Manifest, ManifestState, VersionEdit, names};
+use terrace_manifest::{Manifest, ManifestState, names};
 use terrace_vfs::{CreateOptions, OpenMode, PartialDir, Vfs, copy_rest, is_refusal};
 
 /// Makes `target`, which must not exist or be empty, a store with the present contents of
@@ -36,11 +38,11 @@ pub(crate) fn create(inner: &Inner, target: &Path) -> Result<()> {
 
 fn fill(inner: &Inner, dir: &Path) -> Result<()> {
     let _held = inner.versions.hold_deletions();
-    let (state, segments, known) = freeze(inner)?;
+    let Frozen { state, segments, fresh, known } = freeze(inner)?;
     kill_point("checkpoint:frozen");
     let vfs = &*inner.base.vfs;
     // First, because a manifest is created only where there is no data yet.
-    let (mut manifest, mut fresh) = Manifest::create(inner.base.vfs.clone(), dir, state.store_id)?;
+    let manifest = Manifest::create_of(inner.base.vfs.clone(), dir, &state)?;
     for family in state.families.values() {
         for (_, file) in family.version.all_files() {
             let number = file.number;
@@ -50,60 +52,53 @@ fn fill(inner: &Inner, dir: &Path) -> Result<()> {
     for segment in state.segments.values() {
         link(vfs, &segment_path(&inner.base.dir, segment), &segment_path(dir, segment))?;
     }
-    for number in segments.iter().copied() {
+    for (number, _) in segments.iter().copied() {
         link(vfs, &names::log_path(&inner.base.dir, number), &names::log_path(dir, number))?;
     }
+    // It says where the last one ends: what an append left there that failed is not in the store.
+    let log = match segments.last().copied() {
+        Some((segment, offset)) => {
+            // It stays as it is.
+            let options = LogOptions { preallocate_bytes: 0, ..inner.base.options.log() };
+            let (path, end) = (names::log_path(dir, fresh), LogPosition { segment, offset });
+            let mut log = LogWriter::create_after(vfs, &path, fresh, &options, Some(end))?;
+            log.sync()?;
+            log.end()
+        }
+        None => Claims::default().log,
+    };
     vfs.sync_dir(dir)?;
     kill_point("checkpoint:linked");
-    manifest.append(&mut fresh, &whole(&state))?;
-    let log = Some(known.log).filter(|log| segments.contains(&log.segment));
-    let claims = Claims {
-        store_id: state.store_id,
-        manifest: manifest.synced(),
-        log: log.unwrap_or(Claims::default().log),
-        ..known
-    };
+    let claims = Claims { store_id: state.store_id, manifest: manifest.synced(), log, ..known };
     for number in 1..=EVIDENCE_FILES as u64 {
         EvidenceFile::create(vfs, dir, number, &claims)?;
     }
     Ok(vfs.sync_dir(dir)?)
 }
 
-/// The state at one moment, the finished segments it needs, and what is known to be durable.
-fn freeze(inner: &Inner) -> Result<(ManifestState, Vec<SegmentNumber>, Claims)> {
+/// What a store is at one moment.
+struct Frozen {
+    state: ManifestState,
+    /// The finished segments that it needs, and where they end.
+    segments: Vec<(SegmentNumber, u64)>,
+    /// The one after them, without records.
+    fresh: SegmentNumber,
+    /// What is known to be durable.
+    known: Claims,
+}
+
+fn freeze(inner: &Inner) -> Result<Frozen> {
     let lead = inner.commit.queue()?.lead();
     let mut log = lead.log();
     log_segments::seal_segment(&inner.commit, &mut log)?;
     let manifest = inner.versions.manifest.lock();
-    let state = manifest.state.clone();
+    // All of it, families that are gone among what their numbers say: nothing of them in the log may go to later ones.
+    // What is out of force here is not there.
+    let state = ManifestState { retired: BTreeSet::new(), ..manifest.state.clone() };
     let oldest = state.families.values().map(|f| f.min_log_segment).min().unwrap_or_default();
-    let live = log.segments.iter().map(|(number, _)| *number).filter(|n| *n >= oldest);
-    Ok((state, live.collect(), inner.versions.evidence.claims()))
-}
-
-/// One edit that makes an empty store have `state`.
-fn whole(state: &ManifestState) -> VersionEdit {
-    let families = state.families.values().map(|family| {
-        let added = family.version.all_files().map(|(level, file)| (level, (**file).clone()));
-        FamilyEdit {
-            id: family.id,
-            create: (family.id != 0).then(|| family.name.clone()),
-            min_log_segment: Some(family.min_log_segment),
-            flushed_seqno: Some(family.flushed_seqno),
-            merge_operator: family.merge_operator.clone(),
-            added: added.collect(),
-            ..FamilyEdit::default()
-        }
-    });
-    VersionEdit {
-        next_file_number: Some(state.next_file_number),
-        last_seqno: Some(state.last_seqno),
-        families: families.collect(),
-        filter_heat: Some(state.filter_heat.clone()),
-        segments_added: state.segments.values().copied().collect(),
-        keeps_evidence: state.keeps_evidence,
-        ..VersionEdit::default()
-    }
+    let segments = log.segments.iter().copied().filter(|(number, _)| *number >= oldest).collect();
+    let (fresh, known) = (log.writer.segment(), inner.versions.evidence.claims());
+    Ok(Frozen { state, segments, fresh, known })
 }
 
 /// Links, or copies where the file system cannot link.

@@ -96,7 +96,9 @@ pub(crate) fn drop(inner: &Inner, name: &str) -> Result<()> {
     inner.base.health.check_writable()?;
     {
         // No write may be under way to the family while it goes.
-        let _lead = inner.commit.queue()?.lead();
+        let lead = inner.commit.queue()?.lead();
+        // What was written before to other families may be all that is left of this one.
+        log_segments::sync_under_lead(&inner.commit, &mut lead.log())?;
         let mut log = inner.versions.manifest.lock();
         let family =
             inner.read.family_named(name).ok_or_else(|| Error::NoSuchFamily(name.to_string()))?;

@@ -382,6 +382,14 @@ impl WriteBatch {
         false
     }
 
+    /// What was refused of it, as an error.
+    pub(crate) fn check_refused(&self) -> Result<()> {
+        match &self.refused {
+            Some(refused) => Err(Error::InvalidArgument(refused.clone())),
+            None => Ok(()),
+        }
+    }
+
     /// Turns times to live into expiries, sees to it that exactly those values are separated that
     /// `separation` of their family says, sums them up, measures what the memtables need for it, and
     /// says whether the batch may be written at all.
@@ -390,9 +398,7 @@ impl WriteBatch {
         clock: &dyn Clock,
         separation: &dyn Fn(u32) -> Separation,
     ) -> Result<()> {
-        if let Some(refused) = &self.refused {
-            return Err(Error::InvalidArgument(refused.clone()));
-        }
+        self.check_refused()?;
         if !self.ttl_offsets.is_empty() {
             let now_ms = clock.wall_ms();
             for at in std::mem::take(&mut self.ttl_offsets) {
@@ -460,7 +466,8 @@ impl WriteBatch {
             let stored = (stored.0, stored.1 as u8);
             again.put_separated(op.family, op.key, expiry, stored, value.len());
         }
-        Ok(again)
+        // Separated, it is longer.
+        again.refused.take().map_or(Ok(again), |why| Err(Error::InvalidArgument(why)))
     }
 
     /// Says where the batch lies in the log, so that the checksums of separated values hold there

@@ -50,6 +50,8 @@ impl Store {
 
     fn close_now(&self, workers: Workers) -> Result<()> {
         let inner = &self.inner;
+        // Nobody is served any more whom the writes of flushes would slow down.
+        inner.base.limiter.set_rate(0);
         let flushed = match inner.base.health.check_writable() {
             _ if inner.base.read_only => Ok(()),
             Ok(()) => flush::all(&inner.background),

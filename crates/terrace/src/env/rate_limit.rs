@@ -36,7 +36,7 @@ impl RateLimiter {
     }
 
     /// Changes the bound. What was booked at the old one is forgotten; requests that wait already
-    /// wait to their end.
+    /// wait to their end, or until there is no bound.
     pub fn set_rate(&self, bytes_per_s: u64) {
         let mut next_free = self.next_free.lock();
         self.bytes_per_s.store(bytes_per_s, Ordering::Relaxed);
@@ -46,7 +46,7 @@ impl RateLimiter {
     /// Waits until `bytes` may be written, or until `cancel` is set.
     pub fn request(&self, bytes: u64, cancel: &AtomicBool) {
         let Some(start) = self.reserve(bytes) else { return };
-        while !cancel.load(Ordering::Relaxed) {
+        while !cancel.load(Ordering::Relaxed) && self.rate() > 0 {
             let wait = start.saturating_duration_since(Instant::now());
             if wait.is_zero() {
                 return;

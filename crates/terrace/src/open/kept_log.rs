@@ -65,7 +65,8 @@ impl ReplayedLog<'_> {
         let flushed = self.state.families.values().map(|family| family.flushed_seqno);
         let files = self.state.families.values().flat_map(|family| family.version.all_files());
         let in_ssts = flushed.chain(files.map(|(_, file)| file.largest_seqno)).max();
-        if in_ssts.unwrap_or_default() > self.last_seqno(&kept)? {
+        let in_log = self.last_seqno(&kept)?;
+        if in_ssts.unwrap_or_default() > in_log || in_log > self.outcome.last_seqno {
             return Ok((Vec::new(), None));
         }
         for SegmentFile { number, path } in self.segments {

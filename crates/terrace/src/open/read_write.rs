@@ -131,12 +131,11 @@ fn remove_attempt(vfs: &dyn Vfs, dir: &Path, there: &HashSet<String>) -> Result<
 fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
     let vfs = &options.advanced.vfs;
     let claims = evidence::read(&**vfs, dir)?.claims;
-    let (manifest, state) = Manifest::recover_unwritten(vfs.clone(), dir, &claims)?;
+    let (manifest, mut state) = Manifest::recover_unwritten(vfs.clone(), dir, &claims)?;
     let listing = vfs.list(dir)?;
     let mut parts = Nouns::new(dir, options, false)?;
     parts.mind_readers(&listing, options);
     let families = open_families(&state, options, &parts.table_cache, &[])?;
-    let mut state = state;
     for family in state.families.values_mut().filter(|family| family.merge_operator.is_none()) {
         // It gets into the manifest that is written when there is room, before any operand does.
         let given = &family_options(options, &family.name).merge_operator;
@@ -147,20 +146,21 @@ fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
     let log = recover::Log::new(&**vfs, dir, &segments, &claims, &state);
     let table_cache = &parts.table_cache;
     let on_disk = OnDisk { families: &families, state: &state, table_cache };
-    let outcome = recover::replay(&log, &on_disk, usize::MAX, &mut |_| Ok(()))?;
+    let mut outcome = recover::replay(&log, &on_disk, usize::MAX, &mut |_| Ok(()))?;
+    outcome.use_up_for_hot();
     for replayed in outcome.families.into_values() {
         adopt(replayed, dir)?;
     }
     let with_values = segments.iter().map(|file| file.number).filter(|n| n.fits_handles());
     with_values.for_each(|number| parts.value_log.begin(number));
     let (log, unsynced) =
-        log_segments::unfinished_log(vfs, &segments, outcome.log.end, outcome.last_seqno)?;
+        log_segments::unfinished_log(vfs, &segments, &outcome.log, outcome.last_seqno)?;
     let manifest =
         ManifestLog { manifest: Some(manifest), state, torn: true, undecided: Vec::new() };
     let last_seqno = outcome.last_seqno;
     // The files stay as they are, and true, until there is room to write them anew.
     let evidence = Evidence::unwritten(vfs.clone(), dir, claims);
-    let history = LogHistory::new(log_segments::unfinished_history(&log), SeqNo::ZERO);
+    let history = LogHistory::new(log_segments::unfinished_history(&outcome.log), SeqNo::ZERO);
     let (file_numbers, log) = (numbers, Some(log));
     let opened = Opened { families, manifest, file_numbers, last_seqno, evidence, history, log };
     let inner = parts.into_inner(options.clone(), opened)?;

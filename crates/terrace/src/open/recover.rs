@@ -64,6 +64,11 @@ impl Replayed {
         self.flushed_seqno.max(replayed).max(self.spilled_seqno)
     }
 
+    /// The number that the file of the memtables has to have, if what was hot is among them.
+    fn number_for_hot(&self) -> Option<SeqNo> {
+        (!self.hot.is_empty()).then(|| MAX_SEQNO.min(self.newest_file + 1))
+    }
+
     /// Bytes of the memtables.
     pub fn bytes(&self) -> usize {
         self.memtables.iter().map(|m| m.size_bytes()).sum()
@@ -292,6 +297,12 @@ impl Outcome {
             self.last_seqno = self.last_seqno.max(family.newest_file);
         }
         Ok(())
+    }
+
+    /// Uses up the numbers of the files that are flushed when there is room.
+    pub fn use_up_for_hot(&mut self) {
+        let numbers = self.families.values().filter_map(Replayed::number_for_hot);
+        self.last_seqno = numbers.fold(self.last_seqno, SeqNo::max);
     }
 
     /// The sequence number of the newest write that is there. A manifest may count further: a

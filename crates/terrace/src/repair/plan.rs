@@ -115,7 +115,9 @@ impl Repair<'_> {
     ) -> Result<()> {
         state.keeps_evidence = true;
         state.last_seqno = state.last_seqno.max(claims.last_seqno);
-        let mut next = state.next_file_number.max(claims.next_file_number);
+        // A segment that is known to have been there is not there again under its number, with less in it.
+        let after_log = claims.log.segment.next().file();
+        let mut next = state.next_file_number.max(claims.next_file_number).max(after_log);
         if let Some((ssts, listing)) = files {
             let newest = ssts.readable.keys().next_back();
             next = next.max(newest.map_or(FileNumber::ZERO, |number| number.next()));

@@ -47,8 +47,8 @@ fn in_memtable(memtable: &MemTable, range: &KeyRange, since: SeqNo) -> Result<bo
     if memtable.max_seqno() <= since {
         return Ok(false);
     }
-    let mut tombstones = memtable.range_tombstones();
-    if tombstones.any(|t| t.seqno > since && range.overlaps(t.start, t.end)) {
+    let mut tombstones = memtable.range_tombstones_since(since);
+    if tombstones.any(|t| range.overlaps(t.start, t.end)) {
         return Ok(true);
     }
     match memtable.has_no_entries() {

@@ -18,7 +18,7 @@ use crate::options::{SyncMode, WriteOptions};
 use crate::version::family::Family;
 use crate::version::hot_table::HotTable;
 use crate::write::env::CommitEnv;
-use crate::write::log_segments::{lost_append, next_segment, sync, sync_log};
+use crate::write::log_segments::{lost_append, next_segment, settle, sync, sync_log};
 use crate::write::queue::{Entered, InsertState, Lead, LogState, MemtableId, Pending, Waiter};
 use crate::write::read_set::{ReadSet, Reads};
 use crate::write::room::make_room;
@@ -135,7 +135,7 @@ fn submit(
 fn lead_group(env: &CommitEnv, lead: &Lead<'_>, own: Pending) -> Result<()> {
     let (own_bytes, own_syncs) = (own.batch.size_bytes(), own.sync == SyncMode::Batch);
     let families = env.read.families.load();
-    stall::admit(env, &families, own_bytes)?;
+    stall::admit(env, lead, &families, own_bytes)?;
     let others = lead.gather(GROUP_BYTES.saturating_sub(own_bytes), false, |_| true);
     let result = commit_together(env, lead, &families, Some(own), others);
     let mut left = if own_syncs || result.is_err() { 0 } else { MORE_BYTES };
@@ -213,7 +213,7 @@ fn commit(
     for _ in 1..TRIES_WHEN_FULL {
         match commit_once(env, lead, families, group) {
             Err(Error::DiskFull(_)) if group.iter().all(|p| p.batch.only_removes()) => {
-                find_room(env)?;
+                find_room(env, lead)?;
             }
             outcome => return outcome,
         }
@@ -276,7 +276,8 @@ fn commit_once(
 /// Looks for room for what only removes: lets a job that is writing end, since it either frees room or
 /// gives up what it has taken. Once nothing runs, the whole reserve is given back, and no flush takes it.
 /// Such jobs need no lead.
-fn find_room(env: &CommitEnv) -> Result<()> {
+fn find_room(env: &CommitEnv, lead: &Lead<'_>) -> Result<()> {
+    settle(env, &mut lead.log())?;
     let ended = env.jobs.scheduler.lock().ended;
     let is_quiet = env.jobs.scheduler.wait_until(|jobs| {
         let is_quiet = jobs.is_quiet();

@@ -17,8 +17,9 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use terrace_base::sync::Instant;
 use terrace_base::{SegmentNumber, SeqNo};
-use terrace_log::{LogOptions, LogPosition, LogWriter, SegmentFile};
+use terrace_log::{LogOptions, LogPosition, LogWriter, Recovered, SegmentFile};
 use terrace_manifest::names;
 use terrace_vfs::Vfs;
 
@@ -90,23 +91,28 @@ fn create_segment(env: &CommitEnv, previous: LogPosition) -> Result<LogWriter> {
 }
 
 /// The log of a store for which there was no room to begin another one: `segments` are still in
-/// force up to `end`, and the first write starts a segment that continues them. Gives the segments
-/// that may not be durable besides.
+/// force as far as they were `replayed`, and the first write starts a segment that continues them. Gives the
+/// segments that may not be durable besides.
 pub(crate) fn unfinished_log(
     vfs: &Arc<dyn Vfs>,
     segments: &[SegmentFile],
-    end: Option<LogPosition>,
+    replayed: &Recovered,
     last_seqno: SeqNo,
 ) -> terrace_base::Result<(LogState, Vec<LogWriter>)> {
     let finished = |path: &Path, end: LogPosition| LogWriter::finished(vfs.clone(), path, end);
     let mut full = VecDeque::new();
     let mut unsynced = Vec::new();
+    let end = replayed.end;
     let last = end.unwrap_or_default().segment;
-    // Those after the end were dropped.
+    // Those after the end were dropped, and those that no link leads to end nowhere.
     for file in segments.iter().filter(|file| file.number < last) {
-        let (segment, offset) = (file.number, vfs.len(&file.path)?);
-        full.push_back((segment, offset));
-        unsynced.push(finished(&file.path, LogPosition { segment, offset }));
+        let known = replayed.ends.iter().find(|end| end.segment == file.number);
+        let end = known.copied().map_or_else(
+            || vfs.len(&file.path).map(|offset| LogPosition { segment: file.number, offset }),
+            Ok,
+        )?;
+        full.push_back((end.segment, end.offset));
+        unsynced.push(finished(&file.path, end));
     }
     let path = segments.iter().find(|file| file.number == last).map(|file| file.path.as_path());
     // The memtables are flushed although no write has ended the last segment, and SSTs will refer to
@@ -121,19 +127,20 @@ pub(crate) fn unfinished_log(
         last_seqno,
         // What was replayed may not be on the device.
         dirty: end.is_some(),
+        synced: Instant::now(),
         broken: true,
     };
     Ok((log, unsynced))
 }
 
 /// The segments of [`unfinished_log`] as change feeds read them.
-pub(crate) fn unfinished_history(log: &LogState) -> Vec<HistorySegment> {
-    let last = log.writer.end();
-    let full = log.segments.iter().copied().filter(|(number, _)| *number < last.segment);
-    let ends = full.chain([(last.segment, last.offset)]);
-    ends.filter(|(number, _)| *number > SegmentNumber::ZERO)
-        .map(|(number, end)| HistorySegment { number, end: Some(end), first_seqno: None })
-        .collect()
+pub(crate) fn unfinished_history(replayed: &Recovered) -> Vec<HistorySegment> {
+    let segment = |end: &LogPosition| HistorySegment {
+        number: end.segment,
+        end: Some(end.offset),
+        first_seqno: None,
+    };
+    replayed.sound_ends().iter().map(segment).collect()
 }
 
 /// The log of a store that was just recovered: the segments before `segment` are out of force. It continues
@@ -160,6 +167,7 @@ pub(crate) fn first_log(
         segments: VecDeque::new(),
         last_seqno,
         dirty: false,
+        synced: Instant::now(),
         broken: false,
     })
 }
@@ -176,6 +184,7 @@ pub(crate) fn sync_log(env: &CommitEnv, log: &mut LogState) -> Result<()> {
     let end = log.writer.end();
     log.writer.note_synced(end);
     log.dirty = false;
+    log.synced = Instant::now();
     env.versions.evidence.note_log(end, log.last_seqno);
     env.versions.log_history.note_synced(log.last_seqno);
     add(&env.base.counters.log_syncs, 1);
@@ -236,7 +245,8 @@ pub(crate) fn end(env: &CommitEnv) -> Result<()> {
     synced
 }
 
-fn sync_under_lead(env: &CommitEnv, log: &mut LogState) -> Result<()> {
+/// Syncs the log if anything was appended since the last sync; the caller has the lead.
+pub(crate) fn sync_under_lead(env: &CommitEnv, log: &mut LogState) -> Result<()> {
     if env.base.health.is_poisoned() {
         // What was acknowledged may never have reached the log.
         env.base.health.check_writable()?;
@@ -250,8 +260,24 @@ fn sync_under_lead(env: &CommitEnv, log: &mut LogState) -> Result<()> {
 /// Hands what a buffered log still holds to the kernel.
 pub(crate) fn hand_over(env: &CommitEnv) -> Result<()> {
     let lead = env.queue()?.lead();
-    let mut log = lead.log();
     env.base.health.check_open()?;
+    hand_over_under_lead(env, &mut lead.log())
+}
+
+/// What is done for the log now and then, for a leader who waits: nobody else can do it meanwhile. Costs nothing
+/// until it is time.
+pub(crate) fn settle(env: &CommitEnv, log: &mut LogState) -> Result<()> {
+    match env.base.dynamic.sync() {
+        SyncMode::Interval(interval) if log.synced.elapsed() >= interval => {
+            sync_under_lead(env, log)
+        }
+        SyncMode::Interval(_) => Ok(()),
+        SyncMode::Buffered => hand_over_under_lead(env, log),
+        SyncMode::None | SyncMode::Batch => Ok(()),
+    }
+}
+
+fn hand_over_under_lead(env: &CommitEnv, log: &mut LogState) -> Result<()> {
     if log.broken {
         // It was handed over when its segment ended.
         return Ok(());

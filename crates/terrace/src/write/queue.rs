@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use terrace_base::sync::{self, Condvar, Mutex, MutexGuard, Origin};
+use terrace_base::sync::{self, Condvar, Instant, Mutex, MutexGuard, Origin};
 use terrace_base::{SegmentNumber, SeqNo};
 use terrace_log::LogWriter;
 use terrace_skiplist::Hint;
@@ -30,6 +30,8 @@ pub(crate) struct LogState {
     pub last_seqno: SeqNo,
     /// Whether anything was appended since the last sync.
     pub dirty: bool,
+    /// When it was last synced, or begun.
+    pub synced: Instant,
     /// Whether an append failed: the segment is left before the next record.
     pub broken: bool,
 }
@@ -423,6 +425,7 @@ mod tests {
             segments: VecDeque::new(),
             last_seqno: SeqNo::ZERO,
             dirty: false,
+            synced: Instant::now(),
             broken: false,
         })
     }

@@ -182,10 +182,11 @@ fn rotate_with(
         HotTableMode::Off => Swap::Dissolve,
         HotTableMode::Auto => swap,
     };
-    let dissolves = swap == Swap::Dissolve && family.state().hot.is_some();
-    let ends_segment = dissolves || !family.state().memtable.is_empty();
+    // What cools is flushed, and the log that has it must be durable before: a full segment is.
+    let may_cool = family.state().hot.is_some();
+    let ends_segment = may_cool || !family.state().memtable.is_empty();
     if ends_segment {
-        stall::wait_for_memtable(env, family)?;
+        stall::wait_for_memtable(env, log, family)?;
     }
     // Before the segment: a write that is refused for want of memory leaves no empty one.
     let capacity = capacity_bytes.max(env.base.dynamic.memtable_bytes());

@@ -8,6 +8,8 @@ use crate::listener::StallCondition;
 use crate::metrics::StallCause;
 use crate::version::family::Family;
 use crate::write::env::CommitEnv;
+use crate::write::log_segments;
+use crate::write::queue::{Lead, LogState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -51,7 +53,12 @@ fn pressure(family: &Family) -> Option<(f64, StallCause)> {
 
 /// Holds back a group of `bytes`: returns at once, after a short sleep, or when a stop is over.
 /// Called by the leader, so that those behind it wait too.
-pub(crate) fn admit(env: &CommitEnv, families: &[Arc<Family>], bytes: usize) -> Result<()> {
+pub(crate) fn admit(
+    env: &CommitEnv,
+    lead: &Lead<'_>,
+    families: &[Arc<Family>],
+    bytes: usize,
+) -> Result<()> {
     if env.base.health.is_disk_full() {
         // What only removes is let through, and nothing else is.
         return Ok(());
@@ -64,7 +71,8 @@ pub(crate) fn admit(env: &CommitEnv, families: &[Arc<Family>], bytes: usize) -> 
             continue;
         }
         let full = || family.state().version.level(0).len() >= family.options.l0_stop;
-        wait_while(env, family, StallCause::L0Files, full)?;
+        let settle = || log_segments::settle(env, &mut lead.log());
+        wait_while(env, family, StallCause::L0Files, full, settle)?;
     }
     Ok(())
 }
@@ -97,14 +105,21 @@ pub(crate) fn may_hold_back(env: &CommitEnv) -> bool {
 }
 
 /// Waits until `family` may have one more immutable memtable.
-pub(crate) fn wait_for_memtable(env: &CommitEnv, family: &Family) -> Result<()> {
+pub(crate) fn wait_for_memtable(
+    env: &CommitEnv,
+    log: &mut LogState,
+    family: &Family,
+) -> Result<()> {
     if env.base.health.is_disk_full() {
         // A flush may have no room before the deletions of this memtable are flushed with it. There
         // are no more of them than the log has room for.
         return Ok(());
     }
     let full = || has_all_memtables(env, family);
-    if full() { wait_while(env, family, StallCause::Memtables, full) } else { Ok(()) }
+    if !full() {
+        return Ok(());
+    }
+    wait_while(env, family, StallCause::Memtables, full, || log_segments::settle(env, log))
 }
 
 fn is_about_to_stop(env: &CommitEnv, family: &Family) -> bool {
@@ -192,38 +207,52 @@ fn why_hopeless(env: &CommitEnv, family: &Family, cause: StallCause) -> Option<E
     }
 }
 
-/// Waits while `stopped`; what it waits is counted as it goes, so that a long stop shows.
+/// Waits while `stopped`; what it waits is counted as it goes, so that a long stop shows. `settle` sees to the log
+/// now and then meanwhile.
 fn wait_while(
     env: &CommitEnv,
     family: &Family,
     cause: StallCause,
     mut stopped: impl FnMut() -> bool,
+    mut settle: impl FnMut() -> Result<()>,
 ) -> Result<()> {
     let stalls = &env.base.counters.stalls;
     let mut since = Instant::now();
     let mut told = false;
-    let waited = env.jobs.scheduler.wait_until(|_| {
-        if told {
-            let now = Instant::now();
-            stalls.waited(cause, now - since);
-            since = now;
-        }
-        if !stopped() {
-            return Ok(Some(()));
-        }
-        // Work that cannot go on will not make room: say so instead of waiting for ever.
-        env.base.health.check_writable()?;
-        if let Some(why) = why_hopeless(env, family, cause) {
-            return Err(Error::WriteStopped(Box::new(why)));
-        }
-        if !told {
+    let mut is_settled = false;
+    let waited = loop {
+        let looked = env.jobs.scheduler.wait_until(|_| {
+            if told {
+                let now = Instant::now();
+                stalls.waited(cause, now - since);
+                since = now;
+            }
+            if !stopped() {
+                return Ok(Some(true));
+            }
+            // Work that cannot go on will not make room: say so instead of waiting for ever.
+            env.base.health.check_writable()?;
+            if let Some(why) = why_hopeless(env, family, cause) {
+                return Err(Error::WriteStopped(Box::new(why)));
+            }
+            if told {
+                // Once for every look.
+                is_settled = !is_settled;
+                return Ok(is_settled.then_some(false));
+            }
             told = true;
             stalls.stopped(cause);
             event::stalled(&family.name, cause.text(), true);
             env.base.events.stall(&family.name, StallCondition::Stopped, Some(cause.name()));
+            Ok(None)
+        });
+        // Not under the scheduler's lock: a sync takes a while.
+        match looked.and_then(|is_over| if is_over { Ok(true) } else { settle().map(|()| false) }) {
+            Ok(true) => break Ok(()),
+            Ok(false) => {}
+            Err(error) => break Err(error),
         }
-        Ok(None)
-    });
+    };
     if told {
         note_condition(env, family);
     }

@@ -375,3 +375,25 @@ fn a_second_checkpoint_to_the_same_place_is_refused_and_leaves_the_first_whole()
     assert_eq!(copy.get("k").unwrap().as_deref(), Some(&b"v"[..]));
     assert_eq!(copy.get("l").unwrap().as_deref(), Some(&b"w"[..]));
 }
+
+/// Nobody is left whom the writes of the last flush would slow down.
+#[test]
+fn a_close_does_not_wait_for_the_bound_on_writes() {
+    let mut options = options(Arc::new(SimVfs::new(1)), SyncMode::None);
+    options.advanced.rate_limit_bytes_per_s = 100;
+    options.advanced.memtable_bytes = 2 << 20;
+    options.default_family.compression = vec![terrace::Compression::None];
+    let db = Db::open(DIR, options).unwrap();
+    for n in 0..2000 {
+        db.put(key(n), [7; 200]).unwrap();
+    }
+    // One flush waits already.
+    let flushing = std::thread::spawn({
+        let db = db.clone();
+        move || db.flush()
+    });
+    let closing = std::thread::spawn(move || db.close());
+    eventually("the store is closed", || closing.is_finished());
+    closing.join().unwrap().unwrap();
+    let _ended = flushing.join().unwrap();
+}

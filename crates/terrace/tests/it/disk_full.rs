@@ -215,3 +215,53 @@ fn a_segment_that_a_full_disk_has_cut_short_is_as_long_as_the_manifest_says() {
     }
     assert!(checked > 0);
 }
+
+/// What a failed append left at the end of a segment is not in the store, and no update.
+#[test]
+fn a_feed_of_a_store_that_was_opened_on_a_full_disk_ends_segments_where_they_end() {
+    let mut opened_full = 0;
+    for seed in 0..8 {
+        let sim = SimVfs::new(seed);
+        let mut options = options(&sim, seed, 64 << 10);
+        options.advanced.log_retention_bytes = 1 << 30;
+        let store = Store::open(options.clone()).unwrap();
+        let start = store.db.latest_seqno() + 1;
+        sim.set_capacity_bytes(Some(used_bytes(&sim) + (100 << 10)));
+        let there = fill(&store);
+        let first = there.keys().next().unwrap().clone();
+        eventually("a deletion is taken", || taken(seed, store.db.delete(&first)));
+        let last = store.db.latest_seqno();
+        let image = sim.kill_image();
+        image.set_capacity_bytes(Some(used_bytes(&image)));
+        options.advanced.vfs = Arc::new(image.clone());
+        let after = Store::open(options).unwrap();
+        opened_full += u64::from(after.db.is_disk_full());
+        let Ok(mut feed) = after.db.updates_since(start) else { continue };
+        let mut next = start;
+        for batch in &mut feed {
+            let batch = batch.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert_eq!(batch.first_seqno(), next, "seed {seed}");
+            next = batch.first_seqno() + batch.updates().count() as u64;
+        }
+        assert_eq!(next, last + 1, "seed {seed}");
+    }
+    assert!(opened_full > 0);
+}
+
+/// It stays without records, however long the segments are that are written.
+#[test]
+fn a_checkpoint_takes_no_room_for_writes_that_do_not_come() {
+    for sync in [SyncMode::Batch, SyncMode::Interval(std::time::Duration::from_secs(3600))] {
+        let sim = SimVfs::new(1);
+        let mut options = options(&sim, 1, 0);
+        options.sync = sync;
+        let store = Store::open(options.clone()).unwrap();
+        store.db.put(b"key", b"value").unwrap();
+        store.db.checkpoint("/copy").unwrap();
+        let logs = sim.files().into_iter().filter(|(path, _)| {
+            path.starts_with("/copy") && path.extension().is_some_and(|ending| ending == "log")
+        });
+        let (_, bytes) = logs.max().unwrap();
+        assert_eq!(bytes, terrace_log::format::HEADER_BYTES);
+    }
+}

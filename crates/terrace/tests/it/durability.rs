@@ -346,3 +346,21 @@ fn a_directory_that_cannot_be_opened_is_not_a_failed_sync() {
         assert_eq!(after.db.get(b"l").unwrap().as_deref(), Some(&b"w"[..]));
     }
 }
+
+/// A store moves what a family has to another one and drops the first: after a power cut one of them has it.
+#[test]
+fn a_family_is_not_dropped_before_what_was_written_earlier_is_durable() {
+    for sync in [SyncMode::None, SyncMode::Buffered, SyncMode::Interval(Duration::from_secs(3600))]
+    {
+        let (sim, options, store) = store(sync);
+        store.db.create_column_family("old", terrace::CfOptions::default()).unwrap();
+        (0..20).for_each(|number| store.db.put(key(number), b"moved").unwrap());
+        store.db.drop_column_family("old").unwrap();
+        for image in (0..40).map(|seed| sim.crash_image(seed)).chain([sim.kill_image()]) {
+            let after = reopen(image, &options).unwrap();
+            let is_gone = after.db.column_family("old").is_none();
+            let there = (0..20).filter(|number| after.db.get(key(*number)).unwrap().is_some());
+            assert!(!is_gone || there.count() == 20, "{sync:?}");
+        }
+    }
+}

@@ -171,3 +171,22 @@ fn a_compaction_of_a_family_that_is_dropped_meanwhile_leaves_no_file() {
     let ssts: Vec<String> = names.filter(|name| name.ends_with(".sst")).collect();
     assert!(ssts.is_empty(), "left over: {ssts:?}");
 }
+
+/// The log of a store has the writes of families that are gone; a copy is opened from the log.
+#[test]
+fn a_copy_gives_a_new_family_nothing_of_one_that_was_dropped() {
+    for name in ["first", "second"] {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path().join("store"), Options::default()).unwrap();
+        let first = db.create_column_family("first", CfOptions::default()).unwrap();
+        first.put(b"k", b"of one that is gone").unwrap();
+        db.drop_column_family("first").unwrap();
+        let copy = dir.path().join("copy");
+        db.checkpoint(&copy).unwrap();
+        let column_families = vec![(name.to_string(), CfOptions::default())];
+        let copied = Db::open(&copy, Options { column_families, ..Options::default() }).unwrap();
+        let family = copied.column_family(name).unwrap();
+        assert!(family.get(b"k").unwrap().is_none(), "{name}");
+        assert!(family.iter().unwrap().entries().next().is_none(), "{name}");
+    }
+}

@@ -6,14 +6,15 @@
 mod crash;
 mod single;
 
-use crate::harness::{DIR, Store, effort, over_seeds};
+use crate::harness::{DIR, Store, effort, key, over_seeds, small_options, stopped_clock};
+use crate::held::{FLUSH, Held};
 use crate::model::Op;
 use crate::mutants::{Specimen, specimen};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace::vfs::{SimVfs, Vfs};
-use terrace::{Error, RepairOptions, RepairReport};
+use terrace::{Db, Error, RepairOptions, RepairReport};
 use terrace_base::SegmentNumber;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_log::{LogReader, RecordKind, Step};
@@ -232,6 +233,38 @@ fn a_lost_log_segment_costs_its_writes_and_what_follows_it_is_saved() {
         assert!(!wrong.is_empty() && wrong.len() < all / 2, "{}: {wrong:?}", path.display());
         assert!(repaired(&specimen, &image).was_sound);
     }
+}
+
+/// The evidence has what was durable of it, which a segment that begins anew under its number has not.
+#[test]
+fn the_number_of_a_lost_log_segment_is_not_given_again() {
+    let held = Held::new(FLUSH);
+    let mut options = small_options(held.clone(), &stopped_clock());
+    options.column_families.clear();
+    let db = Db::open(DIR, options.clone()).unwrap();
+    // Segments that no manifest knows of.
+    let mut n = 0;
+    while db.shape().families[0].immutable_memtables < 2 {
+        n += 1;
+        db.put(key(n), [1; 100]).unwrap();
+    }
+    (0..20).for_each(|more| db.put(key(n + more), [1; 100]).unwrap());
+    db.sync().unwrap();
+    let image = held.sim.kill_image();
+    held.let_go();
+    db.close().unwrap();
+    let is_log = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "log");
+    // Without records nothing else takes a number before the new segment.
+    let logs = image.files().into_iter().map(|(path, _)| path).filter(is_log);
+    logs.for_each(|path| image.remove(&path).unwrap());
+    options.advanced.vfs = Arc::new(image.clone());
+    terrace::repair(DIR, options.clone(), RepairOptions::default()).unwrap();
+    let db = Db::open(DIR, options.clone()).unwrap();
+    db.put("after", "1").unwrap();
+    db.sync().unwrap();
+    options.advanced.vfs = Arc::new(image.crash_image(1));
+    let after = Db::open(DIR, options).unwrap();
+    assert_eq!(after.get("after").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
 #[test]
