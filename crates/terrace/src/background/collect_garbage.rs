@@ -60,14 +60,19 @@ struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     fn new(env: &'a JobEnv, wanted: &'a BTreeSet<SegmentNumber>) -> Self {
-        env.garbage.asked.lock().extend(wanted);
+        let mut asked = env.garbage.asked.lock();
+        wanted.iter().for_each(|number| *asked.entry(*number).or_default() += 1);
+        drop(asked);
         Self { env, wanted }
     }
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        self.env.garbage.asked.lock().retain(|number| !self.wanted.contains(number));
+        self.env.garbage.asked.lock().retain(|number, callers| {
+            *callers -= usize::from(self.wanted.contains(number));
+            *callers > 0
+        });
     }
 }
 

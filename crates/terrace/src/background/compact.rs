@@ -55,7 +55,7 @@ impl<'a> Claim<'a> {
         Some(Self { env, id, files })
     }
 
-    /// Claims the key ranges of `outputs`, files with their levels, that are about to be installed.
+    /// Claims the key ranges of `outputs`, files with their levels, that are about to be installed, and the files.
     pub fn of_outputs<'f>(
         env: &'a JobEnv,
         jobs: &mut SchedulerState,
@@ -63,14 +63,19 @@ impl<'a> Claim<'a> {
         outputs: impl Iterator<Item = (usize, &'f Arc<FileMeta>)>,
     ) -> Self {
         let id = jobs.next_id();
-        jobs.running.extend(outputs.map(|(level, file)| RunningCompaction {
-            id,
-            family,
-            output_level: level as u8,
-            smallest: file.smallest.clone(),
-            largest: file.largest.clone(),
+        let mut files = Vec::new();
+        jobs.running.extend(outputs.map(|(level, file)| {
+            files.push(file.number);
+            RunningCompaction {
+                id,
+                family,
+                output_level: level as u8,
+                smallest: file.smallest.clone(),
+                largest: file.largest.clone(),
+            }
         }));
-        Self { env, id, files: Vec::new() }
+        jobs.busy_files.extend(&files);
+        Self { env, id, files }
     }
 }
 
@@ -159,7 +164,8 @@ pub(super) fn input<'a>(
     }
 }
 
-/// The next choice of all families; idle work only if no family has other work.
+/// The next choice of all families; idle work only if no family has other work. First comes the family whose
+/// L0 is nearest to stopping its writers, and those whose L0 slows nobody take turns.
 pub(super) fn choose(
     env: &JobEnv,
     jobs: &SchedulerState,
@@ -171,15 +177,32 @@ pub(super) fn choose(
     let may_begin = |f: &&Arc<Family>| {
         !f.is_dropped() && env.jobs.errors.may_begin(Work::Compaction, f.id, now_us)
     };
+    // As a part of what lies between slowdown and stop.
+    let pressure = |family: &Family| {
+        let options = &family.options;
+        let over = family.state().version.level(0).len().checked_sub(options.l0_slowdown)?;
+        let steps = options.l0_stop.saturating_sub(options.l0_slowdown).max(1);
+        Some((over as f64 / steps as f64).min(1.0))
+    };
+    let mut order: Vec<(Option<f64>, &Arc<Family>)> =
+        families.iter().filter(may_begin).map(|family| (pressure(family), family)).collect();
+    order.sort_by(|(a, one), (b, other)| {
+        let turn = |family: &Family| family.id.wrapping_sub(jobs.last_chosen).wrapping_sub(1);
+        let by_pressure = b.unwrap_or(-1.0).total_cmp(&a.unwrap_or(-1.0));
+        by_pressure.then_with(|| turn(one).cmp(&turn(other)))
+    });
     let kinds: &[fn(&PickInput<'_>) -> Choice] = if idle { &[pick, pick_idle] } else { &[pick] };
     for choose in kinds {
-        for family in families.iter().filter(may_begin) {
+        for (pressure, family) in &order {
             let version = family.state().version.clone();
             let input = input(env, family, &version, jobs, &shared);
             family.pending_bytes.store(pending_bytes(&input), Ordering::Relaxed);
+            if jobs.is_left_to_manual(family.id, *pressure) {
+                continue;
+            }
             let choice = choose(&input);
             if !matches!(choice, Choice::Nothing) {
-                return Some((family.clone(), choice));
+                return Some(((*family).clone(), choice));
             }
         }
     }
@@ -210,13 +233,14 @@ pub(crate) fn run_next(env: &JobEnv) -> Result<bool> {
         let mut jobs = env.jobs.scheduler.lock();
         // While the disk is full one merge at a time is tried: it may free room, or have none.
         let full = env.base.health.is_disk_full();
-        if jobs.manual > 0 || (full && !jobs.running.is_empty()) {
+        if full && !jobs.running.is_empty() {
             return Ok(false);
         }
         note_stuck(env, &jobs);
         let idle = is_idle(env, &mut jobs) || full;
         let Some((family, choice)) = choose(env, &jobs, idle) else { return Ok(false) };
         let claim = Claim::new(env, &mut jobs, &choice);
+        jobs.last_chosen = family.id;
         (family, choice, claim)
     };
     let result = execute(env, &family, &choice);

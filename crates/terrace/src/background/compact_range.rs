@@ -1,13 +1,13 @@
 //! `compact_range`: everything between two keys is merged down to the last level, on the caller's thread.
 
 use crate::background::compact::{Claim, Shared, execute, input};
-use crate::background::compaction::pick::{Choice, Manual, ManualStep};
+use crate::background::compaction::pick::{Choice, Manual, ManualStep as Next};
 use crate::background::compaction::pick_manual;
 use crate::background::env::JobEnv;
 use crate::background::flush;
 use crate::error::Result;
 use crate::jobs::background_errors::Work;
-use crate::jobs::scheduler::SchedulerState;
+use crate::jobs::scheduler::{ManualStep, SchedulerState};
 use crate::version::family::Family;
 use crate::version::install;
 use std::ops::Bound;
@@ -26,20 +26,25 @@ pub struct Progress {
     pub level: usize,
 }
 
-/// Keeps background compactions from starting while it lives.
-struct ManualCompaction<'a>(&'a JobEnv);
+/// A step that is to come or runs: the background makes way for it.
+struct Step<'a> {
+    env: &'a JobEnv,
+    id: u64,
+}
 
-impl<'a> ManualCompaction<'a> {
-    fn new(env: &'a JobEnv) -> Self {
-        env.jobs.scheduler.lock().manual += 1;
-        Self(env)
+impl<'a> Step<'a> {
+    fn new(env: &'a JobEnv, family: u32) -> Self {
+        let mut jobs = env.jobs.scheduler.lock();
+        let id = jobs.next_id();
+        jobs.manual.push(ManualStep { id, family, waits: false });
+        Self { env, id }
     }
 }
 
-impl Drop for ManualCompaction<'_> {
+impl Drop for Step<'_> {
     fn drop(&mut self) {
-        self.0.jobs.scheduler.lock().manual -= 1;
-        self.0.jobs.scheduler.wake();
+        self.env.jobs.scheduler.lock().manual.retain(|step| step.id != self.id);
+        self.env.jobs.scheduler.wake();
     }
 }
 
@@ -52,7 +57,6 @@ pub(crate) fn range(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<()> {
     flush::all(env)?;
-    let _manual = ManualCompaction::new(env);
     let bound = |key: &[u8]| key.to_vec();
     let mut manual = Manual::new(
         start.map_or(Bound::Unbounded, |key| Bound::Included(bound(key))),
@@ -65,10 +69,14 @@ pub(crate) fn range(
         manual.rewrites_before = Some(env.versions.file_numbers.next());
     }
     let mut told = Progress { steps: 0, read_bytes: 0, written_bytes: 0, level: 0 };
-    while let Some((choice, claim)) = next_step(env, family, &mut manual)? {
+    loop {
+        let step = Step::new(env, family.id);
+        let Some((choice, claim)) = next_step(env, family, &step, &mut manual)? else { break };
         let (read, written) = execute(env, family, &choice)?;
         drop(choice);
         drop(claim);
+        // What shows the progress may wait for the background.
+        drop(step);
         told.steps += 1;
         told.read_bytes += read;
         told.written_bytes += written;
@@ -83,21 +91,25 @@ pub(crate) fn range(
 fn next_step<'a>(
     env: &'a JobEnv,
     family: &Arc<Family>,
+    turn: &Step<'_>,
     manual: &mut Manual,
 ) -> Result<Option<(Choice, Option<Claim<'a>>)>> {
     env.jobs.scheduler.wait_until(|jobs| {
         env.base.health.check_writable()?;
+        family.check_exists()?;
         let version = family.state().version.clone();
         let force = env.garbage.is_overdue(env.base.clock.monotonic_us());
         let shared = Shared::asked_for(env, force);
-        let step = pick_manual(&input(env, family, &version, jobs, &shared), manual);
-        match step {
-            ManualStep::Done => Ok(Some(None)),
-            ManualStep::Do(choice) => {
+        let next = pick_manual(&input(env, family, &version, jobs, &shared), manual);
+        let waits = matches!(next, Next::Wait);
+        jobs.manual.iter_mut().filter(|s| s.id == turn.id).for_each(|s| s.waits = waits);
+        match next {
+            Next::Done => Ok(Some(None)),
+            Next::Do(choice) => {
                 let claim = Claim::new(env, jobs, &choice);
                 Ok(Some(Some((choice, claim))))
             }
-            ManualStep::Wait => {
+            Next::Wait => {
                 let runs = jobs.running.iter().any(|running| running.family == family.id);
                 let files = version.files().map(|(_, file)| file.number);
                 // Once nothing runs, only a damaged file is in the way.

@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrace_base::caught::message_of;
 use terrace_base::key::MAX_VALUE_BYTES;
 use terrace_base::{Result, SeqNo, ValueKind};
+use terrace_sst::is_damage;
 
 /// A job's use of its family's filter, and what came of it; shared by the pieces of the job.
 pub(crate) struct Filtering<'a> {
@@ -111,7 +112,7 @@ impl<'a> Filtering<'a> {
         }
         if let Some(error) = entry.read_error() {
             // A flush that fails would stop all writes.
-            if !error.is_corruption() && self.context.job != FilterJob::Flush {
+            if !is_damage(&error) && self.context.job != FilterJob::Flush {
                 return Err(error);
             }
             return Ok(self.failed(key, &error.to_string()));

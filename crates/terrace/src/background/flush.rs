@@ -33,9 +33,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use terrace_base::sync::Instant;
-use terrace_base::{Clock, FileNumber, InternalIter, SeqNo, ValueHandle};
+use terrace_base::{Clock, FileNumber, InternalIter, MAX_SEQNO, SeqNo, ValueHandle};
 use terrace_buf::Slice;
-use terrace_manifest::{FamilyEdit, FileMeta, HOT_LEVEL};
+use terrace_manifest::{FamilyEdit, FileMeta, HOT_LEVEL, Version};
 use terrace_sst::SstOptions;
 use terrace_vfs::Vfs;
 
@@ -153,7 +153,8 @@ fn flush_once(
         }
         HotTableMode::Off => *family.hot_keys.lock() = HotKeys::default(),
     }
-    let files = files.map_err(|error| env.base.health.fail("flush", error))?;
+    let mut files = files.map_err(|error| env.base.health.fail("flush", error))?;
+    come_first(&mut files, &state.version);
     kill_point("flush:written");
     let memtables = state.immutables.len();
     let bytes: u64 = files.iter().map(|file| file.size_bytes).sum();
@@ -191,6 +192,17 @@ fn flush_once(
     kill_point("flush:installed");
     filter::count(&env.base.counters, filtering.map(Filtering::counts).unwrap_or_default());
     Ok(Some(Flushed { files: told, memtables, entries, bytes }))
+}
+
+/// Puts flushed files before all of `version` in the order of L0. Only what was hot can be older, if it was read in
+/// again at an open for which there was no room to write; the number was used up there.
+fn come_first(files: &mut [FileMeta], version: &Version) {
+    let newest = version.files().map(|(_, file)| file.largest_seqno).max().unwrap_or_default();
+    for file in files {
+        if file.largest_seqno <= newest {
+            file.largest_seqno = MAX_SEQNO.min(newest + 1);
+        }
+    }
 }
 
 /// The family's compaction filter, if it applies to flushes.

@@ -69,7 +69,7 @@ pub(crate) fn step(env: &JobEnv) {
         false => HashSet::new(),
     };
     let there = |number: &&SegmentNumber| segments.iter().any(|segment| segment.number == **number);
-    victims.extend(gc.asked.lock().iter().filter(there));
+    victims.extend(gc.asked.lock().keys().filter(there));
     let share = stats.garbage_share(false);
     let collecting = allowed < 1.0 && (share > ratio * REVEAL_FROM || !victims.is_empty());
     let garbage: u64 = segments.iter().map(SegmentStats::garbage_bytes).sum();
@@ -90,9 +90,15 @@ pub(crate) fn step(env: &JobEnv) {
 pub(crate) fn stats(env: &JobEnv) -> Vec<SegmentStats> {
     let (mut referred, mut entries) = (0, 0);
     for family in env.read.families.load().iter() {
+        // Entries whose values are inline are no records; where separation is off, nothing says how many.
+        let least_bytes = match family.options.value_separation_threshold {
+            usize::MAX => 1,
+            threshold => threshold.max(1) as u64,
+        };
         for (_, file) in family.state().version.files().filter(|(_, f)| !f.value_refs.is_empty()) {
-            referred += file.value_refs.iter().map(|reference| reference.bytes).sum::<u64>();
-            entries += file.entry_count;
+            let bytes = file.value_refs.iter().map(|reference| reference.bytes).sum::<u64>();
+            referred += bytes;
+            entries += file.entry_count.min(bytes / least_bytes);
         }
     }
     let record = 1.0 + RECORD_BYTES * entries as f64 / referred.max(1) as f64;

@@ -53,7 +53,8 @@ fn is_settled(env: &JobEnv, jobs: &SchedulerState) -> Result<Option<()>> {
     let waiting = |f: &&Arc<Family>| !f.is_dropped() && !f.state().immutables.is_empty();
     let may_flush = |f: &Arc<Family>| errors.may_begin(Work::Flush, f.id, now_us);
     let flushing = families.iter().filter(waiting).any(may_flush);
-    if flushing || !jobs.is_quiet() || choose(env, jobs, true).is_some() {
+    let runs = !jobs.is_quiet() || !jobs.manual.is_empty();
+    if flushing || runs || choose(env, jobs, true).is_some() {
         return Ok(None);
     }
     if let Some(error) = why_unsettled(env) {

@@ -156,15 +156,20 @@ fn above(env: &JobEnv, family: &Arc<Family>, copied: Copied<'_>) -> Result<Inges
         env.jobs.scheduler.wait_until(|jobs| Ok(Some(claim_above(env, family, jobs, &files))));
     let (levels, claim) = claimed.inspect_err(|_| remove(env, &files))?;
     let done = install(env, family, (&files, levels), last, Some(fresh));
-    drop(claim);
     // Release: a thread that reads this number finds the files.
     env.read.visible_seqno.store(last, Ordering::Release);
+    // Only now may a merge take the files: it would drop what is still read before them.
+    drop(claim);
     done
 }
 
 fn below(env: &JobEnv, family: &Arc<Family>, copied: Copied<'_>) -> Result<Ingested> {
     let files = shared(copied.finish(stamp(env, family), std::iter::repeat(SeqNo::ZERO))?);
     kill_point("ingest:finished");
+    if keeps_old_log(family) {
+        // Most of it without the lead.
+        flush::families(env, std::slice::from_ref(family)).inspect_err(|_| remove(env, &files))?;
+    }
     loop {
         // Without the lead: the compactions that are in the way may take long.
         let is_free = |jobs: &mut SchedulerState| {
@@ -175,6 +180,13 @@ fn below(env: &JobEnv, family: &Arc<Family>, copied: Copied<'_>) -> Result<Inges
             return Ok(done);
         }
     }
+}
+
+/// Whether the log is in force for what is hot, or was and is not flushed yet, from before what has been flushed.
+/// After a crash deletions would be replayed that no longer hide anything, and hide what is ingested below.
+fn keeps_old_log(family: &Family) -> bool {
+    let state = family.state();
+    state.hot.is_some() || state.immutables.iter().any(|memtable| memtable.is_cooled())
 }
 
 /// Installs files below existing data while nobody writes; not if a compaction that has begun since is in the way.
@@ -188,10 +200,16 @@ fn below_under_lead(
         let lead = env.commit.queue()?.lead();
         let mut log = lead.log();
         env.base.health.check_writable()?;
+        if keeps_old_log(family) {
+            flush::one_under_lead(env, &mut log, family)?;
+        }
         let chosen = vec![LAST_LEVEL; files.len()];
         let claimed = env.jobs.scheduler.wait_until(|jobs| {
             let is_free = check_below(family, jobs, files)?;
-            let outputs = chosen.iter().copied().zip(files);
+            // Of every level but L0, whose merges keep their numbers: a merge into a higher one has to know what
+            // comes below it.
+            let outputs =
+                files.iter().flat_map(|file| (1..=LAST_LEVEL).map(move |level| (level, file)));
             Ok(Some(is_free.then(|| Claim::of_outputs(env, jobs, family.id, outputs))))
         });
         let Some(claim) = claimed? else { return Ok(None) };

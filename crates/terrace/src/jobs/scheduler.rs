@@ -20,6 +20,15 @@ pub(crate) struct RunningCompaction {
     pub largest: Vec<u8>,
 }
 
+/// A step of `compact_range`: the background makes way for it.
+#[derive(Debug)]
+pub(crate) struct ManualStep {
+    pub id: u64,
+    pub family: u32,
+    /// Whether it waits for its inputs.
+    pub waits: bool,
+}
+
 /// Guarded by the scheduler's lock.
 #[derive(Debug, Default)]
 pub(crate) struct SchedulerState {
@@ -29,9 +38,10 @@ pub(crate) struct SchedulerState {
     pub busy_files: HashSet<FileNumber>,
     /// RunningCompaction compactions.
     pub running: Vec<RunningCompaction>,
-    /// Compactions that a caller of `compact_range` runs or waits to run: the background makes
-    /// way.
-    pub manual: usize,
+    /// The steps of `compact_range` under way.
+    pub manual: Vec<ManualStep>,
+    /// The family of which the background chose a compaction last.
+    pub last_chosen: u32,
     /// Calls under way that write files into the directory on the caller's thread: ingestions, and
     /// what bulk loads do.
     pub calls: usize,
@@ -66,6 +76,16 @@ impl SchedulerState {
     pub fn next_id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id
+    }
+
+    /// Whether the background is to leave `family` to `compact_range`: until its writers would be slowed, and
+    /// while a step waits until they would be stopped. `l0_pressure` is 0 where they begin to be slowed, and 1
+    /// where they are stopped.
+    pub fn is_left_to_manual(&self, family: u32, l0_pressure: Option<f64>) -> bool {
+        self.manual.iter().any(|step| {
+            let bound = if step.waits { 1.0 } else { 0.0 };
+            step.family == family && l0_pressure.is_none_or(|pressure| pressure < bound)
+        })
     }
 
     /// Whether nothing runs.

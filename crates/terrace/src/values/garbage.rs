@@ -24,8 +24,8 @@ pub(crate) struct Garbage {
     hidden: ArcSwap<HashMap<FileNumber, u64>>,
     /// Whether there is enough garbage that looking for more pays.
     collecting: AtomicBool,
-    /// Segments that callers of `collect_garbage` want gone.
-    pub asked: Mutex<HashSet<SegmentNumber>>,
+    /// Segments that callers of `collect_garbage` want gone, and how many of them do.
+    pub asked: Mutex<HashMap<SegmentNumber, usize>>,
     /// Held during a step. Only ever tried, so that it may be held over any other lock.
     pub turn: Mutex<()>,
     /// The victim segments at the last step that saw one of them gone, and when that was.
@@ -194,7 +194,7 @@ mod tests {
         assert!(!garbage.is_overdue(299 + FORCE_AFTER_US));
         garbage.note_waiting(&HashSet::new(), 400);
         assert!(!garbage.is_overdue(u64::MAX));
-        garbage.asked.lock().insert(SegmentNumber::new(7));
+        garbage.asked.lock().insert(SegmentNumber::new(7), 1);
         assert!(garbage.is_overdue(0));
     }
 }

@@ -39,6 +39,10 @@ pub(crate) struct Segment {
     /// The file as values are moved out of it.
     moved_from: ArcSwapOption<OpenSegment>,
     touched: AtomicBool,
+    /// As `touched`, of `moved_from`.
+    moved_touched: AtomicBool,
+    /// Whether the whole of it was asked to be read ahead.
+    was_advised: AtomicBool,
     /// Length of the file once it is sealed; 0 before.
     sealed_bytes: AtomicU64,
 }
@@ -345,7 +349,9 @@ impl ValueLog {
     /// Why `segment` is not collected.
     pub fn why_excluded(&self, segment: SegmentNumber) -> Option<Error> {
         let why = self.excluded.lock().get(&segment).cloned()?;
-        Some(Error::corruption(&names::log_path(&self.dir, segment), 0, why))
+        let path = self.map.load().get(&segment).map(|segment| segment.path.clone());
+        let path = path.unwrap_or_else(|| names::log_path(&self.dir, segment));
+        Some(Error::corruption(&path, 0, why))
     }
 
     // Reading.
@@ -467,13 +473,17 @@ impl ValueLog {
 
     fn file_to_move_from(&self, segment: &Segment) -> Result<Arc<dyn RandomFile>> {
         if let Some(open) = &*segment.moved_from.load() {
+            segment.moved_touched.store(true, Ordering::Relaxed);
             return Ok(open.file.clone());
         }
         let file = self.vfs.open(&segment.path, OpenMode { direct: false, random: true })?;
-        file.advise_willneed(0, file.len());
+        if !segment.was_advised.swap(true, Ordering::Relaxed) {
+            file.advise_willneed(0, file.len());
+        }
         if self.open.load(Ordering::Relaxed) > self.max_open {
             self.close_some();
         }
+        segment.moved_touched.store(true, Ordering::Relaxed);
         segment.moved_from.store(Some(self.opened(&file)));
         Ok(file)
     }
@@ -498,6 +508,8 @@ impl ValueLog {
             file: ArcSwapOption::empty(),
             moved_from: ArcSwapOption::empty(),
             touched: AtomicBool::new(false),
+            moved_touched: AtomicBool::new(false),
+            was_advised: AtomicBool::new(false),
             sealed_bytes: AtomicU64::new(sealed_bytes),
         })
     }
@@ -538,7 +550,9 @@ impl ValueLog {
             if !segment.touched.swap(false, Ordering::Relaxed) {
                 segment.file.store(None);
             }
-            segment.moved_from.store(None);
+            if !segment.moved_touched.swap(false, Ordering::Relaxed) {
+                segment.moved_from.store(None);
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A file system in which background threads can be held at their next file.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use terrace::vfs::SimVfs;
 use terrace_base::Result;
@@ -21,6 +22,8 @@ pub struct Held {
     panics: bool,
     /// Whether it is held, and the signal that it no longer is.
     hold: Arc<(Mutex<bool>, Condvar)>,
+    /// Times that a thread came to wait.
+    waits: Arc<AtomicU64>,
 }
 
 impl Held {
@@ -35,7 +38,16 @@ impl Held {
 
     fn over(threads: &'static str, sim: &SimVfs, panics: bool) -> Arc<Self> {
         let hold = Arc::new((Mutex::new(true), Condvar::new()));
-        Arc::new(Self { sim: sim.clone(), threads, panics, hold })
+        Arc::new(Self { sim: sim.clone(), threads, panics, hold, waits: Arc::default() })
+    }
+
+    /// Times that a thread came to wait so far.
+    pub fn waits(&self) -> u64 {
+        self.waits.load(Ordering::SeqCst)
+    }
+
+    pub fn hold(&self) {
+        *self.hold.0.lock().unwrap() = true;
     }
 
     pub fn let_go(&self) {
@@ -65,6 +77,7 @@ impl Interposed for Held {
             && thread.name().is_some_and(|name| name.starts_with(self.threads))
         {
             assert!(!self.panics, "a planted panic");
+            self.waits.fetch_add(1, Ordering::SeqCst);
             let (is_held, changed) = &*self.hold;
             drop(changed.wait_while(is_held.lock().unwrap(), |is_held| *is_held).unwrap());
         }

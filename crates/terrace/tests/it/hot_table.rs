@@ -2,6 +2,7 @@
 //! and readers beside the writer never notice it.
 
 mod filtered;
+mod ingested;
 mod recovery;
 
 use crate::harness::{DIR, HANG_GUARD, SeedNote, effort, eventually, small_options, stopped_clock};

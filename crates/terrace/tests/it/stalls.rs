@@ -3,9 +3,14 @@
 
 use crate::harness::{DIR, eventually, stopped_clock};
 use crate::held::{COMPACTION, FLUSH, Held};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use terrace::vfs::SimVfs;
-use terrace::{Db, Error, Metrics, Options, StallCause, StallMetrics};
+use terrace::{
+    CfOptions, CompactionBegun, Db, Error, EventListener, Metrics, Options, StallCause,
+    StallMetrics, SyncMode,
+};
 
 /// Options under which nothing holds a writer back that flushes by hand.
 fn calm_options(vfs: &Arc<Held>) -> Options {
@@ -115,6 +120,132 @@ fn memtables_that_wait_for_their_flush_stop_writers() {
     });
     assert_eq!(only(&db.metrics(), StallCause::Memtables).slowdowns, 0);
     db.close().unwrap();
+}
+
+/// Nobody else can sync the log while the leader waits.
+#[test]
+fn what_was_acknowledged_becomes_durable_while_writers_stand_still() {
+    for threads in [FLUSH, COMPACTION] {
+        let vfs = Held::new(threads);
+        let mut options = calm_options(&vfs);
+        options.memory_budget = 4 << 20;
+        options.sync = SyncMode::Interval(Duration::from_millis(5));
+        options.advanced.memtable_bytes = 64 << 10;
+        (options.advanced.l0_slowdown, options.advanced.l0_stop) = (3, 6);
+        let db = Db::open(DIR, options.clone()).unwrap();
+        let acknowledged = AtomicU64::new(0);
+        let is_durable = std::thread::scope(|scope| {
+            let writing = scope.spawn(|| {
+                for n in 0..5000u64 {
+                    db.put(n.to_be_bytes(), [7; 500]).unwrap();
+                    acknowledged.store(n + 1, Ordering::SeqCst);
+                }
+            });
+            let mut stands = 0;
+            while stands < 3 && !writing.is_finished() {
+                let before = acknowledged.load(Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(100));
+                let same = acknowledged.load(Ordering::SeqCst) == before;
+                stands = if same && db.metrics().stops > 0 { stands + 1 } else { 0 };
+            }
+            let count = acknowledged.load(Ordering::SeqCst);
+            let has_all = |seed| {
+                let mut options = options.clone();
+                options.advanced.vfs = Arc::new(vfs.sim.crash_image(seed));
+                let after = Db::open(DIR, options).unwrap();
+                (0..count).all(|n| after.get(n.to_be_bytes()).unwrap().is_some())
+            };
+            let is_durable = (0..100).any(|_| {
+                std::thread::sleep(Duration::from_millis(50));
+                (0..4).all(has_all)
+            });
+            let stands = !writing.is_finished();
+            vfs.let_go();
+            assert!(stands, "{threads}: nothing stops the writer");
+            is_durable
+        });
+        assert!(is_durable, "{threads}");
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_compact_range_of_one_family_does_not_stop_writers_of_another() {
+    let vfs = Held::new("by hand");
+    let mut options = calm_options(&vfs);
+    (options.advanced.l0_slowdown, options.advanced.l0_stop) = (4, 6);
+    let db = Db::open(DIR, options).unwrap();
+    let other = db.create_column_family("other", CfOptions::default()).unwrap();
+    for _ in 0..2 {
+        overwrite(&db, 100);
+        db.flush().unwrap();
+    }
+    db.wait_idle().unwrap();
+    overwrite(&db, 100);
+    std::thread::scope(|scope| {
+        let by_hand = std::thread::Builder::new().name("by hand".into());
+        let compacting = by_hand.spawn_scoped(scope, || db.compact_range::<&[u8]>(..)).unwrap();
+        eventually("the call merges", || vfs.waits() > 0);
+        let writing = scope.spawn(|| {
+            for n in 0..20u8 {
+                other.put([n], [n; 100]).unwrap();
+                other.put([0], [n; 100]).unwrap();
+                db.flush().unwrap();
+            }
+        });
+        let ends = (0..3000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            writing.is_finished()
+        });
+        assert!(!compacting.is_finished());
+        vfs.let_go();
+        assert!(ends, "the other family waits for the call");
+        compacting.join().unwrap().unwrap();
+    });
+    db.close().unwrap();
+}
+
+/// The families whose compactions began, in order.
+#[derive(Default)]
+struct Begun(Mutex<Vec<String>>);
+
+impl EventListener for Begun {
+    fn on_compaction_begun(&self, event: &CompactionBegun) {
+        self.0.lock().unwrap().push(event.family.clone());
+    }
+}
+
+#[test]
+fn compactions_serve_the_family_nearest_to_a_stop_and_then_take_turns() {
+    let vfs = Held::new(COMPACTION);
+    let begun = Arc::new(Begun::default());
+    let mut options = calm_options(&vfs);
+    (options.advanced.l0_slowdown, options.advanced.l0_stop) = (5, 100);
+    // One of them flushes.
+    options.background_jobs = 2;
+    options.advanced.event_listeners = vec![begun.clone()];
+    let db = Db::open(DIR, options).unwrap();
+    let families: Vec<_> =
+        ["a", "b"].map(|name| db.create_column_family(name, CfOptions::default()).unwrap()).into();
+    for n in 0..4u8 {
+        db.put([7], [n]).unwrap();
+        db.flush().unwrap();
+    }
+    eventually("a compaction has begun", || vfs.waits() > 0);
+    for n in 0..8u8 {
+        families[1].put([7], [n]).unwrap();
+        if n < 4 {
+            db.put([7], [n]).unwrap();
+            families[0].put([7], [n]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    vfs.let_go();
+    db.wait_idle().unwrap();
+    db.close().unwrap();
+    let mut order = begun.0.lock().unwrap().clone();
+    order.dedup();
+    assert_eq!(order[..4], ["default", "b", "default", "a"], "{order:?}");
 }
 
 #[test]

@@ -30,6 +30,9 @@ const MAX_SPACE_PERCENT: u64 = 200;
 const SLACK_PERCENT: u64 = 1;
 /// Bytes of the oldest run that an idle merge may rewrite per byte of the newer ones.
 const IDLE_RATIO: u64 = 2;
+/// Entries that a merge may rewrite per entry of the files that are the reason for it, which have expired
+/// or are tombstones.
+const MAX_DUE_RATIO: u64 = 8;
 /// Most input bytes of one rewrite in place, in target files.
 const MAX_REWRITE_FILES: u64 = 24;
 
@@ -143,22 +146,41 @@ fn by_count(input: &PickInput<'_>, runs: &[Run<'_>], bound: usize) -> Option<Cho
     })
 }
 
-/// A run of which enough has expired, or that is mostly tombstones, with all older runs, so that
-/// what it hides goes as well; alone, in place, if it is the oldest.
+/// Files of which enough has expired, or that are mostly tombstones: those of the oldest run one by one, in
+/// place; another run with all older ones, so that what it hides goes as well, once it has a share of their
+/// entries that is worth it.
 fn due(input: &PickInput<'_>, runs: &[Run<'_>]) -> Option<Choice> {
-    runs.iter().enumerate().find_map(|(at, run)| {
-        let expired = run.files.iter().any(|f| f.ttl_due_ms.is_some_and(|d| d <= input.now_ms));
-        let seen_by_all =
-            |f: &File| input.snapshots_oldest.is_none_or(|oldest| f.largest_seqno <= oldest);
-        let dense = run.files.iter().any(|f| {
-            f.tombstone_count.saturating_mul(2) > f.entry_count
-                && (at + 1 < runs.len() || seen_by_all(f))
-        });
-        match (expired, dense) {
-            (true, _) => merge(input, runs, at..runs.len(), Reason::Ttl),
-            (false, true) => merge(input, runs, at..runs.len(), Reason::Tombstones),
+    let is_due = |f: &File| f.ttl_due_ms.is_some_and(|due| due <= input.now_ms);
+    let is_dense = |f: &File| f.tombstone_count.saturating_mul(2) > f.entry_count;
+    let (oldest, newer) = runs.split_last()?;
+    let entries = |run: &Run<'_>| run.files.iter().map(|f| f.entry_count).sum::<u64>();
+    let mut rest: u64 = runs.iter().map(entries).sum();
+    let of_newer = newer.iter().enumerate().find_map(|(at, run)| {
+        let pays = |wants: &dyn Fn(&File) -> bool| {
+            let wanted = run.files.iter().filter(|f| wants(f)).map(|f| f.entry_count);
+            let wanted = wanted.sum::<u64>();
+            wanted > 0 && wanted.saturating_mul(MAX_DUE_RATIO) >= rest
+        };
+        let reason = match (pays(&is_due), pays(&is_dense)) {
+            (true, _) => Some(Reason::Ttl),
+            (false, true) => Some(Reason::Tombstones),
             (false, false) => None,
-        }
+        };
+        rest -= entries(run);
+        merge(input, runs, at..runs.len(), reason?)
+    });
+    // Tombstones that a snapshot needs survive in place: rewriting would never end.
+    let seen_by_all =
+        |f: &File| input.snapshots_oldest.is_none_or(|oldest| f.largest_seqno <= oldest);
+    of_newer.or_else(|| {
+        oldest.files.iter().find_map(|file| {
+            let reason = match is_due(file) {
+                true => Reason::Ttl,
+                false if is_dense(file) && seen_by_all(file) => Reason::Tombstones,
+                false => return None,
+            };
+            input.complete(oldest.level, vec![file.clone()], oldest.level, reason)
+        })
     })
 }
 

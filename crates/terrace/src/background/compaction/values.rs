@@ -23,6 +23,7 @@ use terrace_base::value_handle::MAX_SEGMENT_BYTES;
 use terrace_base::{Error, FileNumber, HANDLE_BYTES, Result, SegmentNumber, ValueHandle};
 use terrace_log::value::ValueWriter;
 use terrace_manifest::{FileMeta, SegmentKind, SegmentMeta, names};
+use terrace_sst::is_damage;
 use terrace_vfs::Vfs;
 
 /// Values that a window gathers for one batch of reads.
@@ -264,7 +265,7 @@ impl<'a> Stage<'a> {
                 Some(Ok(bytes)) => bytes,
                 // A damaged value's entry stays as it is: a read of the key gives the error, and
                 // the merge goes on.
-                Some(Err(error)) if error.is_corruption() => {
+                Some(Err(error)) if is_damage(&error) => {
                     moving.log.spare(from.segment, &error);
                     self.output.add(key, entry.trailer, value)?;
                     continue;

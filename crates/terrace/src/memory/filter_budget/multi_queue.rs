@@ -232,11 +232,14 @@ impl MultiQueue {
             else {
                 continue;
             };
-            for id in demoted {
-                if let Some(entry) = self.entries.get(&id) {
-                    before.entry(id).or_insert(entry.units + 1);
+            for (at, id) in demoted.iter().enumerate() {
+                if let Some(entry) = self.entries.get(id) {
+                    // One that is demoted again below has lost less by now.
+                    let again = demoted[at + 1..].iter().filter(|later| *later == id).count();
+                    let units = entry.units + again as u8;
+                    before.entry(*id).or_insert(units + 1);
                     let charge = |units| entry.curve.charge_bytes(units);
-                    purse.free_bytes += charge(entry.units + 1) - charge(entry.units);
+                    purse.free_bytes += charge(units + 1) - charge(units);
                 }
             }
             purse.pay(need);
