@@ -25,6 +25,9 @@ use std::cmp::Ordering;
 use terrace_base::key::{compare_internal, head};
 use terrace_base::{InternalIter, Result, SeqNo};
 
+/// Steps of a child before it is moved by a seek.
+const MAX_STEPS: usize = 8;
+
 /// Children merged into one cursor. They are given newest first: of two entries with the very same
 /// internal key the one of the lower child comes first; both are returned.
 pub(crate) struct MergingIter<I> {
@@ -152,8 +155,8 @@ impl<I: InternalIter> MergingIter<I> {
     }
 
     /// From backward to forward: every loser moves from its last entry before the current one to
-    /// its first after it. The loop ends at once unless a memtable grew meanwhile or covered
-    /// entries were skipped.
+    /// its first after it. It is there at once unless a memtable grew meanwhile or covered entries were
+    /// skipped, which may be many: they are passed by a seek.
     fn turn_forward(&mut self) -> Result<()> {
         let winner = self.winner();
         for child in (0..self.children.len()).filter(|child| *child != winner) {
@@ -161,8 +164,14 @@ impl<I: InternalIter> MergingIter<I> {
                 true => self.children[child].next()?,
                 false => self.children[child].seek_to_first()?,
             }
+            let mut steps = 0;
             while self.children[child].valid() && self.order(child, winner) == Ordering::Less {
+                if steps == MAX_STEPS {
+                    self.seek_after_winner(child)?;
+                    break;
+                }
                 self.children[child].next()?;
+                steps += 1;
             }
         }
         self.backward = false;
@@ -177,12 +186,54 @@ impl<I: InternalIter> MergingIter<I> {
                 true => self.children[child].prev()?,
                 false => self.children[child].seek_to_last()?,
             }
+            let mut steps = 0;
             while self.children[child].valid() && self.order(child, winner) == Ordering::Greater {
+                if steps == MAX_STEPS {
+                    self.seek_before_winner(child)?;
+                    break;
+                }
                 self.children[child].prev()?;
+                steps += 1;
             }
         }
         self.backward = true;
         Ok(())
+    }
+
+    /// Moves a child to its first entry after the winner's.
+    #[cold]
+    fn seek_after_winner(&mut self, child: usize) -> Result<()> {
+        let winner = self.winner();
+        let (key, trailer) = self.entry_of(winner);
+        self.children[child].seek(&key, trailer)?;
+        // Of the very same entries that of the lower child comes first.
+        match child < winner && self.stands_on(child, &key, trailer) {
+            true => self.children[child].next(),
+            false => Ok(()),
+        }
+    }
+
+    /// Moves a child to its last entry before the winner's.
+    #[cold]
+    fn seek_before_winner(&mut self, child: usize) -> Result<()> {
+        let winner = self.winner();
+        let (key, trailer) = self.entry_of(winner);
+        if child < winner {
+            self.children[child].seek(&key, trailer)?;
+            if self.stands_on(child, &key, trailer) {
+                return Ok(());
+            }
+        }
+        self.children[child].seek_before(&key, trailer)
+    }
+
+    fn entry_of(&self, child: usize) -> (Vec<u8>, u64) {
+        (self.children[child].user_key().to_vec(), self.children[child].trailer())
+    }
+
+    fn stands_on(&self, child: usize, key: &[u8], trailer: u64) -> bool {
+        let child = &self.children[child];
+        child.valid() && child.user_key() == key && child.trailer() == trailer
     }
 
     /// One step; `self.valid` is false while children move, so an error leaves it so.

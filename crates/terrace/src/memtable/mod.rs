@@ -237,6 +237,14 @@ impl MemTable {
         self.range.iter()
     }
 
+    /// The range tombstones above `since`, oldest first.
+    pub fn range_tombstones_since(
+        &self,
+        since: SeqNo,
+    ) -> impl Iterator<Item = RangeTombstoneRef<'_>> {
+        self.range.iter_since(since)
+    }
+
     /// The newest range tombstone at or below `read_seqno` that covers `key`.
     #[inline]
     pub fn covering_seqno(&self, key: &[u8], read_seqno: SeqNo) -> Option<SeqNo> {

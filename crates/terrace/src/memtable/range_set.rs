@@ -268,8 +268,17 @@ impl RangeSet {
 
     /// The tombstones, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = RangeTombstoneRef<'_>> {
+        self.iter_from(0)
+    }
+
+    /// Those above `since`, oldest first.
+    pub fn iter_since(&self, since: SeqNo) -> impl Iterator<Item = RangeTombstoneRef<'_>> {
+        self.iter_from(self.visible_len(since))
+    }
+
+    fn iter_from(&self, first: usize) -> impl Iterator<Item = RangeTombstoneRef<'_>> {
         // Acquire: pairs with the Release in `add`.
-        (0..self.len.load(Ordering::Acquire)).filter_map(|at| {
+        (first..self.len.load(Ordering::Acquire)).filter_map(|at| {
             let t = self.tombstones.get(at)?;
             Some(RangeTombstoneRef { start: t.start(), end: t.end(), seqno: t.seqno })
         })

@@ -14,6 +14,8 @@
 
 use super::operator::{MergeError, MergeOperator};
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use terrace_base::caught::message_of;
 use terrace_base::key::{MAX_VALUE_BYTES, OLDEST_SEQNO_BYTES, pack_trailer};
 use terrace_base::{Error, SeqNo, ValueKind};
 
@@ -126,7 +128,8 @@ impl Operands {
         operands: &[&[u8]],
     ) -> Result<Vec<u8>, Error> {
         let operator = operator.ok_or_else(no_operator)?;
-        let merged = operator.full_merge(key, existing, operands);
+        let merged = caught(|| operator.full_merge(key, existing, operands));
+        let merged = merged.unwrap_or_else(Err);
         merged.map_err(|why| refused(operator, key, &why))
     }
 
@@ -139,7 +142,7 @@ impl Operands {
         write: &mut Write<'_, E>,
     ) -> Result<(), E> {
         if let (Some(operator), [newest, .., oldest]) = (operator, self.list.as_slice())
-            && let Some(combined) = operator.partial_merge(key, &self.oldest_first())
+            && let Ok(Some(combined)) = caught(|| operator.partial_merge(key, &self.oldest_first()))
             && combined.len() <= MAX_VALUE_BYTES
         {
             let stored = [&oldest.oldest.get().to_le_bytes(), combined.as_slice()].concat();
@@ -156,6 +159,12 @@ impl Operands {
         }
         Ok(())
     }
+}
+
+/// A call of an operator; a panic, also one in recovery, is its refusal.
+fn caught<T>(call: impl FnOnce() -> T) -> Result<T, MergeError> {
+    let outcome = catch_unwind(AssertUnwindSafe(call));
+    outcome.map_err(|panic| MergeError(format!("it panicked: {}", message_of(panic))))
 }
 
 #[cold]

@@ -396,13 +396,20 @@ impl<'a, T: LookupTrace> Search<'a, T> {
     #[inline]
     fn ask_group(&mut self, runs: &[Option<Run<'_>>; TOGETHER]) -> Result<Option<Entry>> {
         let mut group: [Option<(&Run<'_>, ReaderGuard, FilterAt)>; TOGETHER] = Default::default();
-        let mut all_open = true;
+        let mut stopped = None;
         for (place, run) in group.iter_mut().zip(runs.iter().flatten()) {
             let slot = self.state.slots.at(run.level, run.index);
-            let guard = self.env.table_cache.enter(slot, run.file, self.lookup.in_memory)?;
+            // What cannot be opened is an error only if no newer run has the key.
+            let guard = match self.env.table_cache.enter(slot, run.file, self.lookup.in_memory) {
+                Ok(guard) => guard,
+                Err(error) => {
+                    stopped = Some(error.into());
+                    break;
+                }
+            };
             let at = guard.as_ref().map(|reader| reader.prefetch_filter(self.lookup));
             let Some(at) = at else {
-                all_open = false;
+                stopped = Some(Error::NotInMemory);
                 break;
             };
             self.trace.opened(run.place());
@@ -415,7 +422,7 @@ impl<'a, T: LookupTrace> Search<'a, T> {
             }
             self.asked.passed += 1;
         }
-        if all_open { Ok(None) } else { Err(Error::NotInMemory) }
+        stopped.map_or(Ok(None), Err)
     }
 
     /// The answer of a lookup that may not read, where it is not simply there: a separated value may

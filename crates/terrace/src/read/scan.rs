@@ -16,6 +16,7 @@ use crate::iter::visible::{Fold, View, Visible};
 use crate::memory::table_cache::TableCache;
 use crate::memtable::MemTable;
 use crate::values::value_log::HeldValues;
+use crate::values::value_log::SegmentMap;
 use crate::version::family::Family;
 use crate::version::read_env::ReadEnv;
 use crate::version::read_state::ReadState;
@@ -114,11 +115,21 @@ impl ReadOptions {
     }
 }
 
-/// An iterator over `family` as of the snapshot in `options`, or as of now.
-pub(crate) fn iter(env: &ReadEnv, family: &Family, options: &ReadOptions) -> Result<Iter> {
-    env.base.health.check_open()?;
-    env.base.counters.seeks.add(1);
-    let snapshot = env.snapshots.check(options.snapshot.as_ref())?;
+/// A family at one moment: what there is, the number to read at, and where the separated values lie.
+#[derive(Clone)]
+pub(crate) struct Moment {
+    pub state: Arc<ReadState>,
+    pub seqno: SeqNo,
+    pub held: Arc<SegmentMap>,
+}
+
+/// `family` as of `snapshot`, or as of now.
+pub(crate) fn moment(
+    env: &ReadEnv,
+    family: &Family,
+    snapshot: Option<&Snapshot>,
+) -> Result<Moment> {
+    let snapshot = env.snapshots.check(snapshot)?;
     // The map has every segment that the state refers to, and keeps their files: garbage collection
     // may take them out of the store, and the scan goes on.
     let (state, seqno, held) = match snapshot.and_then(|snapshot| snapshot.view_of(family.id)) {
@@ -128,6 +139,24 @@ pub(crate) fn iter(env: &ReadEnv, family: &Family, options: &ReadOptions) -> Res
     let seqno = snapshot.map_or(seqno, Snapshot::seqno);
     // The values of a dropped family may be gone.
     family.check_exists()?;
+    Ok(Moment { state, seqno, held })
+}
+
+/// An iterator over `family` as of the snapshot in `options`, or as of now.
+pub(crate) fn iter(env: &ReadEnv, family: &Family, options: &ReadOptions) -> Result<Iter> {
+    env.base.health.check_open()?;
+    let moment = moment(env, family, options.snapshot.as_ref())?;
+    iter_at(env, family, options, moment)
+}
+
+/// As [`iter`], at a moment that was taken before.
+pub(crate) fn iter_at(
+    env: &ReadEnv,
+    family: &Family,
+    options: &ReadOptions,
+    Moment { state, seqno, held }: Moment,
+) -> Result<Iter> {
+    env.base.counters.seeks.add(1);
     let (mut reading, mut fold) = (Reading::KeysOnly, None);
     match options.keys_only {
         true => {}

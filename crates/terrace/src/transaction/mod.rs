@@ -13,6 +13,7 @@
 //! tracked is still the newest version, so it could have run wholly at that moment.
 
 mod own_writes;
+mod refreshed;
 mod scan;
 
 use crate::batch::{SavePoint, WriteBatch};
@@ -46,12 +47,15 @@ impl Db {
     }
 
     /// Whether no key of `reads` has a newer version now. A key takes one lookup in the memtables,
-    /// and more only where something newer than the set was flushed.
+    /// and more only where something newer than the set was flushed. In a read-only store that was refreshed since, what
+    /// is read of a key counts as well: another value or expiry than the set's snapshot shows is a newer version.
     ///
     /// # Errors
     /// `InvalidArgument` if the set is of another store; I/O; corruption.
     pub fn is_unchanged(&self, reads: &ReadSet) -> Result<bool> {
-        validate::is_unchanged(&self.inner().read, reads)
+        let env = &self.inner().read;
+        let is_own = reads.snapshot().is_of(&env.snapshots);
+        Ok(validate::is_unchanged(env, reads)? && !(is_own && refreshed::has_changed(env, reads)?))
     }
 
     /// Writes `batch` if at the moment it becomes visible no key of `reads` has a newer version.
@@ -335,7 +339,11 @@ impl Transaction {
     /// As [`Transaction::commit`], with options.
     pub fn commit_with(self, options: &WriteOptions) -> Result<()> {
         match self.batch.is_empty() {
-            // What was refused is reported, too.
+            // Nothing is written, so nothing is waited for. What was refused is reported, too.
+            true if options.sync.is_none() => {
+                self.db.inner().base.health.check_open()?;
+                self.batch.check_refused()
+            }
             true => self.db.write_with(self.batch, options),
             false => self.db.write_if_unchanged(self.batch, &self.reads, options),
         }

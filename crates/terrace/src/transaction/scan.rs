@@ -3,7 +3,7 @@
 use super::Transaction;
 use crate::db::{ColumnFamily, lower, upper};
 use crate::error::Result;
-use crate::read::scan::ReadOptions;
+use crate::read::scan::{Iter, ReadOptions};
 use std::ops::RangeBounds;
 use terrace_buf::Slice;
 
@@ -81,7 +81,8 @@ impl Transaction {
             ..self.reading.clone()
         };
         let mut stored = cf.iter_with(&options)?;
-        stored.seek_to_first()?;
+        let begun = stored.seek_to_first();
+        self.pass_hidden(cf, &mut stored, start.to_vec(), begun)?;
         let mut written = self.own.keys_between(cf.id(), start, end).peekable();
         let mut entries = Vec::new();
         while entries.len() < limit {
@@ -97,7 +98,8 @@ impl Transaction {
                 own => self.resolve(cf, &key, own)?,
             };
             if is_stored {
-                stored.next()?;
+                let moved = stored.next();
+                self.pass_hidden(cf, &mut stored, [&key, &[0][..]].concat(), moved)?;
             }
             if named == Some(key.as_slice()) {
                 written.next();
@@ -105,5 +107,29 @@ impl Transaction {
             entries.extend(value.map(|value| (key, value)));
         }
         Ok(entries)
+    }
+
+    /// Passes entries from `from` on that cannot be read and that the transaction has written over: `moved` is the
+    /// outcome of the move to the first of them.
+    fn pass_hidden(
+        &self,
+        cf: &ColumnFamily,
+        stored: &mut Iter,
+        mut from: Vec<u8>,
+        mut moved: Result<()>,
+    ) -> Result<()> {
+        while let Err(error) = moved {
+            let keys_only = ReadOptions { keys_only: true, ..self.reading.clone() };
+            let mut keys = cf.iter_with(&keys_only)?;
+            keys.seek(&from)?;
+            let is_hidden =
+                |key: &[u8]| self.own.get(cf.id(), key).is_some_and(|own| !own.needs_the_store());
+            if !keys.valid() || !is_hidden(keys.key()) {
+                return Err(error);
+            }
+            from = [keys.key(), &[0][..]].concat();
+            moved = stored.seek(&from);
+        }
+        Ok(())
     }
 }

@@ -132,6 +132,7 @@ impl Updates {
 
     fn advance_now(&mut self) -> Result<Option<UpdateBatch>> {
         let limit = self.limit();
+        let mut begins_anew = false;
         while self.next <= limit {
             if self.current.is_none() {
                 self.segments = Segments::of(&self.inner)?;
@@ -139,7 +140,15 @@ impl Updates {
             }
             let next = match self.held.take() {
                 Some(held) => Some(held),
-                None => self.next_batch()?,
+                None => match self.next_batch() {
+                    // A full disk goes before feeds: is what follows still there?
+                    Err(Error::Io(error)) if error.is_not_found() && !begins_anew => {
+                        begins_anew = true;
+                        self.current = None;
+                        continue;
+                    }
+                    next => next?,
+                },
             };
             // Reads see it, and the log does not have it.
             let Some(batch) = next else { return Err(self.gone_before(limit.next())) };
@@ -214,21 +223,19 @@ impl Updates {
 
     /// Learns of segments that were begun since, and of where the current one ends.
     fn look_again(&mut self) -> Result<()> {
-        let Some(current) = &mut self.current else { return Ok(()) };
+        // What fails leaves none: its index would be one of the old list.
+        let Some(current) = self.current.take() else { return Ok(()) };
         let number = self.segments.list[current.index].number;
         self.segments.look_again(&self.inner, number)?;
         match self.segments.list.iter().position(|segment| segment.number == number) {
             Some(index) => {
-                current.index = index;
+                self.current = Some(Current { index, ..current });
                 Ok(())
             }
             // It was read to its end, and is gone since: what comes next has the next number.
             None => match self.segments.find(&self.inner, self.next)? {
                 Some(index) => self.open_segment(index),
-                None => {
-                    self.current = None;
-                    Err(self.gone()?)
-                }
+                None => Err(self.gone()?),
             },
         }
     }

@@ -24,7 +24,9 @@ enum Keeper {
     Writer(HistoryPin),
     Reader {
         /// None where there is no such lock.
-        _pin: Option<ReaderPin>,
+        pin: Option<ReaderPin>,
+        /// That of the look before: what the writer let go of between the two looks waits for this one only.
+        _before: Option<ReaderPin>,
     },
 }
 
@@ -44,17 +46,23 @@ impl Segments {
         let pin = ReaderPin::take(&*inner.base.vfs, &inner.base.dir)?;
         let end = inner.last_look.lock().as_ref().and_then(|look| look.log_end);
         let list = linked(&*inner.base.vfs, &inner.base.dir, end.unwrap_or_default())?;
-        Ok(Self { list, keeper: Keeper::Reader { _pin: pin } })
+        Ok(Self { list, keeper: Keeper::Reader { pin, _before: None } })
     }
 
     /// Looks again, for a feed that has come to segment `current`, and needs none before it.
     pub fn look_again(&mut self, inner: &Inner, current: SegmentNumber) -> Result<()> {
-        match &self.keeper {
+        match &mut self.keeper {
             Keeper::Writer(pin) => {
                 pin.move_to(current);
                 self.list = pin.segments();
             }
-            Keeper::Reader { .. } => *self = Self::on_disk(inner)?,
+            Keeper::Reader { pin, .. } => {
+                let mut now = Self::on_disk(inner)?;
+                if let Keeper::Reader { _before, .. } = &mut now.keeper {
+                    *_before = pin.take();
+                }
+                *self = now;
+            }
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::memtable::MemTable;
 use crate::version::hot_table::HotTable;
 use crate::version::reader_pins::ReaderPin;
 use std::sync::Arc;
-use terrace_base::SeqNo;
+use terrace_base::{FileNumber, SeqNo};
 use terrace_manifest::{FileMeta, LEVEL_COUNT, Version};
 
 /// The memtables, the version, and the slots of the version's readers.
@@ -80,6 +80,19 @@ impl ReadState {
             has_range_tombstones,
             pin,
         }
+    }
+
+    /// Whether both have the same files and memtables, as far as that shows without a look into them.
+    pub fn has_same_data(&self, other: &Self) -> bool {
+        let memtables = |state: &Self| -> Vec<(SeqNo, u64)> {
+            let of =
+                |memtable: &Arc<MemTable>| (memtable.max_seqno(), memtable.entry_count() as u64);
+            state.immutables.iter().map(of).collect()
+        };
+        let files = |state: &Self| -> Vec<FileNumber> {
+            state.version.files().map(|(_, file)| file.number).collect()
+        };
+        memtables(self) == memtables(other) && files(self) == files(other)
     }
 
     /// With this hot table.

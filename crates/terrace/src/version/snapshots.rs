@@ -40,6 +40,8 @@ impl Drop for Sealed<'_> {
 pub(crate) struct View {
     /// By id of the family.
     pub states: BTreeMap<u32, Arc<ReadState>>,
+    /// What there is of a family that was created later: nothing.
+    pub nothing: Option<Arc<ReadState>>,
     /// Where the separated values lie that the states refer to.
     pub segments: Arc<SegmentMap>,
 }
@@ -166,7 +168,7 @@ impl Snapshot {
     /// holds that itself: in a read-only store.
     pub(crate) fn view_of(&self, id: u32) -> Option<(&Arc<ReadState>, &Arc<SegmentMap>)> {
         let view = self.held.view.as_ref()?;
-        Some((view.states.get(&id)?, &view.segments))
+        Some((view.states.get(&id).or(view.nothing.as_ref())?, &view.segments))
     }
 
     /// Whether it is a snapshot of the store with these `snapshots`.

@@ -7,14 +7,16 @@ use crate::version::evidence::Evidence;
 use crate::version::file_numbers::FileNumbers;
 use crate::version::log_history::LogHistory;
 use crate::version::read_env::ReadEnv;
+use crate::version::read_state::ReadState;
 use crate::version::reader_pins::ReaderPins;
 use crate::version::snapshots::{Snapshot, View};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use terrace_base::sync::Mutex;
 use terrace_base::{FileNumber, SeqNo};
-use terrace_manifest::{FileMeta, Manifest, ManifestState};
+use terrace_manifest::{FileMeta, Manifest, ManifestState, Version};
 
 /// The manifest (none in a read-only store) and the state it describes.
 pub(crate) struct ManifestLog {
@@ -78,8 +80,14 @@ impl VersionSet {
         // A refresh changes what is shown under this lock.
         let _shown = self.manifest.lock();
         let families = read.families.load();
-        let states = families.iter().map(|family| (family.id, family.hold_state())).collect();
-        let view = View { states, segments: read.value_log.hold() };
+        let states: BTreeMap<u32, Arc<ReadState>> =
+            families.iter().map(|family| (family.id, family.hold_state())).collect();
+        // Nobody writes to the memtable of a read-only store.
+        let nothing = states.values().next().map(|state| {
+            let (memtable, version) = (state.memtable.clone(), Arc::new(Version::empty()));
+            Arc::new(ReadState::of_version(memtable, Vec::new(), version, &read.table_cache))
+        });
+        let view = View { states, nothing, segments: read.value_log.hold() };
         read.snapshots.take_of(&read.visible_seqno, Some(view))
     }
 

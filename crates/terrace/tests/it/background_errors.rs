@@ -248,3 +248,34 @@ fn a_compaction_that_cannot_write_is_tried_again_and_poisons_nothing() {
         assert_eq!(db.get(key(0)).unwrap().as_deref(), Some(&b"newest"[..]));
     }
 }
+
+/// Files are opened some at a time, newest first.
+#[test]
+fn a_lost_file_does_not_hide_what_a_newer_one_has() {
+    let sim = SimVfs::new(3);
+    let mut options = options(&sim);
+    (options.advanced.l0_compaction_trigger, options.advanced.l0_slowdown) = (30, 40);
+    options.advanced.l0_stop = 50;
+    let db = Db::open(DIR, options.clone()).unwrap();
+    let mut files = Vec::new();
+    for round in 0..6 {
+        let before = ssts(&sim);
+        write_file(&db, 0, 40, round).unwrap();
+        files.extend(ssts(&sim).difference(&before).cloned());
+    }
+    db.close().unwrap();
+    files.pop();
+    for lost in files {
+        let image = sim.kill_image();
+        options.advanced.vfs = Arc::new(image.clone());
+        let db = Db::open(DIR, options.clone()).unwrap();
+        terrace_vfs::Vfs::remove(&image, &lost).unwrap();
+        assert_eq!(
+            db.get(key(7)).unwrap().as_deref(),
+            Some(&value(7, 5)[..]),
+            "{}",
+            lost.display()
+        );
+        assert_eq!(db.multi_get(&[key(7)]).unwrap()[0].as_deref(), Some(&value(7, 5)[..]));
+    }
+}

@@ -12,6 +12,7 @@ use terrace::{
     builtin_merge_operator, repair,
 };
 use terrace_base::ManualClock;
+use terrace_buf::Slice;
 
 fn options(vfs: &SimVfs, operator: Option<Arc<dyn MergeOperator>>) -> Options {
     let mut options = Options { memory_budget: 4 << 20, ..Options::default() };
@@ -314,15 +315,97 @@ fn built_in_operators_are_those_of_their_names() {
     }
 }
 
-/// Its panic ends the thread that flushes, and neither the call that waits for it nor the close.
+/// A panic would end the store, and in recovery it would end every open of it.
 #[test]
-fn an_operator_that_panics_poisons_the_store_which_can_be_closed() {
+fn an_operator_that_panics_has_refused() {
     let vfs = SimVfs::new(1);
-    let bomb = associative("bomb", |_, _, _| std::panic::panic_any(Bomb));
-    let db = Db::open(DIR, options(&vfs, Some(bomb))).unwrap();
+    let bomb = || associative("bomb", |_, _, _| std::panic::panic_any(Bomb));
+    let db = Db::open(DIR, options(&vfs, Some(bomb()))).unwrap();
     db.put("k", "a").unwrap();
     db.merge("k", "b").unwrap();
-    assert!(matches!(db.flush(), Err(Error::Poisoned(_))));
-    assert!(matches!(db.close(), Err(Error::Poisoned(_))));
-    assert!(matches!(db.close(), Err(Error::Poisoned(_))), "a later close says the same");
+    db.merge("k", "c").unwrap();
+    db.put("l", "sound").unwrap();
+    let check = |db: &Db| {
+        assert!(matches!(db.get("k"), Err(Error::MergeFailed(text)) if text.contains("panicked")));
+        assert_eq!(get(db, "l").unwrap(), "sound");
+    };
+    check(&db);
+    // Whole memtables are replayed as well as files.
+    let replayed = Db::open(DIR, options(&vfs.kill_image(), Some(bomb()))).unwrap();
+    check(&replayed);
+    replayed.close().unwrap();
+    db.flush().unwrap();
+    db.compact_range::<&[u8]>(..).unwrap();
+    check(&db);
+    db.close().unwrap();
+    let joins = associative("bomb", |_, existing, operand| {
+        Ok([existing.unwrap_or_default(), operand].concat())
+    });
+    let db = Db::open(DIR, options(&vfs, Some(joins))).unwrap();
+    assert_eq!(get(&db, "k").unwrap(), "abc");
+}
+
+#[test]
+fn many_reads_fold_the_keys_that_were_asked_for_and_no_others() {
+    let refuses = associative("moody", |key, existing, operand| match key {
+        b"m" => Err(MergeError("never".into())),
+        _ => Ok([existing.unwrap_or_default(), operand].concat()),
+    });
+    let vfs = SimVfs::new(1);
+    let db = Db::open(DIR, options(&vfs, Some(refuses))).unwrap();
+    db.put("m", "1").unwrap();
+    db.merge("m", "2").unwrap();
+    for operand in ["x", "y"] {
+        db.merge("a", operand).unwrap();
+        let large = operand.repeat(300);
+        db.put("large", &large).unwrap();
+        let a = if operand == "x" { "x" } else { "xy" };
+        let want = |value: &str| Some(value.to_string());
+        let read = |keys: &[&str], in_memory| -> Vec<Option<String>> {
+            let read = ReadOptions { in_memory, ..ReadOptions::default() };
+            let text = |value: Slice| String::from_utf8_lossy(&value).into_owned();
+            let many = db.multi_get_with(keys, &read).unwrap();
+            many.into_iter().map(|value| value.map(text)).collect()
+        };
+        for _ in 0..2 {
+            let many = read(&["a", "b", "l", "large", "n"], false);
+            assert_eq!(many, [want(a), None, None, want(&large), None]);
+            if operand == "x" {
+                assert_eq!(read(&["a", "b", "l", "n"], true), [want(a), None, None, None]);
+            }
+            db.flush().unwrap();
+        }
+    }
+    assert!(matches!(db.multi_get(&["a", "m"]), Err(Error::MergeFailed(_))));
+}
+
+/// What cannot be read does not count any more.
+#[test]
+fn a_transaction_scans_over_entries_that_it_has_written_over() {
+    let refuses = associative("moody", |key, existing, operand| match key[0] {
+        b'm' => Err(MergeError("never".into())),
+        _ => Ok([existing.unwrap_or_default(), operand].concat()),
+    });
+    let vfs = SimVfs::new(1);
+    let db = Db::open(DIR, options(&vfs, Some(refuses))).unwrap();
+    for key in ["a", "m1", "m2", "m3", "m4", "z"] {
+        db.put(key, "1").unwrap();
+        db.merge(key, "2").unwrap();
+    }
+    let mut transaction = db.transaction();
+    transaction.put("m1", "mine");
+    transaction.delete("m2");
+    transaction.delete_range("m3", "m5");
+    let seen = |transaction: &mut terrace::Transaction, limit| -> Vec<String> {
+        let entries = transaction.scan::<&str>(.., limit).unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        entries.iter().map(|(key, value)| text(key) + "=" + &text(value)).collect()
+    };
+    assert_eq!(seen(&mut transaction, 10), ["a=12", "m1=mine", "z=12"]);
+    assert_eq!(seen(&mut transaction, 2), ["a=12", "m1=mine"]);
+    transaction.merge("m5", "3");
+    db.put("m5", "1").unwrap();
+    let mut other = db.transaction();
+    other.put("m1", "mine");
+    assert!(matches!(other.scan("m".., 10), Err(Error::MergeFailed(_))));
 }

@@ -13,7 +13,7 @@ use terrace::{
 };
 use terrace_base::rng::{Rng, SplitMix64};
 
-fn open() -> (tempfile::TempDir, Db) {
+pub fn open() -> (tempfile::TempDir, Db) {
     let dir = tempfile::tempdir().unwrap();
     let mut options = Options { memory_budget: 8 << 20, ..Options::default() };
     options.advanced.memtable_bytes = 64 << 10;

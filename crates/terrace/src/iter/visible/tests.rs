@@ -196,6 +196,34 @@ fn a_covered_run_is_left_by_a_seek() {
 }
 
 #[test]
+fn a_turn_behind_a_covered_run_does_not_walk_over_it() {
+    let old: Vec<Entry> =
+        (0..10_000).map(|n| put(format!("k{n:05}").as_bytes(), SeqNo::new(1 + n))).collect();
+    let tombstone =
+        RangeTombstone { start: b"k".to_vec(), end: b"l".to_vec(), seqno: SeqNo::new(20_000) };
+    let set = Arc::new(RangeTombstones::new([tombstone]));
+    let new = ["k00000x", "k05000x", "k09999x"].map(|key| put(key.as_bytes(), SeqNo::new(20_001)));
+    let moves = Rc::new(Cell::new(0));
+    let children =
+        [new.to_vec(), old].into_iter().map(|run| VecIter::new(run).counted_by(&moves)).collect();
+    let view = plain_view(MAX_SEQNO, vec![Box::new(set)]);
+    let mut iter = Visible::new(MergingIter::new(children), view);
+    iter.seek_to_first().expect("no child fails");
+    for _ in 0..3 {
+        for want in ["k00000x", "k05000x"] {
+            assert_eq!(iter.key(), want.as_bytes());
+            iter.next().expect("no child fails");
+        }
+        for want in ["k09999x", "k05000x"] {
+            assert_eq!(iter.key(), want.as_bytes());
+            iter.prev().expect("no child fails");
+        }
+        assert_eq!(iter.key(), b"k00000x");
+    }
+    assert!(moves.get() < 500, "{} moves", moves.get());
+}
+
+#[test]
 fn damaged_entries_are_errors() {
     for (kind, value) in [(ValueKind::PutTtl as u64, &b"1234567"[..]), (9, b""), (15, b"")] {
         let run = vec![put(b"a", SeqNo::new(1)), (b"b".to_vec(), (2 << 8) | kind, value.to_vec())];

@@ -6,6 +6,7 @@ use super::{Answer, AskedRuns, MAX_TRIES, Reading, Search, from_memtable, in_mem
 use crate::error::{Error, Result};
 use crate::metrics::{Sampled, sample};
 use crate::read::merged;
+use crate::read::scan::{self, Moment};
 use crate::values::value_log::SegmentMap;
 use crate::version::family::Family;
 use crate::version::read_env::ReadEnv;
@@ -14,6 +15,12 @@ use std::sync::Arc;
 use terrace_base::{SeqNo, ValueHandle};
 use terrace_buf::Slice;
 use terrace_sst::{BatchLookup, Lookup, LookupTrace, SstReader};
+
+/// Bytes of data blocks that may be read for one run at a time, about; and how many keys that is at least, and at
+/// most.
+const BYTES_AT_ONCE: usize = 16 << 20;
+const LEAST_AT_ONCE: usize = 16;
+const MOST_AT_ONCE: usize = 4096;
 
 struct Open<'a> {
     at: usize,
@@ -44,12 +51,12 @@ pub(crate) fn multi_get(
         if reading.in_memory {
             match from_memory(env, family, state, keys, seqno)? {
                 Some(found) => break found,
-                None => break merged::multi_get(env, family, keys, &reading.options())?,
+                None => break with_operands(env, family, keys, reading)?,
             }
         }
-        let answers = search(env, state, keys, seqno, reading.fill_cache)?;
+        let answers = search(env, family, state, (keys, seqno), reading.fill_cache)?;
         if answers.iter().any(|answer| matches!(answer, Answer::Operand)) {
-            break merged::multi_get(env, family, keys, &reading.options())?;
+            break with_operands(env, family, keys, reading)?;
         }
         let held = view.map_or_else(|| env.value_log.hold(), |(_, held)| held.clone());
         // If a value was collected meanwhile, all keys are looked up again, at a moment of their
@@ -67,6 +74,35 @@ pub(crate) fn multi_get(
     };
     env.base.counters.gets.add(keys.len() as u64);
     env.base.counters.gets_found.add(found.iter().flatten().count() as u64);
+    Ok(found)
+}
+
+/// As [`multi_get`], of keys of which some have operands of merges: each of those is folded by itself.
+#[cold]
+fn with_operands(
+    env: &ReadEnv,
+    family: &Family,
+    keys: &[&[u8]],
+    reading: Reading<'_>,
+) -> Result<Vec<Option<Slice>>> {
+    let moment = scan::moment(env, family, reading.snapshot)?;
+    let fold = |key: &[u8]| {
+        let folded = merged::get_at(env, family, key, reading.options(), moment.clone())?;
+        Ok(folded.map(|(value, _)| value))
+    };
+    if reading.in_memory {
+        return keys.iter().map(|key| fold(key)).collect();
+    }
+    let Moment { state, seqno, held } = &moment;
+    let answers = search(env, family, state, (keys, *seqno), reading.fill_cache)?;
+    let operands: Vec<usize> =
+        (0..keys.len()).filter(|at| matches!(answers[*at], Answer::Operand)).collect();
+    // The moment holds the segments of all values.
+    let found = fetch(env, held, keys, answers)?;
+    let mut found = found.map_err(|handle| env.value_log.missing(&handle))?;
+    for at in operands {
+        found[at] = fold(keys[at])?;
+    }
     Ok(found)
 }
 
@@ -158,8 +194,24 @@ fn in_memory(
     (search.settle_in_memory(answer), search.asked)
 }
 
-/// What is known of `keys` in `state` as of `seqno`.
+/// What is known of `keys` in `state` as of `seqno`. As many are asked for at a time as take little memory
+/// for the blocks that have to be read for them.
 fn search(
+    env: &ReadEnv,
+    family: &Family,
+    state: &ReadState,
+    (keys, seqno): (&[&[u8]], SeqNo),
+    fill_cache: bool,
+) -> Result<Vec<Answer>> {
+    let at_once = BYTES_AT_ONCE / family.options.block_size.max(1);
+    let mut found = Vec::with_capacity(keys.len());
+    for some in keys.chunks(at_once.clamp(LEAST_AT_ONCE, MOST_AT_ONCE)) {
+        found.extend(search_some(env, state, some, seqno, fill_cache)?);
+    }
+    Ok(found)
+}
+
+fn search_some(
     env: &ReadEnv,
     state: &ReadState,
     keys: &[&[u8]],

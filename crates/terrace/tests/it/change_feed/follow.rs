@@ -2,10 +2,11 @@
 
 use super::{keys, log_files, options, rest};
 use crate::harness::{DIR, eventually};
+use crate::held::{FLUSH, Held};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use terrace::vfs::SimVfs;
-use terrace::{Db, Error, SyncMode, UpdateOp, WriteBatch};
+use terrace::{Db, Error, SyncMode, UpdateOp, Updates, WriteBatch};
 
 const WRITERS: u64 = 3;
 const BATCHES: u64 = 300;
@@ -134,4 +135,79 @@ fn a_read_only_store_sees_what_the_writer_keeps() {
         batches.iter().map(terrace::UpdateBatch::first_seqno).collect()
     };
     assert_eq!(numbers(&mine), numbers(&theirs));
+}
+
+/// What the writer lets go of between two looks of a feed waits for the lock of the first look.
+#[test]
+fn a_feed_of_a_read_only_store_keeps_what_it_has_not_come_to_across_a_refresh() {
+    let held = Held::new(FLUSH);
+    let mut options = options(&held.sim);
+    let reading = options.clone();
+    options.advanced.vfs = held.clone();
+    let db = Db::open(DIR, options).unwrap();
+    db.put("a", "1").unwrap();
+    let reader = Db::open_read_only(DIR, reading).unwrap();
+    let mut feed = reader.updates_since(1).unwrap();
+    assert_eq!(keys(&mut feed), ["a"]);
+    // Segments that are let go of together.
+    let mut want = Vec::new();
+    while db.shape().families[0].immutable_memtables < 2 {
+        want.push(format!("{:05}", want.len()));
+        db.put(&want[want.len() - 1], [1; 100]).unwrap();
+    }
+    reader.refresh().unwrap();
+    held.let_go();
+    db.flush().unwrap();
+    eventually("the writer needs one segment", || db.metrics().live_log_bytes < 1000);
+    reader.refresh().unwrap();
+    let first = feed.next().unwrap().unwrap();
+    assert_eq!(first.first_seqno(), 2);
+    // Time for the writer to remove what nobody holds.
+    for _ in 0..3 {
+        db.wait_idle().unwrap();
+        std::thread::sleep(Duration::from_millis(150));
+    }
+    assert_eq!(keys(&mut feed), want[1..]);
+}
+
+/// A full disk goes before feeds.
+#[test]
+fn a_feed_whose_segments_a_full_disk_has_taken_says_so() {
+    let sim = SimVfs::new(1);
+    let mut options = options(&sim);
+    options.advanced.reserve_bytes = 64 << 10;
+    options.advanced.log_retention_bytes = 1 << 30;
+    let db = Db::open(DIR, options).unwrap();
+    let mut feeds: Vec<Updates> = Vec::new();
+    for n in 0..400u32 {
+        db.put(format!("{n:05}"), [1; 300]).unwrap();
+        if n % 50 == 0 {
+            db.flush().unwrap();
+            feeds.push(db.updates_since(1).unwrap());
+        }
+    }
+    for (taken, feed) in feeds.iter_mut().enumerate() {
+        feed.take(taken * 30 + 1).for_each(|batch| drop(batch.unwrap()));
+    }
+    let used: u64 = sim.files().into_iter().map(|(_, bytes)| bytes).sum();
+    sim.set_capacity_bytes(Some(used + (100 << 10)));
+    let segments = log_files(&sim).len();
+    eventually("the disk is full", || match db.put("filler", vec![7; 2000]) {
+        Ok(()) => false,
+        Err(Error::DiskFull(_)) => true,
+        Err(error) => panic!("{error}"),
+    });
+    eventually("the log is let go of", || log_files(&sim).len() < segments / 2);
+    let mut gone = 0;
+    for mut feed in feeds {
+        for _ in 0..3 {
+            match feed.by_ref().find(Result::is_err) {
+                None => break,
+                Some(Err(Error::UpdatesGone { .. })) => gone += 1,
+                Some(Err(error)) => panic!("{error}"),
+                Some(Ok(_)) => unreachable!("only errors are looked for"),
+            }
+        }
+    }
+    assert!(gone > 0);
 }
