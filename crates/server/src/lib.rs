@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 // Vocabulary.
+mod descriptors;
 pub mod glob;
 mod process;
 pub mod replace_file;

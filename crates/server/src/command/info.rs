@@ -156,7 +156,7 @@ fn server(page: &mut Page, facts: &ServerStatus<'_>) {
 
 fn clients(page: &mut Page, facts: &ServerStatus<'_>) {
     page.line("connected_clients", facts.server.clients.count());
-    page.line("maxclients", facts.server.config.settings().maxclients);
+    page.line("maxclients", facts.server.most_clients());
     page.line("blocked_clients", facts.server.stats.waiting.load(Ordering::Relaxed));
 }
 

@@ -2,6 +2,7 @@
 
 use super::table::Settings;
 use super::value::{AppendFsync, DirectIoUse};
+use crate::descriptors;
 use std::time::Duration;
 use terrace::{AdvancedOptions, CfOptions, DirectIo, Options, SyncMode, WriteTracking};
 
@@ -12,6 +13,7 @@ impl Settings {
             memory_budget: usize::try_from(self.maxmemory).unwrap_or(usize::MAX),
             sync: self.sync_mode(),
             background_jobs: self.background_jobs,
+            max_open_files: descriptors::of_store(terrace::vfs::open_file_limit()),
             direct_io: DirectIo {
                 reads: matches!(self.direct_io, DirectIoUse::Reads | DirectIoUse::Yes),
                 writes: matches!(self.direct_io, DirectIoUse::Writes | DirectIoUse::Yes),

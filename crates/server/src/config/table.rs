@@ -228,7 +228,7 @@ options! {
         "protected-mode" => protected_mode: bool = "yes", Kind::YesNo, Live,
             "Serve only this machine while the default user needs no password.";
         "maxclients" => maxclients: u32 = "10000", Kind::Whole { min: 1, max: 1_000_000 }, Live,
-            "Most connections at a time.";
+            "Most connections at a time; never more than nearly half of the limit on open files.";
         "timeout" => timeout: u64 = "0", SECONDS, Live,
             "Seconds without a command after which a connection is closed; 0 is never.";
         "tcp-keepalive" => tcp_keepalive: u64 = "300", SECONDS, Live,

@@ -2,6 +2,7 @@
 
 use super::Server;
 use crate::acl::{Reason, User};
+use crate::descriptors;
 use crate::session::Session;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -9,8 +10,7 @@ use std::sync::Arc;
 impl Server {
     /// The error for a client that may not connect.
     pub fn refusal(&self, peer: &SocketAddr) -> Option<&'static str> {
-        let settings = self.config.settings();
-        if self.clients.count() >= settings.maxclients as usize {
+        if self.clients.count() as u64 >= self.most_clients() {
             return Some("-ERR max number of clients reached\r\n");
         }
         self.is_protected_from(peer.ip()).then_some(
@@ -18,6 +18,12 @@ impl Server {
              only clients on its own machine. To serve others, set requirepass or users in \
              terrace.toml, or protected-mode to no if the network is trusted.\r\n",
         )
+    }
+
+    /// Most clients at a time: as many as the settings say, and as the limit on open files allows.
+    pub fn most_clients(&self) -> u64 {
+        let wanted = u64::from(self.config.settings().maxclients);
+        wanted.min(descriptors::of_clients(terrace::vfs::open_file_limit()))
     }
 
     /// Whether a client at this address is not served, since there is no password.
