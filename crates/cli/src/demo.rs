@@ -11,6 +11,7 @@ mod screen;
 
 use crate::outcome::Outcome;
 use crate::print;
+use crate::standard_output;
 use anyhow::{Context, Result, bail};
 use data::Data;
 use indicatif::ProgressBar;
@@ -90,7 +91,7 @@ pub fn run(args: &DemoArgs) -> Result<Outcome> {
     let data = Data::bundled()?;
     let measured = measure_all(args, place.path(), &data, &bar)?;
     bar.finish_and_clear();
-    let mut out = std::io::stdout().lock();
+    let mut out = standard_output::until_unread();
     match args.json {
         true => writeln!(out, "{:#}", screen::json(&measured))?,
         false => {

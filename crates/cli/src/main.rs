@@ -2,7 +2,8 @@
 //!
 //! One file per command under `commands`; each parses its own arguments and is thin. An error is
 //! one line on standard error and exit code 1; arguments that cannot be used give 2; a reader of
-//! our output that goes away (`terrace scan | head`) ends the command without a word.
+//! our output that goes away (`terrace scan | head`) ends the command without a word, unless it has a verdict to give or
+//! work left to do.
 
 #![deny(unsafe_code)]
 // `stats` writes one JSON object with more keys than `json!` takes by default.
@@ -25,6 +26,7 @@ mod print;
 mod records;
 mod redis_values;
 mod sd_notify;
+mod standard_output;
 mod store;
 mod target_store;
 mod traces;

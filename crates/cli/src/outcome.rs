@@ -1,5 +1,6 @@
 //! How a command ends: exit codes, and errors in one line.
 
+use crate::standard_output::is_reader_gone;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -23,8 +24,8 @@ pub fn exit_code(result: anyhow::Result<Outcome>) -> ExitCode {
         Ok(Outcome::Negative) => ExitCode::from(1),
         Ok(Outcome::Unusable) => ExitCode::from(2),
         Ok(Outcome::Partial) => ExitCode::from(3),
-        // The reader of our output has closed the pipe.
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        // What was left to print is wanted by nobody.
+        Err(error) if is_reader_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
             tell(&format!("{error:#}"));
             ExitCode::from(1)
@@ -37,33 +38,4 @@ pub fn tell(text: &str) {
     let line: Vec<&str> = text.lines().map(str::trim).collect();
     // If standard error is gone there is nobody left to tell.
     let _ = writeln!(io::stderr(), "terrace: {}", line.join(" "));
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        if let Some(error) = cause.downcast_ref::<io::Error>() {
-            return error.kind() == io::ErrorKind::BrokenPipe;
-        }
-        match cause.downcast_ref::<terrace_base::Error>() {
-            Some(terrace_base::Error::Io { source, .. }) => {
-                source.kind() == io::ErrorKind::BrokenPipe
-            }
-            _ => false,
-        }
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::path::Path;
-
-    #[test]
-    fn a_broken_pipe_is_recognized_wherever_it_hides() {
-        let pipe = || io::Error::from(io::ErrorKind::BrokenPipe);
-        assert!(is_broken_pipe(&anyhow::Error::from(pipe()).context("printing")));
-        let printed = terrace_base::Error::io("print", Path::new("x"), pipe());
-        assert!(is_broken_pipe(&printed.into()));
-        assert!(!is_broken_pipe(&anyhow::anyhow!("Broken pipe")));
-    }
 }

@@ -3,6 +3,7 @@
 use crate::arguments;
 use crate::outcome::Outcome;
 use crate::print::{self, Grouped};
+use crate::standard_output;
 use crate::store::{IfMissing, StoreArgs};
 use anyhow::{Context, Result, bail};
 use std::io::Write;
@@ -72,7 +73,11 @@ pub fn run(args: &BackupArgs) -> Result<Outcome> {
         Action::Restore { backups, id, dir } => restore(&open(backups)?, id, dir),
         Action::Remove { backups, id } => {
             let freed = open(backups)?.remove(*id)?;
-            writeln!(std::io::stdout(), "removed backup {id} ({} freed)", SizeBytes(freed))?;
+            writeln!(
+                standard_output::until_unread(),
+                "removed backup {id} ({} freed)",
+                SizeBytes(freed)
+            )?;
             Ok(Outcome::Done)
         }
     }
@@ -96,7 +101,7 @@ fn create(dir: &Path, backups: &Path, keep: Option<u32>, memory: usize) -> Resul
     let created = created.with_context(|| format!("{} was not backed up", dir.display()))?;
     db.close()?;
     writeln!(
-        std::io::stdout(),
+        standard_output::read_or_not(),
         "backup {} of {}: {} files ({}), {} of them new ({})",
         created.backup.id,
         dir.display(),
@@ -107,13 +112,17 @@ fn create(dir: &Path, backups: &Path, keep: Option<u32>, memory: usize) -> Resul
     )?;
     if let Some(keep) = keep {
         let freed = backups.keep_latest(keep as usize)?;
-        writeln!(std::io::stdout(), "kept the latest {keep} ({} freed)", SizeBytes(freed))?;
+        writeln!(
+            standard_output::read_or_not(),
+            "kept the latest {keep} ({} freed)",
+            SizeBytes(freed)
+        )?;
     }
     Ok(Outcome::Done)
 }
 
 fn list(backups: &Backups) -> Result<Outcome> {
-    let mut out = std::io::stdout().lock();
+    let mut out = standard_output::read_or_not();
     let mut outcome = Outcome::Done;
     for listed in backups.list()? {
         match listed.backup {
@@ -149,9 +158,9 @@ fn verify(backups: &Backups, id: Option<u64>) -> Result<Outcome> {
         let verified = backups.verify(id, &mut |bytes| bar.set_position(bytes));
         bar.finish_and_clear();
         match verified {
-            Ok(()) => writeln!(std::io::stdout(), "backup {id} is sound")?,
+            Ok(()) => writeln!(standard_output::read_or_not(), "backup {id} is sound")?,
             Err(error @ terrace_backup::Error::Damaged { .. }) => {
-                writeln!(std::io::stdout(), "backup {id}: {error}")?;
+                writeln!(standard_output::read_or_not(), "backup {id}: {error}")?;
                 outcome = Outcome::Negative;
             }
             Err(error) => return Err(error.into()),
@@ -175,6 +184,6 @@ fn restore(backups: &Backups, id: &str, dir: &Path) -> Result<Outcome> {
     let restored = backups.restore(id, dir, &mut |bytes| bar.set_position(bytes));
     bar.finish_and_clear();
     restored.with_context(|| format!("backup {id} was not restored"))?;
-    writeln!(std::io::stdout(), "backup {id} is the store {}", dir.display())?;
+    writeln!(standard_output::until_unread(), "backup {id} is the store {}", dir.display())?;
     Ok(Outcome::Done)
 }

@@ -1,6 +1,7 @@
 //! `terrace checkpoint`: a second store with the present contents.
 
 use crate::outcome::Outcome;
+use crate::standard_output;
 use crate::store::{IfMissing, StoreArgs};
 use anyhow::Result;
 use std::io::Write;
@@ -23,7 +24,7 @@ pub fn run(args: &CheckpointArgs) -> Result<Outcome> {
     db.close()?;
     let target = args.target.display();
     writeln!(
-        std::io::stdout(),
+        standard_output::until_unread(),
         "{target} is a store with the contents of {}",
         args.store.dir.display()
     )?;

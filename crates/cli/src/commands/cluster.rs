@@ -7,6 +7,7 @@ mod up;
 
 use crate::cluster_client::{ClusterClient, Login};
 use crate::outcome::Outcome;
+use crate::standard_output;
 use anyhow::{Result, bail};
 use std::ffi::OsString;
 use std::io::Write;
@@ -89,14 +90,12 @@ pub fn run(args: &ClusterArgs) -> Result<Outcome> {
                 writeln!(out, "{}", node.text(&["CLUSTER", "STATUS"])?)?;
                 return Ok(Outcome::Done);
             }
-            let status = node.status()?;
-            write!(out, "{}", show::page(&status))?;
             Ok(if status.is_served { Outcome::Done } else { Outcome::Negative })
         }
         Action::Move { key, to, at } => {
             let key = key.as_bytes();
             connect(at)?.call(&[b"CLUSTER", b"MOVEKEY", key, to.as_bytes()])?;
-            writeln!(std::io::stdout(), "moved \"{}\" to {to}", key.escape_ascii())?;
+            writeln!(standard_output::until_unread(), "moved \"{}\" to {to}", key.escape_ascii())?;
             Ok(Outcome::Done)
         }
         Action::Repartition { plan, keys, at } => repartition(&mut connect(at)?, plan, *keys),
@@ -123,7 +122,7 @@ fn repartition(node: &mut ClusterClient, plan: &str, keys: Option<u64>) -> Resul
         Some(Reply::Integer(number)) => *number,
         _ => 0,
     };
-    let mut out = std::io::stdout().lock();
+    let mut out = standard_output::read_or_not();
     writeln!(
         out,
         "the plan has {} keys away from home; {} are being moved",
@@ -154,7 +153,7 @@ fn drain(node: &mut ClusterClient, wanted: &str, is_over: bool) -> Result<Outcom
     request.extend(is_over.then_some("OVER"));
     node.call(&request)?;
     let what = if is_over { "may own shards again" } else { "owns no shard any more" };
-    writeln!(std::io::stdout(), "node {id} {what}")?;
+    writeln!(standard_output::until_unread(), "node {id} {what}")?;
     Ok(Outcome::Done)
 }
 

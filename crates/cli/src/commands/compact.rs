@@ -3,6 +3,7 @@
 use crate::arguments;
 use crate::outcome::Outcome;
 use crate::print;
+use crate::standard_output;
 use crate::store::{IfMissing, StoreArgs};
 use anyhow::Result;
 use std::ffi::OsString;
@@ -69,7 +70,7 @@ pub fn run(args: &CompactArgs) -> Result<Outcome> {
     bar.finish_and_clear();
     let after = sst_bytes(&db);
     db.close()?;
-    let mut out = std::io::stdout().lock();
+    let mut out = standard_output::until_unread();
     match all {
         Some(progress) => writeln!(
             out,

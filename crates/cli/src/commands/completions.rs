@@ -1,6 +1,7 @@
 //! `terrace completions`: the script by which a shell completes commands and arguments.
 
 use crate::outcome::Outcome;
+use crate::standard_output;
 use anyhow::Result;
 use clap_complete::aot::{Shell, generate};
 use std::io::Write;
@@ -18,6 +19,6 @@ pub fn run(args: &CompletionsArgs, mut program: clap::Command) -> Result<Outcome
     // Not to standard output at once: it may be closed, which is no reason to panic.
     let mut script = Vec::new();
     generate(args.shell, &mut program, name, &mut script);
-    std::io::stdout().write_all(&script)?;
+    standard_output::until_unread().write_all(&script)?;
     Ok(Outcome::Done)
 }

@@ -3,6 +3,7 @@
 use crate::arguments;
 use crate::outcome::Outcome;
 use crate::print::Grouped;
+use crate::standard_output;
 use crate::target_store::Target;
 use anyhow::{Context, Result, anyhow};
 use std::io::Write;
@@ -53,7 +54,7 @@ pub fn run(args: &ConvertArgs) -> Result<Outcome> {
     from.close()?;
     target.finish()?;
     writeln!(
-        std::io::stdout(),
+        standard_output::until_unread(),
         "converted {} keys with {} elements from {} into {}, placement {}, in {:.1} s",
         Grouped(converted.keys),
         Grouped(converted.elements),

@@ -4,6 +4,7 @@ use crate::arguments;
 use crate::outcome::Outcome;
 use crate::output_file::OutputFile;
 use crate::print::{self, Grouped};
+use crate::standard_output;
 use crate::store::StoreArgs;
 use anyhow::{Context, Result, anyhow, bail};
 use std::io::{BufWriter, IsTerminal, Write};
@@ -53,7 +54,7 @@ pub fn run(args: &DumpArgs) -> Result<Outcome> {
     let file = file.into_inner().map_err(std::io::IntoInnerError::into_error);
     let size_bytes = file.and_then(OutputFile::finish).with_context(cannot)?;
     writeln!(
-        std::io::stdout(),
+        standard_output::until_unread(),
         "dumped {} entries ({}) of {} column families from {} into {} ({}) in {:.1} s",
         Grouped(counts.entries),
         SizeBytes(counts.bytes()),

@@ -4,6 +4,7 @@ use crate::arguments;
 use crate::outcome::{Outcome, tell};
 use crate::print::Hex;
 use crate::redis_values;
+use crate::standard_output;
 use crate::store::{Part, PartArgs, StoreArgs};
 use anyhow::{Result, bail};
 use std::ffi::OsString;
@@ -36,7 +37,7 @@ pub struct GetArgs {
 /// Prints the value; says so if there is none.
 pub fn run(args: &GetArgs) -> Result<Outcome> {
     let key = arguments::bytes(&args.key, args.hex)?;
-    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut out = BufWriter::new(standard_output::until_unread());
     let found = match args.store.open_part(&args.part)? {
         Part::Plain(family) => match family.get(&key)? {
             None => false,

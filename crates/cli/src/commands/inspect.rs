@@ -1,9 +1,10 @@
 //! `terrace inspect`: what is in the files, damaged or not.
 
 use crate::outcome::{Outcome, tell};
+use crate::standard_output;
 use crate::store::{DEFAULT_DIR, DIR_VARIABLE};
 use anyhow::{Context, Result};
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace::vfs::{PosixVfs, Vfs};
@@ -80,10 +81,10 @@ fn draw(vfs: &Arc<dyn Vfs>, file: &Path, plot: &Path) -> Result<()> {
     std::fs::write(plot, svg).with_context(|| format!("cannot write {}", plot.display()))
 }
 
-/// Prints what it can, then says how much is damaged.
+/// Prints what it can, then says how much is damaged. All of it is looked at even if the reader goes before the end.
 pub fn run(args: &InspectArgs) -> Result<Outcome> {
     let vfs = PosixVfs::shared();
-    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut out = BufWriter::new(standard_output::read_or_not());
     let printed = match &args.what {
         What::Lsm { dir } => terrace_inspect::lsm(&*vfs, dir, &mut out),
         What::Sst { file, keys, plot } => {
@@ -104,14 +105,11 @@ pub fn run(args: &InspectArgs) -> Result<Outcome> {
             flushed?;
             Ok(Outcome::Done)
         }
+        // Whatever became of the output.
         Ok(problems) => {
-            flushed?;
             let pieces = if problems == 1 { "piece" } else { "pieces" };
             tell(&format!("found {problems} {pieces} of damage"));
             Ok(Outcome::Negative)
-        }
-        Err(terrace_base::Error::Io { source, .. }) if source.kind() == ErrorKind::BrokenPipe => {
-            Ok(Outcome::Done)
         }
         Err(error) => {
             tell(&error.to_string());

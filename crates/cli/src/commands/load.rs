@@ -9,6 +9,7 @@ use crate::input::Lines;
 use crate::outcome::Outcome;
 use crate::print::{Grouped, rate};
 use crate::records::{Record, Records, Wanted};
+use crate::standard_output;
 use crate::store::{IfMissing, StoreArgs};
 use anyhow::{Context, Result, anyhow};
 use std::io::Write;
@@ -106,7 +107,7 @@ pub fn run(args: &LoadArgs) -> Result<Outcome> {
     closed?;
     let per_second = Grouped(rate(written, seconds));
     writeln!(
-        std::io::stdout(),
+        standard_output::until_unread(),
         "loaded {} records ({bytes}) from {} into {} in {seconds:.1} s, {per_second} records/s",
         Grouped(written),
         records.lines().name(),
@@ -165,7 +166,7 @@ impl Load<'_> {
         self.db.write(std::mem::take(&mut self.batch))?;
         self.written += count;
         if self.args.report_durable {
-            let mut out = std::io::stdout().lock();
+            let mut out = standard_output::read_or_not();
             writeln!(out, "durable {}", self.written)?;
             out.flush()?;
         }

@@ -2,6 +2,7 @@
 
 use crate::arguments;
 use crate::outcome::{Outcome, tell};
+use crate::standard_output;
 use anyhow::Result;
 use std::io::Write;
 use std::path::PathBuf;
@@ -47,7 +48,7 @@ pub fn run(args: &RepairArgs) -> Result<Outcome> {
         Options { memory_budget: args.memory, create_if_missing: false, ..Options::default() };
     let how = RepairOptions { dry_run: args.dry_run, from_lost: args.from_lost };
     let report = terrace::repair(&args.dir, options, how)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = standard_output::read_or_not();
     for line in &report.saved {
         writeln!(out, "saved: {line}")?;
     }

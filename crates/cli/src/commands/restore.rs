@@ -3,6 +3,7 @@
 use crate::arguments;
 use crate::outcome::Outcome;
 use crate::print::{self, Grouped};
+use crate::standard_output;
 use crate::target_store::Target;
 use anyhow::{Context, Result, anyhow, bail};
 use indicatif::ProgressBar;
@@ -45,7 +46,7 @@ pub fn run(args: &RestoreArgs) -> Result<Outcome> {
     let counts = filled.with_context(|| format!("nothing was restored from {name}"))?;
     target.finish()?;
     writeln!(
-        std::io::stdout(),
+        standard_output::until_unread(),
         "restored {} entries ({}) of {} column families from {name} into {} in {:.1} s",
         Grouped(counts.entries),
         SizeBytes(counts.bytes()),

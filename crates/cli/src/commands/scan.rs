@@ -5,6 +5,7 @@ use crate::json_form;
 use crate::outcome::Outcome;
 use crate::print::Hex;
 use crate::redis_values;
+use crate::standard_output;
 use crate::store::{Part, PartArgs, StoreArgs};
 use anyhow::{Result, bail};
 use serde_json::{Map, Value};
@@ -80,7 +81,7 @@ pub fn run(args: &ScanArgs) -> Result<Outcome> {
         Part::Database(space, db) => return args.database(&space, db, &options),
     };
     let mut iter = family.iter_with(&options)?;
-    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut out = BufWriter::new(standard_output::until_unread());
     match args.reverse {
         true => iter.seek_to_last()?,
         false => iter.seek_to_first()?,
@@ -130,7 +131,7 @@ impl ScanArgs {
             end: options.upper_bound.as_deref(),
             prefix: options.prefix.as_deref().unwrap_or_default(),
         };
-        let mut out = BufWriter::new(std::io::stdout().lock());
+        let mut out = BufWriter::new(standard_output::until_unread());
         // One goes through the keys, the other reads what is under them.
         let (mut keys, mut values) =
             (space.command_batch(Mode::Device), space.command_batch(Mode::Device));

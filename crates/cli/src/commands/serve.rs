@@ -3,6 +3,7 @@
 use crate::allocator;
 use crate::outcome::Outcome;
 use crate::sd_notify::{self, READY, STOPPING};
+use crate::standard_output;
 use crate::traces::Traces;
 use anyhow::{Context, Result};
 use clap::{Arg, ArgMatches, Command, FromArgMatches, value_parser};
@@ -102,7 +103,7 @@ pub fn run(args: ServeArgs) -> Result<Outcome> {
     let ended = running.wait();
     traces.end();
     ended?;
-    writeln!(std::io::stdout(), "stopped; everything acknowledged is in the log")?;
+    writeln!(standard_output::until_unread(), "stopped; everything acknowledged is in the log")?;
     Ok(Outcome::Done)
 }
 
@@ -184,7 +185,7 @@ fn hear_signals() -> Result<Sender<Weak<Server>>> {
 }
 
 fn welcome(running: &Running) -> Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = standard_output::read_or_not();
     let settings = running.server().config.settings();
     writeln!(out, "Terrace {} serves {}", env!("CARGO_PKG_VERSION"), settings.dir)?;
     for address in running.addresses() {

@@ -3,6 +3,7 @@
 use crate::level_json::level_json;
 use crate::outcome::Outcome;
 use crate::print::Grouped;
+use crate::standard_output;
 use crate::store::StoreArgs;
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -54,7 +55,7 @@ const NOW: [&str; 11] = [
 /// opening only; the text and the JSON say which figures these are.
 pub fn run(args: &StatsArgs) -> Result<Outcome> {
     let metrics = args.store.open_read_only()?.metrics();
-    let mut out = std::io::stdout().lock();
+    let mut out = standard_output::until_unread();
     if args.prometheus {
         write!(out, "{}", metrics.to_prometheus())?;
     } else if args.json {

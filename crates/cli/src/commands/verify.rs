@@ -2,6 +2,7 @@
 
 use crate::outcome::{Outcome, tell};
 use crate::print;
+use crate::standard_output;
 use crate::store::{DEFAULT_DIR, DIR_VARIABLE};
 use anyhow::Result;
 use std::io::Write;
@@ -36,7 +37,7 @@ pub fn run(args: &VerifyArgs) -> Result<Outcome> {
             return Ok(Outcome::Unusable);
         }
     };
-    writeln!(std::io::stdout().lock(), "{report}")?;
+    writeln!(standard_output::read_or_not(), "{report}")?;
     Ok(match report.is_sound() {
         true => Outcome::Done,
         false => Outcome::Negative,

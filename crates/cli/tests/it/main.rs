@@ -26,3 +26,4 @@ mod process;
 mod program;
 mod repair;
 mod serve;
+mod unread;

@@ -53,6 +53,13 @@ impl Program {
         Ran::of(arguments, child.wait_with_output().unwrap())
     }
 
+    /// As [`Program::run`], with a standard output whose reader has gone.
+    pub fn run_unread(&self, arguments: &[&str]) -> Ran {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        Ran::of(arguments, self.command(arguments).stdout(writer).output().unwrap())
+    }
+
     /// Runs, must succeed; returns standard output.
     pub fn ok(&self, arguments: &[&str]) -> String {
         let ran = self.run(arguments);

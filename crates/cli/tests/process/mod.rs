@@ -18,16 +18,25 @@ pub struct Server {
 
 impl Server {
     /// `terrace serve` by a command that names the program and where it runs.
-    pub fn terrace(mut command: Command, flags: &[&str]) -> Self {
+    pub fn terrace(command: Command, flags: &[&str]) -> Self {
+        Self::terrace_to(Stdio::null(), command, flags)
+    }
+
+    /// The same with this standard output.
+    pub fn terrace_to(output: Stdio, mut command: Command, flags: &[&str]) -> Self {
         let port = free_port();
         command.args(["serve", "--http-port", "0", "--bind", "127.0.0.1"]);
         command.args(["--port", &port.to_string()]).args(flags);
-        Self::start(command, port)
+        Self::start_to(output, command, port)
     }
 
     /// A command that serves `port`; returns when it does.
-    pub fn start(mut command: Command, port: u16) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    pub fn start(command: Command, port: u16) -> Self {
+        Self::start_to(Stdio::null(), command, port)
+    }
+
+    fn start_to(output: Stdio, mut command: Command, port: u16) -> Self {
+        command.stdin(Stdio::null()).stdout(output).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let log = Arc::new(Mutex::new(String::new()));
         let (lines, kept) = (BufReader::new(child.stderr.take().unwrap()).lines(), log.clone());

@@ -3,6 +3,7 @@
 use super::show;
 use crate::cluster_client::{ClusterClient, Login};
 use crate::outcome::Outcome;
+use crate::standard_output;
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ pub fn run(args: &CreateArgs, login: &Login) -> Result<Outcome> {
     let mut status = None;
     make(&mut clients, args.range.as_deref(), |seen| status = Some(seen))?;
     if let Some(status) = status {
-        write!(std::io::stdout(), "{}", show::page(&status))?;
+        write!(standard_output::until_unread(), "{}", show::page(&status))?;
     }
     Ok(Outcome::Done)
 }

@@ -6,6 +6,7 @@ use crate::allocator;
 use crate::cluster_client::{ClusterClient, Login};
 use crate::commands::serve;
 use crate::outcome::Outcome;
+use crate::standard_output;
 use crate::traces::Traces;
 use anyhow::{Context, Result, anyhow, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -119,7 +120,7 @@ pub fn run(args: &UpArgs, login: &Login) -> Result<Outcome> {
         db.close()?;
     }
     ended?;
-    writeln!(std::io::stdout(), "stopped; everything acknowledged is in the logs")?;
+    writeln!(standard_output::until_unread(), "stopped; everything acknowledged is in the logs")?;
     Ok(Outcome::Done)
 }
 
@@ -204,7 +205,7 @@ fn start(
         running.server().on_log_level(set_log_level);
     }
     let address = running.addresses().first().context("a node listens nowhere")?.to_string();
-    let mut out = std::io::stdout().lock();
+    let mut out = standard_output::read_or_not();
     write!(out, "node {}  {address}", at + 1)?;
     if let Some(page) = running.http_addresses().first() {
         write!(out, "  dashboard http://{page}/")?;
@@ -233,7 +234,7 @@ fn make(args: &UpArgs, login: &Login, nodes: &Nodes) -> Result<()> {
     } else {
         create::wait_until_served(first)?;
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = standard_output::read_or_not();
     let dir = args.dir.display();
     writeln!(out, "cluster {} in {dir}: every shard is served", args.name)?;
     let port = args.port;
