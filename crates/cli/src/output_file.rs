@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// A file that is being written. Dropped before [`Self::finish`], it leaves nothing.
@@ -14,7 +15,8 @@ pub struct OutputFile {
 }
 
 impl OutputFile {
-    /// Begins to write the file at `path`. What is there stays until [`Self::finish`].
+    /// Begins to write the file at `path`, which only its owner may read unless it is there already: then it keeps its
+    /// permissions. What is there stays until [`Self::finish`].
     ///
     /// # Errors
     /// It is a directory, or cannot be written.
@@ -35,7 +37,8 @@ impl OutputFile {
         let partial = path.with_file_name(name);
         // What an earlier process of this number may have left.
         drop(fs::remove_file(&partial));
-        let file = OpenOptions::new().write(true).create_new(true).open(&partial);
+        // A dump has all that is in the store, whose files only their owner may read.
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial);
         let output = Self { file: file.with_context(cannot)?, path, partial: Some(partial) };
         if let Some(old) = old {
             output.file.set_permissions(old.permissions()).with_context(cannot)?;
@@ -78,6 +81,7 @@ impl Drop for OutputFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_file_is_there_when_it_is_finished() {
@@ -94,6 +98,22 @@ mod tests {
         assert_eq!(output.finish().unwrap(), 6);
         assert_eq!(fs::read(&path).unwrap(), b"longer");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    /// The mask of a process is usually 022: it takes nothing from those who may read.
+    #[test]
+    fn only_the_owner_may_read_a_new_file() {
+        let mode_of = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let output = OutputFile::create(&path).unwrap();
+        assert_eq!(mode_of(output.partial.as_ref().unwrap()), 0o600);
+        output.finish().unwrap();
+        assert_eq!(mode_of(&path), 0o600);
+        // One that is there keeps what was given to it.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        OutputFile::create(&path).unwrap().finish().unwrap();
+        assert_eq!(mode_of(&path), 0o640);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::program::Program;
 use redis::{Connection, cmd};
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -337,4 +338,17 @@ fn a_limit_of_file_sizes_is_an_error_and_leaves_the_old_dump() {
     let mut left: Vec<_> = fs::read_dir(program.store().parent().unwrap()).unwrap().collect();
     left.retain(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().contains("partial"));
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// A mask of 022 lets everybody read what a process makes.
+#[test]
+fn only_the_owner_may_read_a_dump() {
+    let program = Program::new();
+    program.ok(&["put", "key", "secret"]);
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "umask 022; exec \"$0\" dump terrace-data dump"]);
+    command.arg(env!("CARGO_BIN_EXE_terrace")).current_dir(program.path(""));
+    assert!(command.status().unwrap().success());
+    let mode = fs::metadata(program.path("dump")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
 }
