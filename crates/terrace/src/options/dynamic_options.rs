@@ -4,9 +4,7 @@
 //! options asks here, each time; so a change holds from the next commit, look or request on.
 
 use crate::error::{Error, Result};
-use crate::options::{
-    HotTableMode, MIN_MEMTABLE_BYTES, MemorySplit, Options, SyncMode, derived_memtable_bytes,
-};
+use crate::options::{HotTableMode, MemorySplit, Options, SyncMode, memtable_bytes};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -136,14 +134,8 @@ impl DynamicOptions {
 
     /// Changes what memtables get of it; `asked` is the size of one that was asked for at open, or 0.
     pub fn set_memtables_bytes(&self, memtables: usize, asked: usize) {
-        let one = match asked {
-            0 => derived_memtable_bytes(memtables),
-            asked => asked,
-        };
-        // Two must fit, however small the budget has become.
-        let one = one.min((memtables / 2).max(MIN_MEMTABLE_BYTES));
         self.memtables_bytes.store(memtables, Ordering::Relaxed);
-        self.memtable_bytes.store(one, Ordering::Relaxed);
+        self.memtable_bytes.store(memtable_bytes(memtables, asked), Ordering::Relaxed);
     }
 
     /// Whether the budget moves between its pools.
@@ -205,6 +197,23 @@ impl fmt::Display for SyncText {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_memtables_fit_into_their_share_from_the_open_on() {
+        for (budget, asked, one) in [
+            (4 << 20, 64 << 20, 512 << 10),
+            (4 << 20, 100 << 10, 100 << 10),
+            (64 << 20, 0, 4 << 20),
+        ] {
+            let mut options = Options { memory_budget: budget, ..Options::default() };
+            options.advanced.memtable_bytes = asked;
+            let live = DynamicOptions::new(&options);
+            assert_eq!((live.memtable_bytes(), options.memtable_bytes()), (one, one), "{asked}");
+            // The budget that it has already changes nothing.
+            live.set_memtables_bytes(options.memtables_bytes(), asked);
+            assert_eq!(live.memtable_bytes(), one);
+        }
+    }
 
     #[test]
     fn every_mode_is_kept_and_round_trips_as_text() {

@@ -267,7 +267,7 @@ pub struct AdvancedOptions {
     /// Who decides which units of filters are in memory ([`FilterAllocator::Budget`]).
     pub filter_allocator: FilterAllocator,
     /// A memtable is full at this many bytes; 0 derives it from the budget
-    /// (a quarter of the memtables' share, at most [`DEFAULT_MEMTABLE_BYTES`]).
+    /// (a quarter of the memtables' share, at most [`DEFAULT_MEMTABLE_BYTES`]). Half of that share is the most.
     pub memtable_bytes: usize,
     /// Whether keys that are written again and again stay in memory instead of being flushed
     /// ([`HotTableMode::Off`]).
@@ -426,10 +426,7 @@ impl Options {
 
     /// Bytes at which one memtable is full.
     pub(crate) fn memtable_bytes(&self) -> usize {
-        match self.advanced.memtable_bytes {
-            0 => derived_memtable_bytes(self.memtables_bytes()),
-            bytes => bytes,
-        }
+        memtable_bytes(self.memtables_bytes(), self.advanced.memtable_bytes)
     }
 
     /// How log segments are written.
@@ -579,7 +576,12 @@ impl Options {
     }
 }
 
-/// Bytes at which a memtable is full where all of them together have `memtables_bytes`.
-pub(crate) fn derived_memtable_bytes(memtables_bytes: usize) -> usize {
-    (memtables_bytes / 4).clamp(256 << 10, DEFAULT_MEMTABLE_BYTES)
+/// Bytes at which a memtable is full where all of them together have `memtables_bytes`; `asked` is what was asked
+/// for, or 0. Two fit, unless that is less than a memtable may have.
+pub(crate) fn memtable_bytes(memtables_bytes: usize, asked: usize) -> usize {
+    let one = match asked {
+        0 => (memtables_bytes / 4).clamp(256 << 10, DEFAULT_MEMTABLE_BYTES),
+        asked => asked,
+    };
+    one.min((memtables_bytes / 2).max(MIN_MEMTABLE_BYTES))
 }

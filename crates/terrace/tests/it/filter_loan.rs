@@ -31,7 +31,7 @@ struct Bed {
 impl Bed {
     fn new() -> Self {
         let mut rng = SplitMix64::new(1);
-        let mut options = Options { memory_budget: 128 << 20, ..Options::default() };
+        let mut options = Options { memory_budget: 512 << 20, ..Options::default() };
         options.default_family.compression = vec![Compression::None];
         options.advanced.vfs = Arc::new(SimVfs::new(3));
         // The budget moves when a test says so.

@@ -80,6 +80,26 @@ fn a_buffered_store_can_become_stricter_and_buffered_again() {
     assert!(survives(b"a"));
 }
 
+/// One that was asked to be larger than the memory that all of them have would hold more than the budget.
+#[test]
+fn a_memtable_has_no_more_than_half_of_the_memtables_share() {
+    let mut options = small_options(Arc::new(SimVfs::new(5)), &stopped_clock());
+    options.advanced.memtable_bytes = 64 << 20;
+    let budget = options.memory_budget;
+    let db = Db::open(DIR, options).unwrap();
+    let limit = || db.shape().families[0].memtable_limit_bytes;
+    let at_open = limit();
+    assert_eq!(at_open, budget as u64 / 8);
+    for n in 0..8000u32 {
+        db.put(n.to_be_bytes(), [7; 500]).unwrap();
+        let all = db.metrics().memtable_bytes;
+        assert!(all <= budget as u64 / 2, "{all}");
+    }
+    assert!(db.metrics().flushes >= 1);
+    db.set_memory_budget(budget).unwrap();
+    assert_eq!(limit(), at_open);
+}
+
 #[test]
 fn every_pool_takes_and_gives_its_share_of_what_the_budget_changes_by() {
     let (_, db) = open(SyncMode::None);
