@@ -294,7 +294,8 @@ fn house_loop(env: &JobEnv) {
                 last_sync = Instant::now();
                 attempt(env, "sync the log", || log_segments::sync(&env.commit));
             }
-            SyncMode::Buffered => {
+            // Whatever the mode is now: a write may have said it, or been acknowledged before.
+            _ if env.base.options.sync == SyncMode::Buffered => {
                 attempt(env, "write the log", || log_segments::hand_over(&env.commit));
             }
             _ => {}

@@ -9,6 +9,7 @@ use crate::background::rebalance;
 use crate::error::{Error, Result};
 use crate::options::dynamic_options::{SyncText, parse_sync};
 use crate::options::{HotTableMode, MemorySplit, Options, SyncMode};
+use crate::write::log_segments;
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -25,13 +26,20 @@ pub const LIVE_OPTIONS: [&str; 8] = [
 ];
 
 impl Db {
-    /// Changes when writes are durable that do not say so themselves, from the next commit on.
+    /// Changes when writes are durable that do not say so themselves, from the next commit on. What was acknowledged
+    /// under [`SyncMode::Buffered`] is handed to the kernel when it is left.
     ///
     /// # Errors
     /// [`SyncMode::Buffered`] in a store that was not opened with it; an interval below
-    /// [`MIN_SYNC_INTERVAL`](crate::MIN_SYNC_INTERVAL).
+    /// [`MIN_SYNC_INTERVAL`](crate::MIN_SYNC_INTERVAL); the log cannot be written, which ends all writes.
     pub fn set_sync(&self, sync: SyncMode) -> Result<()> {
-        self.inner().base.dynamic.set_sync(sync)
+        let inner = self.inner();
+        let was_buffered = inner.base.dynamic.sync() == SyncMode::Buffered;
+        inner.base.dynamic.set_sync(sync)?;
+        match was_buffered && sync != SyncMode::Buffered && !inner.base.read_only {
+            true => log_segments::hand_over(&inner.background.commit),
+            false => Ok(()),
+        }
     }
 
     /// Changes the cap on what the store holds in memory. Memtables, filters and the block cache get the

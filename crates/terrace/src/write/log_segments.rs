@@ -271,9 +271,8 @@ pub(crate) fn settle(env: &CommitEnv, log: &mut LogState) -> Result<()> {
         SyncMode::Interval(interval) if log.synced.elapsed() >= interval => {
             sync_under_lead(env, log)
         }
-        SyncMode::Interval(_) => Ok(()),
-        SyncMode::Buffered => hand_over_under_lead(env, log),
-        SyncMode::None | SyncMode::Batch => Ok(()),
+        _ if env.base.options.sync == SyncMode::Buffered => hand_over_under_lead(env, log),
+        _ => Ok(()),
     }
 }
 

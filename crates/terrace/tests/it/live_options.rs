@@ -4,7 +4,9 @@ use crate::harness::{DIR, eventually, small_options, stopped_clock};
 use std::sync::Arc;
 use std::time::Duration;
 use terrace::vfs::SimVfs;
-use terrace::{Db, Error, FilterAllocator, LIVE_OPTIONS, MemoryShares, SyncMode};
+use terrace::{
+    Db, Error, FilterAllocator, LIVE_OPTIONS, MemoryShares, SyncMode, WriteBatch, WriteOptions,
+};
 
 fn open(sync: SyncMode) -> (SimVfs, Db) {
     let sim = SimVfs::new(5);
@@ -78,6 +80,31 @@ fn a_buffered_store_can_become_stricter_and_buffered_again() {
     assert_eq!(db.option("sync").as_deref(), Some("buffered"));
     db.put(b"b", b"in the process, for a while").unwrap();
     assert!(survives(b"a"));
+}
+
+/// Writes that were acknowledged as buffered, before the mode changed or by their own wish, are not left in the
+/// process for ever.
+#[test]
+fn a_buffered_store_hands_its_log_over_whatever_its_mode_is_now() {
+    let (sim, db) = open(SyncMode::Buffered);
+    let survives = |key: &[u8]| {
+        let mut options = small_options(Arc::new(sim.kill_image()), &stopped_clock());
+        options.column_families.clear();
+        Db::open(DIR, options).unwrap().get(key).unwrap().is_some()
+    };
+    for mode in [SyncMode::None, SyncMode::Batch] {
+        db.set_sync(SyncMode::Buffered).unwrap();
+        let name = format!("{mode:?}");
+        db.put(&name, b"v").unwrap();
+        db.set_sync(mode).unwrap();
+        assert!(survives(name.as_bytes()), "{mode:?}: before the change");
+        let own = format!("{mode:?}, by itself");
+        let mut batch = WriteBatch::new();
+        batch.put(&own, b"v");
+        let buffered = WriteOptions { sync: Some(SyncMode::Buffered), ..WriteOptions::default() };
+        db.write_with(batch, &buffered).unwrap();
+        eventually("the log is handed over", || survives(own.as_bytes()));
+    }
 }
 
 /// One that was asked to be larger than the memory that all of them have would hold more than the budget.
