@@ -286,7 +286,9 @@ impl Metrics {
             ("segments", self.models_refused_segments),
             ("bytes", self.models_refused_bytes),
         ];
-        let others = self.models_refused - known.iter().map(|(_, count)| count).sum::<u64>();
+        // Whoever counts does not wait for whoever looks.
+        let known_count = known.iter().map(|(_, count)| count).sum();
+        let others = self.models_refused.saturating_sub(known_count);
         for (reason, count) in known.into_iter().chain([("other", others)]) {
             refused.get_or_create(&ReasonLabel { reason: reason.into() }).inc_by(count);
         }
@@ -334,6 +336,14 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The metrics are read while a training counts.
+    #[test]
+    fn a_reason_that_is_counted_before_its_refusal_is_no_failure() {
+        let metrics = Metrics { models_refused: 2, models_refused_ties: 3, ..Metrics::default() };
+        let prometheus = metrics.to_prometheus();
+        assert!(prometheus.contains("terrace_models_refused_total{reason=\"other\"} 0"));
+    }
 
     #[test]
     fn the_text_carries_the_figures() {

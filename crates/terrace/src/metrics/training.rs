@@ -40,6 +40,10 @@ impl TrainingTally {
 
     fn note_outcome(&self, refused: Option<&NoModel>, stats: &ModelStats, ns: u64) {
         add(&self.training_ns, ns);
+        // Before its reason, which is read first.
+        if refused.is_some_and(|why| !matches!(why, NoModel::Empty)) {
+            add(&self.refused, 1);
+        }
         match refused {
             None => {
                 self.error_max.fetch_max(stats.errors.max, Ordering::Relaxed);
@@ -47,26 +51,25 @@ impl TrainingTally {
                 for (sum, slot) in self.errors.iter().zip(stats.errors.slots) {
                     add(sum, slot);
                 }
-                return;
             }
-            // A file of range tombstones alone.
-            Some(NoModel::Empty) => return,
             Some(NoModel::TooManyTies) => add(&self.refused_ties, 1),
             Some(NoModel::TooManySegments) => add(&self.refused_segments, 1),
             Some(NoModel::TooManyBytes) => add(&self.refused_bytes, 1),
-            Some(NoModel::OutOfOrder | NoModel::BufferFull | NoModel::Unproven) => {}
+            // The first: a file of range tombstones alone.
+            Some(
+                NoModel::Empty | NoModel::OutOfOrder | NoModel::BufferFull | NoModel::Unproven,
+            ) => {}
         }
-        add(&self.refused, 1);
     }
 
     /// Enters the counts.
     pub fn fill(&self, m: &mut Metrics) {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         m.models_built = get(&self.built);
-        m.models_refused = get(&self.refused);
         m.models_refused_ties = get(&self.refused_ties);
         m.models_refused_segments = get(&self.refused_segments);
         m.models_refused_bytes = get(&self.refused_bytes);
+        m.models_refused = get(&self.refused);
         m.level_models_built = get(&self.level_models_built);
         m.model_training_ns = get(&self.training_ns);
         m.model_error_max = u64::from(self.error_max.load(Ordering::Relaxed));
