@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::str::FromStr;
+use std::time::Instant;
 
 /// An open store of some engine. Calls may come from many threads at once.
 pub trait Store: Send + Sync {
@@ -29,8 +30,8 @@ pub trait Store: Send + Sync {
     /// Writes memtables out and waits for it.
     fn flush(&self) -> Result<()>;
 
-    /// Waits until no flush or compaction is running or due.
-    fn settle(&self) -> Result<()>;
+    /// Waits until no flush or compaction is running or due; gives since when that is known to be so.
+    fn settle(&self) -> Result<Instant>;
 
     /// Bytes of filters and indexes on disk, where the engine tells.
     fn metadata_bytes(&self) -> Result<MetadataBytes>;

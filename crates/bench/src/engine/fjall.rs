@@ -16,6 +16,7 @@ use fjall::{
     KvSeparationOptions, PersistMode, UserKey, UserValue,
 };
 use std::path::Path;
+use std::time::Instant;
 
 /// The version of the fjall crate linked in; a test holds it to `Cargo.lock`.
 pub const VERSION: &str = "3.1.13";
@@ -143,7 +144,7 @@ impl Store for FjallStore {
         Ok(())
     }
 
-    fn settle(&self) -> Result<()> {
+    fn settle(&self) -> Result<Instant> {
         wait_until_idle(|| {
             Ok(self.database.outstanding_flushes() == 0
                 && self.keyspace.sealed_memtable_count() == 0
@@ -158,7 +159,7 @@ impl Store for FjallStore {
     fn sort_values(&self) -> Result<()> {
         self.flush()?;
         self.keyspace.major_compact()?;
-        self.settle()
+        self.settle().map(drop)
     }
 
     fn stats_text(&self) -> String {

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use std::ffi::{c_char, c_int, c_uchar};
 use std::path::Path;
 use std::ptr;
+use std::time::Instant;
 use terrace_workload::usage;
 
 /// Where the library is found.
@@ -213,7 +214,7 @@ impl Store for LeveldbStore {
 
     /// LevelDB cannot be asked whether it is compacting; it is idle when the process has neither
     /// used the processor nor read or written for a while.
-    fn settle(&self) -> Result<()> {
+    fn settle(&self) -> Result<Instant> {
         let mut before = usage::Totals::now()?;
         wait_until_idle(|| {
             let now = usage::Totals::now()?;
@@ -233,7 +234,7 @@ impl Store for LeveldbStore {
         self.flush()?;
         // SAFETY: the handle is live; null bounds mean all keys.
         unsafe { (self.api.compact_range)(self.base.db, ptr::null(), 0, ptr::null(), 0) };
-        self.settle()
+        self.settle().map(drop)
     }
 
     fn stats_text(&self) -> String {

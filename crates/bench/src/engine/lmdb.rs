@@ -10,6 +10,7 @@ use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, RoRange, RoTxn, WithTls};
 use std::ops::Bound;
 use std::path::Path;
+use std::time::Instant;
 
 /// Address space for the map; memory and disk are used as data come.
 const MAP_BYTES: usize = 1 << 40;
@@ -90,8 +91,8 @@ impl Store for LmdbStore {
         Ok(self.env.force_sync()?)
     }
 
-    fn settle(&self) -> Result<()> {
-        Ok(())
+    fn settle(&self) -> Result<Instant> {
+        Ok(Instant::now())
     }
 
     fn metadata_bytes(&self) -> Result<MetadataBytes> {

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Instant;
 
 /// An engine that can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -162,17 +163,24 @@ impl FromStr for Engine {
     }
 }
 
-/// Polls `idle` until it says so several times in a row, at most for [`SETTLE_LIMIT`]. For engines
-/// without a call that waits.
-fn wait_until_idle(mut idle: impl FnMut() -> Result<bool>) -> Result<()> {
-    let start = std::time::Instant::now();
-    let mut calm_polls = 0;
-    while calm_polls < CALM_POLLS {
+/// Polls `idle` until it says so several times in a row, at most for [`SETTLE_LIMIT`]; gives the time of the first
+/// of these, so that being sure is no part of what is measured. For engines without a call that waits.
+fn wait_until_idle(mut idle: impl FnMut() -> Result<bool>) -> Result<Instant> {
+    let start = Instant::now();
+    let (mut calm_since, mut calm_polls) = (start, 0);
+    loop {
+        let asked = Instant::now();
+        match idle()? {
+            true if calm_polls == 0 => (calm_since, calm_polls) = (asked, 1),
+            true => calm_polls += 1,
+            false => calm_polls = 0,
+        }
+        if calm_polls == CALM_POLLS {
+            return Ok(calm_since);
+        }
         ensure!(start.elapsed() < SETTLE_LIMIT, "compaction did not settle in {SETTLE_LIMIT:?}");
         std::thread::sleep(POLL_INTERVAL);
-        calm_polls = if idle()? { calm_polls + 1 } else { 0 };
     }
-    Ok(())
 }
 
 const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);

@@ -10,6 +10,7 @@ use redb::{
     ReadableTableMetadata, TableDefinition, WriteTransaction,
 };
 use std::path::Path;
+use std::time::Instant;
 
 /// The version of the redb crate linked in; a test holds it to `Cargo.lock`.
 pub const VERSION: &str = "4.6.0";
@@ -108,8 +109,8 @@ impl Store for RedbStore {
         self.write(Durability::Immediate, |_| Ok(()))
     }
 
-    fn settle(&self) -> Result<()> {
-        Ok(())
+    fn settle(&self) -> Result<Instant> {
+        Ok(Instant::now())
     }
 
     fn metadata_bytes(&self) -> Result<MetadataBytes> {

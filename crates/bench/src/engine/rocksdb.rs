@@ -20,6 +20,7 @@ use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar};
 use std::path::Path;
 use std::ptr;
+use std::time::Instant;
 
 pub use opening::open;
 
@@ -235,7 +236,7 @@ impl Store for RocksdbStore {
         self.base.check(error)
     }
 
-    fn settle(&self) -> Result<()> {
+    fn settle(&self) -> Result<Instant> {
         wait_until_idle(|| {
             let mut busy = 0;
             for name in [
@@ -276,7 +277,7 @@ impl Store for RocksdbStore {
             self.compact_all();
             self.set_blob_collection([cutoff, threshold])?;
         }
-        self.settle()
+        self.settle().map(drop)
     }
 
     fn ingester(&self, dir: &Path) -> Result<Box<dyn Loader + '_>> {

@@ -15,6 +15,7 @@ use anyhow::{Context, Result, bail};
 use loads::{Bulk, Ingester};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 use terrace::vfs::{PosixVfs, Vfs};
 use terrace::{
     AdvancedOptions, BulkOptions, CfOptions, CompactionStyle, DEFAULT_FILTER_SHARE,
@@ -216,8 +217,9 @@ impl Store for TerraceStore {
         Ok(self.db.flush()?)
     }
 
-    fn settle(&self) -> Result<()> {
-        Ok(self.db.wait_idle()?)
+    fn settle(&self) -> Result<Instant> {
+        self.db.wait_idle()?;
+        Ok(Instant::now())
     }
 
     /// From the properties of the SSTs in the directory: the engine opens files lazily, so it does
@@ -304,7 +306,7 @@ impl Store for TerraceStore {
         } else {
             self.db.compact_range::<&[u8]>(..)?;
         }
-        self.settle()
+        self.settle().map(drop)
     }
 
     fn bulk_loader(&self) -> Result<Box<dyn Loader + '_>> {

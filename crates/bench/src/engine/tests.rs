@@ -23,6 +23,20 @@ fn config() -> EngineConfig {
     }
 }
 
+/// The polls that make sure of the calm are no part of the time to settled.
+#[test]
+fn an_engine_has_settled_when_its_calm_begins() {
+    let mut asked = Vec::new();
+    let settled = wait_until_idle(|| {
+        asked.push(Instant::now());
+        // A pause between two merges is not the end.
+        Ok(asked.len() != 1 && asked.len() != 4)
+    });
+    let settled = settled.unwrap();
+    assert_eq!(asked.len() as u32, 4 + CALM_POLLS);
+    assert!(asked[3] < settled && settled <= asked[4], "{settled:?} of {asked:?}");
+}
+
 /// Tells [`one_engine_keeps_the_contract`] which.
 const ENGINE_VARIABLE: &str = "TERRACE_TEST_ENGINE";
 

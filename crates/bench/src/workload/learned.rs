@@ -226,7 +226,7 @@ impl Learned<'_> {
         let ops = (self.keys.len() / KEYS_PER_REWRITE).max(MIN_REWRITES);
         let phase = Phase { threads: 1, ops, duration: None, time_every: 1 };
         bench.run_phase("overwriting", phase, |_| Ok(Rewriter::new(bench, &self.keys)))?;
-        bench.settle()
+        bench.settle().map(drop)
     }
 
     fn figures(&self, before: ModelCounts, after: ModelCounts) -> LearnedFigures {

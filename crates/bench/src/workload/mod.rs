@@ -223,8 +223,7 @@ impl<'a> Bench<'a> {
         let usage = window.usage()?;
         let dir_bytes_unsettled = usage::dir_bytes(&self.job.dir)?;
         let before_settling = Instant::now();
-        self.settle()?;
-        let settling = before_settling.elapsed();
+        let settling = self.settle()?.saturating_duration_since(before_settling);
         let settled_usage = window.usage()?;
         let live = live_bytes(&outcome);
         let unsettled = StoreState {
@@ -280,8 +279,8 @@ impl<'a> Bench<'a> {
         (self.shape().key_size + self.shape().value_size) as u64
     }
 
-    /// Flushes and waits for compactions.
-    fn settle(&self) -> Result<()> {
+    /// Flushes and waits for compactions; gives since when there are none left.
+    fn settle(&self) -> Result<Instant> {
         self.begin("settling", 0);
         self.store.flush()?;
         self.store.settle()

@@ -135,8 +135,8 @@ impl<'a> Run<'a> {
         let unsettled = self.row("-unsettled", &outcome, window.usage()?, moved)?;
         let settling = Instant::now();
         self.begin("settling", 0);
-        self.instances.settle()?;
-        outcome.seconds += settling.elapsed().as_secs_f64();
+        let settled = self.instances.settle()?.unwrap_or(settling);
+        outcome.seconds += settled.saturating_duration_since(settling).as_secs_f64();
         let settled = self.row("", &outcome, window.usage()?, moved)?;
         self.instances.check(CHECK_EVERY)?;
         let hot_keys = unsettled.skew.as_ref().and_then(|figures| figures.hot_keys);

@@ -1,5 +1,7 @@
 //! Every workload at a tiny size on the engines that are always there.
 
+mod fake_store;
+
 use super::*;
 use crate::catalog::mix::Mix;
 use crate::catalog::tiny_cache::TinyCache;

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 use terrace_cluster::{DbKey, Placement, TopKey, TopList, Topology};
 use terrace_sketch::TopKeys;
 use terrace_workload::keys::KeySpace;
@@ -173,10 +174,12 @@ impl Instances {
         self.stores.iter().map(|store| store.write_counts()).collect()
     }
 
-    /// Writes memtables out and waits until no work is left.
-    pub fn settle(&self) -> Result<()> {
+    /// Writes memtables out and waits until no work is left; gives since when the last of them has none.
+    pub fn settle(&self) -> Result<Option<Instant>> {
         self.stores.iter().try_for_each(|store| store.flush())?;
-        self.stores.iter().try_for_each(|store| store.settle())
+        let settled: Vec<Instant> =
+            self.stores.iter().map(|store| store.settle()).collect::<Result<_>>()?;
+        Ok(settled.into_iter().max())
     }
 
     /// Every item has the instance that it is said to have, and is at no other. Looks at one in
