@@ -185,7 +185,7 @@ impl Learned<'_> {
         let name = self.name();
         let bound = Bound { ops: u64::MAX, duration: Some(Duration::from_secs(TURN_SECONDS)) };
         let phase = bench.phase(bound, TIME_EVERY_POINT_READ);
-        let make = |_| Ok(Reader::new(&bench, &self.queries));
+        let make = |thread| Ok(Reader::new(&bench, &self.queries, thread));
         bench.warm_up(phase, make)?;
         let before = bench.store.model_counts()?;
         let window = Window::open()?;
@@ -210,8 +210,8 @@ impl Learned<'_> {
             }
             let phase =
                 Phase { threads: 1, ops: u64::MAX, duration: Some(LEVEL_POLL), time_every: 8 };
-            bench.run_phase("waiting for models of levels", phase, |_| {
-                Ok(Reader::new(bench, &self.queries))
+            bench.run_phase("waiting for models of levels", phase, |thread| {
+                Ok(Reader::new(bench, &self.queries, thread))
             })?;
         }
         self.observer.tell(Event::Note(format!(

@@ -6,7 +6,7 @@
 //!
 //! - Before reads: memtables flushed, compaction settled, the file system synced; then, if the
 //!   store fits the cache, one scan of everything, then [`WARM_UP_S`] of the workload's own
-//!   operations. Neither is measured.
+//!   operations, on keys drawn for that alone. Neither is measured.
 //! - A workload that fills, overwrites or deletes is measured to settled: its clock and its
 //!   kernel counters run from the first operation until no flush or compaction is left. The
 //!   same operations up to the last acknowledgement are a row `NAME-unsettled`.
@@ -50,6 +50,8 @@ use terrace_workload::usage::{self, Usage, Window};
 
 /// Seconds of unmeasured operations before a read workload.
 pub const WARM_UP_S: f64 = 2.0;
+/// Threads that warm up are numbered from here on; a generator is seeded by the number.
+pub const WARM_UP_THREADS: usize = 1 << 20;
 /// Of cached point operations, one of this many is timed.
 const TIME_EVERY_POINT_READ: u64 = 8;
 
@@ -311,7 +313,8 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// A tenth of the workload, at most [`WARM_UP_S`], unmeasured.
+    /// A tenth of the workload, at most [`WARM_UP_S`], unmeasured, by threads of other numbers than those that are
+    /// measured: what these ask for is drawn anew.
     fn warm_up<W: Worker>(
         &self,
         phase: Phase,
@@ -320,7 +323,7 @@ impl<'a> Bench<'a> {
         let longest = Duration::from_secs_f64(WARM_UP_S);
         let duration = phase.duration.map_or(longest, |duration| longest.min(duration / 10));
         let phase = Phase { ops: phase.ops.div_ceil(10), duration: Some(duration), ..phase };
-        self.run_phase("warming up", phase, make).map(drop)
+        self.run_phase("warming up", phase, |thread| make(WARM_UP_THREADS + thread)).map(drop)
     }
 }
 

@@ -25,6 +25,9 @@ const TIME_EVERY: u64 = 8;
 /// Lookups before the measured ones while memory is scarce.
 const WARM_UP: Duration = Duration::from_millis(400);
 
+/// Threads that warm up are numbered from here on: they ask for other names than those that are measured.
+const WARM_UP_THREADS: usize = 1 << 20;
+
 /// Everything that was measured.
 pub struct Measured {
     pub load: Load,
@@ -161,7 +164,7 @@ pub fn load(dir: &Path, data: &Data) -> Result<Load> {
 pub fn lookups(dir: &Path, data: &Data, shape: Shape, duration: Duration) -> Result<Lookups> {
     let db = Db::open(dir, options(shape.memory_bytes, shape.direct))?;
     if shape.direct {
-        run(&db, data, 1, WARM_UP.min(duration))?;
+        run(&db, data, 1, WARM_UP.min(duration), WARM_UP_THREADS)?;
     } else {
         // Once through all names brings every block into the cache.
         for package in &data.packages {
@@ -170,19 +173,20 @@ pub fn lookups(dir: &Path, data: &Data, shape: Shape, duration: Duration) -> Res
     }
     let stretches = [1, 2]
         .into_iter()
-        .map(|threads| run(&db, data, threads, duration))
+        .map(|threads| run(&db, data, threads, duration, 0))
         .collect::<Result<_>>()?;
     let pinned_bytes = db.metrics().pinned_bytes;
     db.close()?;
     Ok(Lookups { shape, stretches, pinned_bytes })
 }
 
-fn run(db: &Db, data: &Data, threads: usize, duration: Duration) -> Result<Stretch> {
+/// The threads are numbered from `first` on.
+fn run(db: &Db, data: &Data, threads: usize, duration: Duration, first: usize) -> Result<Stretch> {
     let before = db.metrics();
     let window = Window::open()?;
     let phase = Phase { threads, ops: u64::MAX, duration: Some(duration), time_every: TIME_EVERY };
     let outcome = phase::run(phase, &AtomicU64::new(0), |thread| {
-        let rng = SplitMix64::new(threads as u64 * 100 + thread as u64);
+        let rng = names_asked(threads, first + thread);
         Ok(Reader { db, data, rng, tally: Tally::default() })
     })?;
     let usage = window.usage()?;
@@ -199,6 +203,11 @@ fn run(db: &Db, data: &Data, threads: usize, duration: Duration) -> Result<Stret
         kernel_read_bytes: usage.read_bytes,
         reads: Reads::between(&before, &db.metrics()),
     })
+}
+
+/// Which names a thread, one of so many, looks up.
+fn names_asked(threads: usize, thread: usize) -> SplitMix64 {
+    SplitMix64::new(threads as u64 * 100 + thread as u64)
 }
 
 struct Reader<'a> {
@@ -229,5 +238,16 @@ impl Worker for Reader<'_> {
 
     fn tally(&self) -> Tally {
         self.tally
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warm_up_asks_for_other_names_than_what_is_measured() {
+        let first = |thread| names_asked(1, thread).next_u64();
+        assert_ne!(first(0), first(WARM_UP_THREADS));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::keys::Keys;
 use crate::store::Store;
-use crate::workload::{Bench, touch};
+use crate::workload::{Bench, WARM_UP_THREADS, touch};
 use anyhow::{Result, ensure};
 use terrace_base::{Rng, SplitMix64};
 use terrace_workload::keys::Permutation;
@@ -36,6 +36,11 @@ impl Queries {
         Self { bytes, ends }
     }
 
+    /// Where a thread begins: one that warms up half a round away from those that are measured.
+    fn first(&self, thread: usize) -> u64 {
+        if thread < WARM_UP_THREADS { 0 } else { self.ends.len() as u64 / 2 }
+    }
+
     /// Query number `sequence`, beginning anew after the last.
     #[inline]
     fn get(&self, sequence: u64) -> &[u8] {
@@ -49,19 +54,25 @@ impl Queries {
 pub struct Reader<'a> {
     store: &'a dyn Store,
     queries: &'a Queries,
+    first: u64,
     tally: Tally,
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of the bench's store.
-    pub fn new(bench: &'a Bench<'_>, queries: &'a Queries) -> Self {
-        Self { store: &*bench.store, queries, tally: Tally::default() }
+    /// A reader of the bench's store. `thread` says whether it warms up.
+    pub fn new(bench: &'a Bench<'_>, queries: &'a Queries, thread: usize) -> Self {
+        Self {
+            store: &*bench.store,
+            queries,
+            first: queries.first(thread),
+            tally: Tally::default(),
+        }
     }
 }
 
 impl Worker for Reader<'_> {
     fn step(&mut self, sequence: u64) -> Result<()> {
-        let key = self.queries.get(sequence);
+        let key = self.queries.get(sequence.wrapping_add(self.first));
         let found = self.store.get(key, &mut touch)?;
         ensure!(found, "wrong answer: key {key:02x?} is stored, the store says otherwise");
         self.tally.found += 1;
@@ -156,5 +167,16 @@ mod tests {
         let seen: BTreeSet<Vec<u8>> = (0..4800).map(|at| queries.get(at).to_vec()).collect();
         assert_eq!(seen, stored);
         assert_eq!(queries.get(4800 + 3), queries.get(3));
+    }
+
+    #[test]
+    fn what_warms_up_does_not_ask_for_what_is_measured_first() {
+        let keys = Keys::new(KeySet::Ycsb, 300, 16, 1).unwrap();
+        let queries = Queries::draw(&keys, 5);
+        let asked = |thread| -> Vec<&[u8]> {
+            (0..20).map(|at| queries.get(queries.first(thread) + at)).collect()
+        };
+        assert_ne!(asked(0), asked(WARM_UP_THREADS));
+        assert_eq!(asked(0), asked(1));
     }
 }

@@ -115,3 +115,13 @@ fn the_time_to_settled_ends_when_the_calm_begins() {
     assert_eq!(rows[0].seconds, rows[1].seconds);
 }
 
+/// Else the cache would have what is measured first.
+#[test]
+fn a_warm_up_asks_for_other_keys_than_what_is_measured() {
+    let (asked, rows) = on_fake(point_read::readrandom);
+    assert_eq!((rows.len(), rows[0].ops), (1, 2000));
+    // A tenth of the operations, unless two seconds were over before.
+    let warm_up = asked.len() - 2000;
+    assert!((1..=200).contains(&warm_up), "{warm_up}");
+    assert_ne!(asked[..warm_up], asked[warm_up..2 * warm_up]);
+}
