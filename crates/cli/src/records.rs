@@ -28,7 +28,7 @@ pub struct Wanted {
 /// A record.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Record {
-    /// Its key, which is not empty.
+    /// Its key; empty only in what `scan --json` printed.
     pub key: Vec<u8>,
     /// Its value.
     pub value: Vec<u8>,
@@ -184,7 +184,9 @@ impl Records {
                     Ok(())
                 }),
             };
-            let read = read.and_then(|()| match record.key.is_empty() {
+            // In a file of somebody's that is a slip; of a store it is a key like any other.
+            let is_slip = record.key.is_empty() && !matches!(self.layout, Layout::Scan);
+            let read = read.and_then(|()| match is_slip {
                 true => Err("the key is empty".into()),
                 false => Ok(()),
             });

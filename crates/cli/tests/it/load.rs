@@ -108,6 +108,16 @@ fn the_format_is_told_by_name_and_content() {
 }
 
 #[test]
+fn the_empty_key_comes_back_from_a_scan() {
+    let program = Program::new();
+    program.ok(&["put", "", "of the empty key"]);
+    program.ok(&["put", "k", "v"]);
+    let scanned = program.write("scan.ndjson", program.ok(&["scan", "--json"]));
+    program.ok(&["load", &scanned, "--dir", "again"]);
+    assert_eq!(program.ok(&["scan", "--dir", "again"]), "\tof the empty key\nk\tv\n");
+}
+
+#[test]
 fn what_is_not_understood_is_refused_before_there_is_a_store() {
     let program = Program::new();
     let cases: [(&str, &[u8], &str); 9] = [
