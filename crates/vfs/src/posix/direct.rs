@@ -94,8 +94,8 @@ pub(super) struct DirectFile {
 
 impl DirectFile {
     /// `file` is empty and in direct mode.
-    pub(super) fn new(file: File, path: &Path, reserved: bool) -> Self {
-        let output = Output { file, path: path.to_path_buf(), overlong: reserved, poisoned: false };
+    pub(super) fn new(file: File, path: &Path, overlong: bool) -> Self {
+        let output = Output { file, path: path.to_path_buf(), overlong, poisoned: false };
         Self {
             output,
             buffer: Region::zeroed(WRITE_BYTES),

@@ -86,13 +86,16 @@ impl RandomFile for PosixRandomFile {
     }
 }
 
-/// Creates the file `path` for writing; it must not exist. Only its owner may read it.
+/// Creates the file `path` for writing; it must not exist. Only its owner may read it. Gives whether it may have bytes
+/// that nobody has appended: reserved room, or what a reservation that failed has left of it.
 pub(super) fn create_new(path: &Path, options: &CreateOptions) -> io::Result<(File, bool)> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     let wanted = options.preallocate_bytes;
-    let reserved = wanted > 0
-        && retry_on_intr(|| fallocate(&file, FallocateFlags::empty(), 0, wanted)).is_ok();
-    Ok((file, reserved))
+    if wanted > 0 {
+        // Best effort.
+        let _ = retry_on_intr(|| fallocate(&file, FallocateFlags::empty(), 0, wanted));
+    }
+    Ok((file, wanted > 0))
 }
 
 /// A file appended to through the page cache. A failed append may leave bytes past `len`, which
@@ -103,8 +106,8 @@ pub(super) struct BufferedFile {
 }
 
 impl BufferedFile {
-    pub(super) fn new(file: File, path: &Path, reserved: bool) -> Self {
-        let output = Output { file, path: path.to_path_buf(), overlong: reserved, poisoned: false };
+    pub(super) fn new(file: File, path: &Path, overlong: bool) -> Self {
+        let output = Output { file, path: path.to_path_buf(), overlong, poisoned: false };
         Self { output, len: 0 }
     }
 

@@ -120,11 +120,11 @@ impl Vfs for PosixVfs {
     }
 
     fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
-        let (file, reserved) = at("create", path, create_new(path, options))?;
+        let (file, overlong) = at("create", path, create_new(path, options))?;
         if options.direct && set_direct(&file, true) {
-            Ok(Box::new(DirectFile::new(file, path, reserved)))
+            Ok(Box::new(DirectFile::new(file, path, overlong)))
         } else {
-            Ok(Box::new(BufferedFile::new(file, path, reserved)))
+            Ok(Box::new(BufferedFile::new(file, path, overlong)))
         }
     }
 

@@ -39,6 +39,21 @@ fn open(path: &Path, direct: bool) -> Arc<dyn RandomFile> {
     PosixVfs.open(path, OpenMode { direct, random: true }).unwrap()
 }
 
+/// On some file systems a reservation that fails for want of room has made the file longer.
+#[test]
+fn what_a_failed_reservation_leaves_is_cut_off() {
+    let dir = directory();
+    // Longer than any file may be.
+    let options = CreateOptions { direct: false, preallocate_bytes: u64::MAX };
+    let path = dir.path().join("a");
+    let (left, overlong) = create_new(&path, &options).unwrap();
+    left.set_len(1 << 20).unwrap();
+    let mut file = BufferedFile::new(left, &path, overlong);
+    file.append(b"all").unwrap();
+    file.finish().unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"all");
+}
+
 #[test]
 fn direct_appends_of_odd_sizes_make_the_same_file() {
     let dir = directory();
