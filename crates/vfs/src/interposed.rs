@@ -25,7 +25,7 @@ pub enum Call<'a> {
     SyncDir,
     /// [`Vfs::sync_file`].
     SyncFile,
-    /// [`Vfs::list`].
+    /// [`Vfs::list`] or [`Vfs::list_others`].
     List,
     /// [`Vfs::len`].
     Len,
@@ -112,6 +112,18 @@ impl<I: Interposed> Vfs for I {
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
         self.around(Call::List, dir, || self.files().list(dir))
+    }
+
+    fn list_others(&self, dir: &Path) -> Result<Vec<String>> {
+        self.around(Call::List, dir, || self.files().list_others(dir))
+    }
+
+    fn is_own_dir(&self, path: &Path) -> Result<bool> {
+        self.files().is_own_dir(path)
+    }
+
+    fn copy_permissions(&self, from: &Path, to: &Path) -> Result<()> {
+        self.files().copy_permissions(from, to)
     }
 
     fn len(&self, path: &Path) -> Result<u64> {

@@ -46,6 +46,20 @@ pub trait Vfs: Send + Sync + 'static {
     fn sync_file(&self, path: &Path) -> Result<()>;
     /// The names of the files in a directory, unsorted; names that are not UTF-8 are left out.
     fn list(&self, dir: &Path) -> Result<Vec<String>>;
+    /// The names of what else is in a directory: directories, and files whose names are not UTF-8, as far as they can be
+    /// written so.
+    fn list_others(&self, dir: &Path) -> Result<Vec<String>>;
+    /// Whether `path` is a directory of this process's user, and no symbolic link to one. Where there are neither users
+    /// nor links, as this default says, every directory is.
+    fn is_own_dir(&self, path: &Path) -> Result<bool> {
+        let _ = path;
+        Ok(true)
+    }
+    /// Gives `to` the permissions of `from`. Nothing where there are none, as in this default.
+    fn copy_permissions(&self, from: &Path, to: &Path) -> Result<()> {
+        let _ = (from, to);
+        Ok(())
+    }
     /// The length of a file in bytes.
     fn len(&self, path: &Path) -> Result<u64>;
     /// Whether a file or directory has this name.

@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 /// for a temporary one, should it stay.
 const LOCK_NAME: &str = "filling.tmp";
 
+/// The empty directory in it that tries whether one can take the place of the target.
+const PROBE_NAME: &str = "probe";
+
 /// The name of a file or directory while it is being written: beside its later one.
 pub fn partial_path(target: &Path) -> PathBuf {
     let mut name = target.file_name().unwrap_or_default().to_os_string();
@@ -30,7 +33,8 @@ pub fn empty_dir(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
 /// file.
 ///
 /// It has a lock, which keeps a second one for the same target out. The lock also tells what an interrupted one left
-/// from a directory of the user's that happens to have this name: that is refused.
+/// from a directory of the user's that happens to have this name: that is refused, and so is a link or a directory of
+/// another user, who could read or change what is written. If the target is there, the new directory has its permissions.
 pub struct PartialDir<'a> {
     vfs: &'a dyn Vfs,
     target: PathBuf,
@@ -44,16 +48,23 @@ impl<'a> PartialDir<'a> {
     ///
     /// # Errors
     /// An I/O error of kind `InvalidInput` if `target` ends in no name, `WouldBlock` if it is being filled, and
-    /// `AlreadyExists` if the directory has files without a lock, or if the target is anything but an empty directory;
-    /// see [`is_refusal`].
+    /// `AlreadyExists` if the directory is not this user's own, has directories, or files without a lock, or if the
+    /// target is anything but an empty directory; see [`is_refusal`].
     pub fn prepare(vfs: &'a dyn Vfs, target: &Path) -> Result<Self> {
         if target.file_name().is_none() {
             return Err(refusal(target, ErrorKind::InvalidInput, "a new directory needs a name"));
         }
         let path = partial_path(target);
+        let was_there = vfs.exists(&path)?;
         vfs.create_dir_all(&path)?;
-        let names = vfs.list(&path)?;
-        if !names.is_empty() && !names.iter().any(|name| name == LOCK_NAME) {
+        if was_there && !vfs.is_own_dir(&path)? {
+            let text = "the new directory is filled there first, but it is a link or another user's; move it away";
+            return Err(refusal(&path, ErrorKind::AlreadyExists, text));
+        }
+        let (names, others) = (vfs.list(&path)?, vfs.list_others(&path)?);
+        let is_locked = names.iter().any(|name| name == LOCK_NAME);
+        let is_foreign = |name: &String| !is_locked || name != PROBE_NAME;
+        if !is_locked && !names.is_empty() || others.iter().any(is_foreign) {
             let text =
                 "the new directory is filled there first, but it has other files; move them away";
             return Err(refusal(&path, ErrorKind::AlreadyExists, text));
@@ -67,6 +78,10 @@ impl<'a> PartialDir<'a> {
         })?;
         let target = target.to_path_buf();
         let this = Self { vfs, target, path, is_finished: false, _lock: lock };
+        if !others.is_empty() {
+            // What a kill has left of the check that follows.
+            vfs.remove(&this.path.join(PROBE_NAME))?;
+        }
         this.check_replaceable()?;
         this.remove_files()?;
         // After a power cut the lock must be there if any file is.
@@ -75,19 +90,21 @@ impl<'a> PartialDir<'a> {
     }
 
     /// Whether a directory can take the place of the target, if there is something: this is better known before than
-    /// after hours. The target is another empty directory then.
+    /// after hours. The target is another empty directory then, and both have its permissions.
     fn check_replaceable(&self) -> Result<()> {
         if !self.vfs.exists(&self.target)? {
             return Ok(());
         }
-        let probe = self.path.join("probe");
+        let probe = self.path.join(PROBE_NAME);
         self.vfs.create_dir_all(&probe)?;
-        self.vfs.rename(&probe, &self.target).map_err(|error| {
+        let copied = self.vfs.copy_permissions(&self.target, &probe);
+        copied.and_then(|()| self.vfs.rename(&probe, &self.target)).map_err(|error| {
             // Empty as it is, it would hinder nobody.
             let _ = self.vfs.remove(&probe);
             let text = format!("it cannot be replaced by the new directory: {error}");
             refusal(&self.target, ErrorKind::AlreadyExists, &text)
-        })
+        })?;
+        self.vfs.copy_permissions(&self.target, &self.path)
     }
 
     /// Where the files are written.
@@ -146,7 +163,9 @@ pub fn is_refusal(error: &Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CreateOptions, SimVfs};
+    use crate::{CreateOptions, PosixVfs, SimVfs};
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     fn write(vfs: &SimVfs, path: &str) {
         let mut file = vfs.create(Path::new(path), &CreateOptions::default()).unwrap();
@@ -168,6 +187,52 @@ mod tests {
         let refused = PartialDir::prepare(&vfs, Path::new("/new")).err().unwrap();
         assert!(is_refusal(&refused) && refused.to_string().contains("other files"), "{refused}");
         assert_eq!(names(&vfs, "/new.partial"), ["precious"]);
+    }
+
+    #[test]
+    fn a_directory_with_directories_is_not_taken_for_an_empty_one() {
+        let vfs = SimVfs::new(1);
+        for inner in ["/new.partial/precious", "/other.partial/probe"] {
+            vfs.create_dir_all(Path::new(inner)).unwrap();
+        }
+        write(&vfs, "/new.partial/filling.tmp");
+        for target in ["/new", "/other"] {
+            let refused = PartialDir::prepare(&vfs, Path::new(target)).err().unwrap();
+            let text = refused.to_string();
+            assert!(is_refusal(&refused) && text.contains("other files"), "{text}");
+        }
+        // But for the one that a kill may leave.
+        vfs.create_dir_all(Path::new("/third.partial/probe")).unwrap();
+        write(&vfs, "/third.partial/filling.tmp");
+        PartialDir::prepare(&vfs, Path::new("/third")).unwrap().finish().unwrap();
+        assert!(vfs.list_others(Path::new("/third")).unwrap().is_empty());
+    }
+
+    /// What is written there would be in the hands of whoever made the link.
+    #[test]
+    fn a_link_in_place_of_the_directory_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (target, elsewhere) = (dir.path().join("new"), dir.path().join("elsewhere"));
+        fs::create_dir(&elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, partial_path(&target)).unwrap();
+        let refused = PartialDir::prepare(&PosixVfs, &target).err().unwrap();
+        assert!(is_refusal(&refused) && refused.to_string().contains("a link"), "{refused}");
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_target_keeps_its_permissions() {
+        let dir = tempfile::tempdir().unwrap();
+        for mode in [0o700, 0o750] {
+            let target = dir.path().join(format!("{mode:o}"));
+            let mode_of = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            fs::create_dir(&target).unwrap();
+            fs::set_permissions(&target, fs::Permissions::from_mode(mode)).unwrap();
+            let partial = PartialDir::prepare(&PosixVfs, &target).unwrap();
+            assert_eq!((mode_of(partial.path()), mode_of(&target)), (mode, mode));
+            partial.finish().unwrap();
+            assert_eq!(mode_of(&target), mode);
+        }
     }
 
     /// A store has a lock of its own, which does not make it one of ours.
@@ -234,7 +299,7 @@ mod tests {
             let refused = PartialDir::prepare(&vfs, Path::new(target)).err().unwrap();
             let text = refused.to_string();
             assert!(is_refusal(&refused) && text.contains("cannot be replaced"), "{text}");
-            assert!(!vfs.exists(&partial_path(Path::new(target)).join("probe")).unwrap());
+            assert!(!vfs.exists(&partial_path(Path::new(target)).join(PROBE_NAME)).unwrap());
             assert!(names(&vfs, &format!("{target}.partial")).is_empty());
         }
         // An empty one is taken.

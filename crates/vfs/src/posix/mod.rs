@@ -18,9 +18,10 @@ use file::{BufferedFile, PosixRandomFile, create_new};
 use lock::FileLock;
 use output::set_direct;
 use rustix::io::{Errno, retry_on_intr};
-use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::process::{Resource, geteuid, getrlimit, setrlimit};
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use terrace_base::{Error, Result};
@@ -109,6 +110,24 @@ fn names_of_files(dir: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
+fn names_of_others(dir: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(or_here(dir))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if entry.file_type()?.is_dir() || name.to_str().is_none() {
+            names.push(name.to_string_lossy().into_owned());
+        }
+    }
+    Ok(names)
+}
+
+/// Whether `path` itself, not what it links to, is a directory of this process's user.
+fn is_own_dir(path: &Path) -> io::Result<bool> {
+    let metadata = fs::symlink_metadata(path)?;
+    Ok(metadata.is_dir() && metadata.uid() == geteuid().as_raw())
+}
+
 fn free_bytes(dir: &Path) -> io::Result<u64> {
     let stat = retry_on_intr(|| rustix::fs::statvfs(or_here(dir)))?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
@@ -157,6 +176,20 @@ impl Vfs for PosixVfs {
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
         at("list", dir, names_of_files(dir))
+    }
+
+    fn list_others(&self, dir: &Path) -> Result<Vec<String>> {
+        at("list", dir, names_of_others(dir))
+    }
+
+    fn is_own_dir(&self, path: &Path) -> Result<bool> {
+        at("look up", path, is_own_dir(path))
+    }
+
+    fn copy_permissions(&self, from: &Path, to: &Path) -> Result<()> {
+        let copied =
+            fs::metadata(from).and_then(|from| fs::set_permissions(to, from.permissions()));
+        at("set permissions of", to, copied)
     }
 
     fn len(&self, path: &Path) -> Result<u64> {

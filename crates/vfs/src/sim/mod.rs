@@ -220,12 +220,13 @@ impl Vfs for SimVfs {
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.run(OpClass::Open, "list", dir, |state| {
-            let entries = &state.dir(state.find(dir)?)?.live;
-            let is_file = |id| matches!(state.nodes.get(id), Some(Node::File(_)));
-            let files = entries.iter().filter(|(_, id)| is_file(*id));
-            Ok(files.map(|(name, _)| name.to_string()).collect())
-        })
+        let is_file = |node: &Node| matches!(node, Node::File(_));
+        self.run(OpClass::Open, "list", dir, |state| state.names(dir, is_file))
+    }
+
+    fn list_others(&self, dir: &Path) -> Result<Vec<String>> {
+        let is_other = |node: &Node| !matches!(node, Node::File(_));
+        self.run(OpClass::Open, "list", dir, |state| state.names(dir, is_other))
     }
 
     fn len(&self, path: &Path) -> Result<u64> {

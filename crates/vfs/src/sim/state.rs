@@ -225,6 +225,14 @@ impl State {
         }
     }
 
+    /// The names in a directory of what is `wanted`.
+    pub(super) fn names(&self, dir: &Path, wanted: fn(&Node) -> bool) -> io::Result<Vec<String>> {
+        let entries = &self.dir(self.find(dir)?)?.live;
+        let is_wanted = |id| self.nodes.get(id).is_some_and(wanted);
+        let entries = entries.iter().filter(|(_, id)| is_wanted(*id));
+        Ok(entries.map(|(name, _)| name.to_string()).collect())
+    }
+
     pub(super) fn dir_mut(&mut self, id: NodeId) -> io::Result<&mut DirNode> {
         match self.nodes.get_mut(&id) {
             Some(Node::Dir(dir)) => Ok(Arc::make_mut(dir)),
