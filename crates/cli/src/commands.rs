@@ -70,8 +70,17 @@ pub enum Command {
 }
 
 impl Command {
-    /// Carries the command out; `program` describes the whole command line.
-    pub fn run(self, program: fn() -> clap::Command) -> Result<Outcome> {
+    /// Whether it runs servers.
+    pub fn is_server(&self) -> bool {
+        match self {
+            Self::Serve(_) => true,
+            Self::Cluster(args) => args.is_server(),
+            _ => false,
+        }
+    }
+
+    /// Carries the command out; `program` describes the whole command line, and `verbose` is how often that was said.
+    pub fn run(self, program: fn() -> clap::Command, verbose: u8) -> Result<Outcome> {
         match self {
             Self::Demo(args) => demo::run(&args),
             Self::Load(args) => load::run(&args),
@@ -89,8 +98,8 @@ impl Command {
             Self::Verify(args) => verify::run(&args),
             Self::Repair(args) => repair::run(&args),
             Self::Inspect(args) => inspect::run(&args),
-            Self::Serve(args) => serve::run(args),
-            Self::Cluster(args) => cluster::run(&args),
+            Self::Serve(args) => serve::run(args, verbose),
+            Self::Cluster(args) => cluster::run(&args, verbose),
             Self::Completions(args) => completions::run(&args, program()),
             Self::ManPages(args) => man_pages::run(&args, program()),
         }

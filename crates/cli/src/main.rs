@@ -45,17 +45,20 @@ struct Cli {
     #[command(subcommand)]
     command: Command,
 
-    /// Tell what the engine does on standard error; twice for more
+    /// Tell what the engine does on standard error; twice for more. Of a server: log more, unless `loglevel` says how much
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    trace(cli.verbose);
+    // A server has a log of its own.
+    if !cli.command.is_server() {
+        trace(cli.verbose);
+    }
     // A limit of file sizes is an error of the write, not the end of the process.
     let _handled = signal_hook::flag::register(libc::SIGXFSZ, Arc::default());
-    outcome::exit_code(cli.command.run(Cli::command))
+    outcome::exit_code(cli.command.run(Cli::command, cli.verbose))
 }
 
 /// Shows the engine's events if they are asked for.

@@ -77,11 +77,18 @@ enum Action {
     },
 }
 
+impl ClusterArgs {
+    /// Whether it runs servers.
+    pub fn is_server(&self) -> bool {
+        matches!(self.action, Action::Up(_))
+    }
+}
+
 /// Does what was asked for, and tells what it was.
-pub fn run(args: &ClusterArgs) -> Result<Outcome> {
+pub fn run(args: &ClusterArgs, verbose: u8) -> Result<Outcome> {
     let connect = |at: &At| ClusterClient::connect(&at.address, &args.login);
     match &args.action {
-        Action::Up(up) => up::run(up, &args.login),
+        Action::Up(up) => up::run(up, &args.login, verbose),
         Action::Create(create) => create::run(create, &args.login),
         Action::Status { at, json } => {
             let mut node = connect(at)?;

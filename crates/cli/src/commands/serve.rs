@@ -11,10 +11,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Weak};
-use terrace_server::config::{Config, LogFormat, LogLevel, OPTIONS, Settings};
+use terrace_server::config::{Config, LogFormat, LogLevel, OPTIONS, Settings, Source};
 use terrace_server::{Running, Server};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -75,14 +75,11 @@ impl FromArgMatches for ServeArgs {
 }
 
 /// Serves until a signal or a command stops it.
-pub fn run(args: ServeArgs) -> Result<Outcome> {
+pub fn run(args: ServeArgs, verbose: u8) -> Result<Outcome> {
     allocator::give_back_large_blocks();
     let default = PathBuf::from(DEFAULT_FILE);
     let file = args.file.or_else(|| default.is_file().then_some(default));
-    // Options are text; a variable that is not is none of them.
-    let environment = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let config = Config::load(file.as_deref(), environment, args.flags)?;
+    let config = config(file.as_deref(), args.flags, verbose)?;
     #[cfg(debug_assertions)]
     die_at_move_point();
     let set_log_level = log(&config.settings());
@@ -105,6 +102,25 @@ pub fn run(args: ServeArgs) -> Result<Outcome> {
     ended?;
     writeln!(standard_output::until_unread(), "stopped; everything acknowledged is in the log")?;
     Ok(Outcome::Done)
+}
+
+/// Settles the options of a server. `verbose`, how often that was said, is how much is logged if no option says it.
+pub(super) fn config(
+    file: Option<&Path>,
+    mut flags: Vec<(String, String)>,
+    verbose: u8,
+) -> Result<Config> {
+    // Options are text; a variable that is not is none of them.
+    let environment: Vec<_> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let config = Config::load(file, environment.clone(), flags.clone())?;
+    if verbose == 0 || config.source("loglevel") != Some(Source::Default) {
+        return Ok(config);
+    }
+    let level = if verbose == 1 { "verbose" } else { "debug" };
+    flags.push(("loglevel".into(), level.into()));
+    Ok(Config::load(file, environment, flags)?)
 }
 
 /// For tests of debug builds: the process dies when it comes to the step of a move of keys that stands in the file
@@ -132,7 +148,7 @@ pub(super) fn log(settings: &Settings) -> impl Fn(LogLevel) + Send + Sync + use<
     });
     let json =
         is_json.then(|| fmt::layer().json().flatten_event(true).with_writer(std::io::stderr));
-    // With --verbose somebody logs already.
+    // Of several nodes in a process the first one's stays.
     let _first = tracing_subscriber::registry().with(filter).with(text).with(json).try_init();
     move |level| {
         let _still_there = handle.reload(targets(level));

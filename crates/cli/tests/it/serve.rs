@@ -103,6 +103,28 @@ fn the_file_is_read_again_at_sighup() {
     serving.server.end_well();
 }
 
+/// `-v` is how much is logged, not how, and not for good.
+#[test]
+fn a_verbose_server_logs_as_its_options_say() {
+    let mut serving = Serving::start("", &["-v", "--log-format", "json"]);
+    assert_eq!(serving.option("loglevel"), "verbose");
+    serving.ask("CONFIG SET loglevel nothing");
+    assert_eq!(serving.option("loglevel"), "nothing");
+    serving.until("it says nothing", |serving| serving.server.log().contains("\"INFO\""));
+    serving.signal("TERM");
+    serving.server.end_well();
+    let log = serving.server.log();
+    for line in log.lines() {
+        let object: serde_json::Value =
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert!(object["level"].is_string(), "{line}");
+    }
+    assert!(!log.contains("told to stop"), "{log}");
+    // What an option says is said on purpose.
+    let serving = Serving::start("loglevel = \"warning\"\n", &["-vv"]);
+    assert_eq!(serving.option("loglevel"), "warning");
+}
+
 #[test]
 fn the_log_can_be_json() {
     let file = "log-format = \"json\"\nloglevel = \"debug\"\n";

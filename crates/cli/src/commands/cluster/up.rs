@@ -84,7 +84,7 @@ impl Nodes {
 }
 
 /// Starts the nodes, makes the cluster unless there is one, and waits for a signal.
-pub fn run(args: &UpArgs, login: &Login) -> Result<Outcome> {
+pub fn run(args: &UpArgs, login: &Login, verbose: u8) -> Result<Outcome> {
     allocator::give_back_large_blocks();
     check(args)?;
     std::fs::create_dir_all(&args.dir)
@@ -98,7 +98,8 @@ pub fn run(args: &UpArgs, login: &Login) -> Result<Outcome> {
     };
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot hear signals")?;
     let mut nodes = Nodes::default();
-    let started = (0..args.instances).try_for_each(|at| start(args, at, &metadata, &mut nodes));
+    let started = (0..args.instances)
+        .try_for_each(|at| start(config(args, at, verbose)?, at, &metadata, &mut nodes));
     let servers: Vec<_> = nodes.servers.iter().map(Arc::downgrade).collect();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for _ in signals.forever() {
@@ -153,7 +154,7 @@ fn open_metadata(dir: &Path) -> Result<(Arc<dyn Metadata>, Db)> {
 }
 
 /// The options of a node.
-fn config(args: &UpArgs, at: u16) -> Result<Config> {
+fn config(args: &UpArgs, at: u16, verbose: u8) -> Result<Config> {
     let port = |first: u16| match first {
         0 => Ok(0),
         first => first.checked_add(at).with_context(|| format!("{first} + {at} is no port")),
@@ -179,19 +180,16 @@ fn config(args: &UpArgs, at: u16) -> Result<Config> {
         }
         flags.push((name.to_string(), value.to_string()));
     }
-    let environment = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    Ok(Config::load(None, environment, flags)?)
+    serve::config(None, flags, verbose)
 }
 
 /// Starts a node, and a thread that waits for its end.
 fn start(
-    args: &UpArgs,
+    config: Config,
     at: u16,
     metadata: &Option<Arc<dyn Metadata>>,
     nodes: &mut Nodes,
 ) -> Result<()> {
-    let config = config(args, at)?;
     let set_log_level = serve::log(&config.settings());
     for warning in config.warnings() {
         tracing::warn!("{warning}");
