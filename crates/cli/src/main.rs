@@ -6,8 +6,6 @@
 //! work left to do.
 
 #![deny(unsafe_code)]
-// `stats` writes one JSON object with more keys than `json!` takes by default.
-#![recursion_limit = "256"]
 
 mod allocator;
 mod arguments;

@@ -86,6 +86,7 @@ impl Metrics {
             ("memory_turns", "Moves against a pool's last direction", self.memory_turns),
             ("batches", "Batches committed", self.batches),
             ("ops_written", "Operations committed", self.ops_written),
+            ("groups", "Writes to the commit log", self.groups),
             ("user_bytes", "Bytes of keys and values committed", self.user_bytes),
             ("log_bytes", "Bytes appended to the commit log", self.log_bytes),
             ("log_syncs", "Syncs of the commit log", self.log_syncs),
@@ -313,23 +314,26 @@ impl Metrics {
     }
 
     fn register_levels(&self, registry: &mut Registry) {
-        let files = Family::<LevelLabel, IntGauge>::default();
-        let size = Family::<LevelLabel, IntGauge>::default();
-        let written = Family::<LevelLabel, IntGauge>::default();
-        for (level, row) in (0u32..).zip(&self.levels) {
-            files.get_or_create(&LevelLabel { level }).set(row.file_count);
-            size.get_or_create(&LevelLabel { level }).set(row.size_bytes);
-            written.get_or_create(&LevelLabel { level }).set(row.written_bytes);
-        }
+        type Figure = fn(&super::LevelMetrics) -> u64;
         self.register_filter_levels(registry);
         self.register_models(registry);
-        registry.register("level_files", "SSTs by level", files);
-        registry.register("level_size_bytes", "Bytes of SSTs by level", size);
-        registry.register(
-            "level_written_bytes",
-            "Bytes written into a level since the open",
-            written,
-        );
+        let figures: [(&str, &str, Figure); 6] = [
+            ("level_files", "SSTs by level", |row| row.file_count),
+            ("level_size_bytes", "Bytes of SSTs by level", |row| row.size_bytes),
+            ("level_entries", "Entries of SSTs by level", |row| row.entry_count),
+            ("level_tombstones", "Tombstones among these entries", |row| row.tombstone_count),
+            ("level_raw_bytes", "Bytes of keys and values by level", |row| row.raw_bytes),
+            ("level_written_bytes", "Bytes written into a level since the open", |row| {
+                row.written_bytes
+            }),
+        ];
+        for (name, help, figure) in figures {
+            let family = Family::<LevelLabel, IntGauge>::default();
+            for (level, row) in (0u32..).zip(&self.levels) {
+                family.get_or_create(&LevelLabel { level }).set(figure(row));
+            }
+            registry.register(name, help, family);
+        }
     }
 }
 
@@ -350,6 +354,9 @@ mod tests {
         let mut metrics = Metrics { gets: 7, ..Metrics::default() };
         metrics.levels[6].file_count = 3;
         metrics.levels[6].filter_stopped = 40;
+        let level = &mut metrics.levels[5];
+        (level.entry_count, level.tombstone_count, level.raw_bytes) = (12, 2, 345);
+        metrics.groups = 9;
         metrics.filter_lambda = 1.5e-9;
         (metrics.models_refused, metrics.models_refused_ties) = (3, 2);
         (metrics.reads.lookups_by_model, metrics.levels[6].model_files) = (11, 2);
@@ -366,6 +373,10 @@ mod tests {
             "terrace_stall_microseconds_total{cause=\"memtables\"} 2500000",
             "terrace_slowdowns_total{cause=\"garbage_collection\"} 0",
             "terrace_level_filter_stopped{level=\"6\"} 40",
+            "terrace_level_entries{level=\"5\"} 12",
+            "terrace_level_tombstones{level=\"5\"} 2",
+            "terrace_level_raw_bytes{level=\"5\"} 345",
+            "terrace_groups_total 9",
         ] {
             assert!(prometheus.contains(line), "{line} is not in {prometheus}");
         }
