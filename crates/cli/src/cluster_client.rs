@@ -78,12 +78,12 @@ impl ClusterClient {
     }
 
     fn log_in(&mut self, login: &Login) -> Result<()> {
-        let Some(password) = &login.password else { return Ok(()) };
-        match &login.user {
-            Some(user) => self.call(&["AUTH", user, password])?,
-            None => self.call(&["AUTH", password])?,
-        };
-        Ok(())
+        match (&login.user, &login.password) {
+            (Some(user), Some(password)) => self.call(&["AUTH", user, password]).map(drop),
+            (None, Some(password)) => self.call(&["AUTH", password]).map(drop),
+            (Some(user), None) => bail!("no password is given for the user {user}; see --password"),
+            (None, None) => Ok(()),
+        }
     }
 
     /// The reply to a request; one that is an error is an error.
@@ -127,8 +127,14 @@ impl ClusterClient {
 
     /// What the cluster does.
     pub fn status(&mut self) -> Result<ClusterStatus> {
+        Ok(self.status_with_text()?.1)
+    }
+
+    /// The same, after the text in which the node says it.
+    pub fn status_with_text(&mut self) -> Result<(String, ClusterStatus)> {
         let text = self.text(&["CLUSTER", "STATUS"])?;
-        serde_json::from_str(&text)
-            .with_context(|| format!("{} is of another version", self.address))
+        let status = serde_json::from_str(&text)
+            .with_context(|| format!("{} is of another version", self.address))?;
+        Ok((text, status))
     }
 }

@@ -1,8 +1,9 @@
 //! What lies in a directory: a store, the remains of one, something else, nothing.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use terrace_base::{FileNumber, Result, SegmentNumber};
+use terrace_base::{Error, FileNumber, Result, SegmentNumber};
 use terrace_log::SegmentFile;
 use terrace_manifest::names::{self, FileName};
 use terrace_vfs::Vfs;
@@ -23,8 +24,11 @@ pub enum Contents {
 }
 
 /// Says what `dir` holds. Reads names only.
+///
+/// # Errors
+/// It cannot be read: that says nothing about what is there.
 pub fn contents(vfs: &dyn Vfs, dir: &Path) -> Result<Contents> {
-    if !vfs.exists(dir)? || !is_directory(vfs, dir) {
+    if !is_directory(vfs, dir)? {
         return Ok(Contents::Missing);
     }
     let listing = Listing::read(vfs, dir)?;
@@ -37,9 +41,17 @@ pub fn contents(vfs: &dyn Vfs, dir: &Path) -> Result<Contents> {
     })
 }
 
-/// Whether `path` is a directory.
-pub(crate) fn is_directory(vfs: &dyn Vfs, path: &Path) -> bool {
-    vfs.list(path).is_ok()
+/// Whether `path` is a directory; one that is there must be readable.
+pub(crate) fn is_directory(vfs: &dyn Vfs, path: &Path) -> Result<bool> {
+    match vfs.list(path) {
+        Ok(_) => Ok(true),
+        Err(Error::Io { source, .. })
+            if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+        {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// The files of a directory by what their names mean.
@@ -115,5 +127,49 @@ pub(crate) fn number_of(path: &Path) -> u64 {
         FileName::Sst(number) => number.get(),
         FileName::Log(segment) | FileName::ValueLog(segment) => segment.get(),
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace_vfs::{Call, Interposed, SimVfs};
+
+    /// Directories that their owner keeps to himself.
+    #[derive(Clone)]
+    struct Unreadable(SimVfs);
+
+    impl Interposed for Unreadable {
+        type Files = SimVfs;
+
+        fn files(&self) -> &SimVfs {
+            &self.0
+        }
+
+        fn around<T>(
+            &self,
+            call: Call<'_>,
+            path: &Path,
+            work: impl FnOnce() -> Result<T>,
+        ) -> Result<T> {
+            match call {
+                Call::List => Err(Error::io("list", path, ErrorKind::PermissionDenied.into())),
+                _ => work(),
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_said_to_be_missing() {
+        let sim = SimVfs::new(1);
+        let dir = Path::new("/dir");
+        sim.create_dir_all(dir).unwrap();
+        assert_eq!(contents(&sim, dir).unwrap(), Contents::Empty);
+        assert!(sim.write_file("/file", b"x"));
+        for missing in ["/file", "/nowhere"] {
+            assert_eq!(contents(&sim, Path::new(missing)).unwrap(), Contents::Missing);
+        }
+        let error = contents(&Unreadable(sim), dir).unwrap_err();
+        assert!(error.to_string().contains("permission denied"), "{error}");
     }
 }

@@ -22,7 +22,7 @@ use terrace_vfs::Vfs;
 /// # Errors
 /// I/O, printing included.
 pub fn log(vfs: &dyn Vfs, path: &Path, detail: Detail, out: &mut dyn io::Write) -> Result<u64> {
-    if !is_directory(vfs, path) {
+    if !is_directory(vfs, path)? {
         return segment(vfs, path, detail, out);
     }
     let listing = Listing::read(vfs, path)?;

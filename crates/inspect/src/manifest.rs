@@ -20,7 +20,7 @@ pub fn manifest(
     detail: Detail,
     out: &mut dyn io::Write,
 ) -> Result<u64> {
-    if !is_directory(vfs, path) {
+    if !is_directory(vfs, path)? {
         return one(vfs, path, detail, out);
     }
     let print = |source| Error::io("print", path, source);

@@ -152,6 +152,9 @@ fn verify(backups: &Backups, id: Option<u64>) -> Result<Outcome> {
         Some(id) => vec![id],
         None => all.iter().map(|listed| listed.id).collect(),
     };
+    if ids.is_empty() {
+        writeln!(standard_output::read_or_not(), "there is no backup yet: nothing was verified")?;
+    }
     let mut outcome = Outcome::Done;
     for id in ids {
         let bar = print::bytes_bar(0, "verifying");

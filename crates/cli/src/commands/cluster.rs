@@ -92,10 +92,11 @@ pub fn run(args: &ClusterArgs, verbose: u8) -> Result<Outcome> {
         Action::Create(create) => create::run(create, &args.login),
         Action::Status { at, json } => {
             let mut node = connect(at)?;
-            let mut out = std::io::stdout().lock();
-            if *json {
-                writeln!(out, "{}", node.text(&["CLUSTER", "STATUS"])?)?;
-                return Ok(Outcome::Done);
+            let mut out = standard_output::read_or_not();
+            let (text, status) = node.status_with_text()?;
+            match json {
+                true => writeln!(out, "{text}")?,
+                false => write!(out, "{}", show::page(&status))?,
             }
             Ok(if status.is_served { Outcome::Done } else { Outcome::Negative })
         }

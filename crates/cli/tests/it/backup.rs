@@ -22,6 +22,9 @@ fn a_store_is_backed_up_twice_and_restored_as_it_was() {
     assert!(listed.starts_with("1\t20"), "{listed}");
     let verified = program.ok(&["backup", "verify", "backups"]);
     assert_eq!(verified, "backup 1 is sound\nbackup 2 is sound\n");
+    fs::create_dir_all(program.path("none/backups")).unwrap();
+    let verified = program.ok(&["backup", "verify", "none"]);
+    assert!(verified.contains("nothing was verified"), "{verified}");
     for (id, dir, value) in [("1", "one", "1"), ("2", "two", "2"), ("latest", "last", "2")] {
         program.ok(&["backup", "restore", "backups", id, dir]);
         assert_eq!(program.ok(&["get", "key", "--dir", dir]).trim_end(), value);

@@ -3,6 +3,7 @@
 use crate::process::Server;
 use crate::program::Program;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Command;
 use terrace_resp::Reply;
@@ -36,6 +37,22 @@ impl Up {
     }
 }
 
+/// Where somebody answers so many requests with `text`, one a connection.
+fn answers_with(text: String, requests: usize) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for _ in 0..requests {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read_exact(&mut [0; 10]).unwrap();
+            write!(stream, "${}\r\n{text}\r\n", text.len()).unwrap();
+            // Until the other end has read it.
+            drop(std::io::copy(&mut stream, &mut std::io::sink()));
+        }
+    });
+    address
+}
+
 #[test]
 fn a_cluster_is_started_changed_and_started_again() {
     let (program, port) = (Program::new(), free_ports(3));
@@ -54,6 +71,15 @@ fn a_cluster_is_started_changed_and_started_again() {
     let status: serde_json::Value = serde_json::from_str(&ok(&["status", "--json"])).unwrap();
     assert_eq!(status["nodes"].as_array().unwrap().len(), 3);
     assert!(status["nodes"].as_array().unwrap().iter().all(|node| node["report"]["writes"] != 0));
+
+    // Somebody who says the same, but that not all is served.
+    let mut away = status.clone();
+    away["is_served"] = false.into();
+    let somebody = answers_with(away.to_string(), 2);
+    for form in [&["status"][..], &["status", "--json"]] {
+        let ran = program.run(&[&["cluster"], form, &["--at", &somebody]].concat());
+        assert_eq!((ran.code, ran.err.as_str()), (1, ""), "{form:?}");
+    }
 
     // A key goes to each shard, so at least twice elsewhere.
     for shard in ["1", "2", "3"] {
@@ -126,6 +152,9 @@ fn what_cannot_be_started_says_why() {
     let away = fails(&["status", "--at", &format!("127.0.0.1:{nobody}")]);
     assert!(away.contains("no node answers at"), "{away}");
     assert!(fails(&["status", "--at", "nonsense"]).contains("HOST:PORT is needed"));
+    let anybody = answers_with("{}".into(), 1);
+    let nameless = fails(&["status", "--at", &anybody, "--user", "somebody"]);
+    assert!(nameless.contains("no password is given for the user somebody"), "{nameless}");
     let server = Server::terrace(program.command(&[]), &["--dir", "alone"]);
     let alone = fails(&["status", "--at", &format!("127.0.0.1:{}", server.port)]);
     assert!(alone.contains("cluster support disabled"), "{alone}");
