@@ -74,6 +74,7 @@ pub(crate) fn execute(
             Ok(()) => writer.simple("QUEUED"),
             Err(refusal) => writer.error(refusal),
         }
+        hush(session, output, mark);
         return Executed::Replied;
     }
     if server.cluster.is_some()

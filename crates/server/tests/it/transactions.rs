@@ -2,6 +2,8 @@
 
 use crate::client::{array, bulk, error, int, ok};
 use crate::served::Served;
+use std::io::Read;
+use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, Ordering};
 use terrace_resp::Reply;
 
@@ -67,6 +69,18 @@ fn a_database_that_there_is_not_leaves_the_transaction_where_it_was() {
         other => panic!("{other:?}"),
     }
     assert_eq!(a.say("GET x"), bulk("1"));
+}
+
+#[test]
+fn who_wants_no_replies_gets_none_while_queueing() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    client.send_words(&["CLIENT REPLY OFF", "MULTI", "SET x 1", "INCR x", "EXEC"]);
+    client.send_words(&["CLIENT REPLY ON", "GET x"]);
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    let mut bytes = Vec::new();
+    client.stream.read_to_end(&mut bytes).unwrap();
+    assert_eq!(String::from_utf8_lossy(&bytes), "+OK\r\n$1\r\n2\r\n");
 }
 
 #[test]
