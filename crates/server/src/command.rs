@@ -45,6 +45,7 @@ mod transactions;
 pub(crate) use admin::debug_refusal;
 pub use command_docs::documentation;
 pub use command_table::{Table, table};
+pub(crate) use connection::NO_SELECT;
 pub use failure::{Failure, Outcome};
 pub(crate) use keys::{ANNOUNCE, EXECUTE, TSCAN_LIMIT, is_flush_option};
 pub use redis_names::REDIS_NAMES;

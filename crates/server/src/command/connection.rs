@@ -1,8 +1,12 @@
 //! The connection: who it is, which protocol it speaks, which database it has selected.
 
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
+use crate::server::Server;
 use std::sync::atomic::Ordering;
 use terrace_resp::{Aggregate, Protocol};
+
+/// The reply to `SELECT` of another database than the first, in a cluster.
+pub(crate) const NO_SELECT: &str = "ERR SELECT is not allowed in cluster mode";
 
 const PLAIN: Flags = Flags::FAST;
 const LOGIN: Flags = Flags::FAST.with(Flags::NO_AUTH);
@@ -113,14 +117,20 @@ fn echo(call: &mut Call<'_>) -> Outcome {
 fn select(call: &mut Call<'_>) -> Outcome {
     let index = call.integer(1)?;
     if index != 0 && call.server.cluster.is_some() {
-        return Err(Failure::line("ERR SELECT is not allowed in cluster mode"));
+        return Err(Failure::line(NO_SELECT));
     }
-    match u8::try_from(index) {
-        Ok(db) if usize::from(db) < call.server.databases() => call.session.select(db),
-        _ => return Err(Failure::line("ERR DB index is out of range")),
+    match selectable(index, call.server) {
+        Some(db) => call.session.select(db),
+        None => return Err(Failure::line("ERR DB index is out of range")),
     }
     call.reply.ok();
     Ok(())
+}
+
+/// The database of this number, if there is one to select. In a cluster, the first is the only one.
+pub(super) fn selectable(index: i64, server: &Server) -> Option<u8> {
+    let count = if server.cluster.is_some() { 1 } else { server.databases() };
+    u8::try_from(index).ok().filter(|db| usize::from(*db) < count)
 }
 
 fn quit(call: &mut Call<'_>) -> Outcome {

@@ -4,13 +4,16 @@
 //! engine whether the watched ones are as they were, and executes everything into one batch: all of
 //! it is committed, or nothing.
 
+use super::connection::selectable;
 use super::presence::{self, KeyUsed};
 use super::run;
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, table};
 use crate::session::{NOT_IN_MULTI, Queued};
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
-use terrace_keyspace::{Mode, Wait};
+use terrace_keyspace::{MAX_DATABASES, Mode, Wait};
+use terrace_resp::Command;
+
 
 const CONTROL: Flags = Flags::FAST.with(Flags::NOT_QUEUED);
 
@@ -204,11 +207,48 @@ fn exec_queued(
     })
 }
 
+/// Which databases a transaction may be in at one of its commands: more than one behind a `SELECT` that is perhaps
+/// refused.
+struct Selected {
+    /// As bits.
+    databases: u128,
+    /// Whether the client's user, or one that it becomes on the way, may be forbidden to select.
+    may_be_refused: bool,
+}
+
+impl Selected {
+    fn by(call: &Call<'_>) -> Self {
+        let is_limited = call.session.user.as_ref().is_some_and(|user| !user.may_do_everything());
+        Self { databases: 1 << call.session.db, may_be_refused: is_limited }
+    }
+
+    fn each(&self) -> impl Iterator<Item = u8> + use<> {
+        let databases = self.databases;
+        (0..MAX_DATABASES as u8).filter(move |db| databases >> db & 1 == 1)
+    }
+
+    /// A command is before those that are asked about next.
+    fn note(&mut self, spec: &CommandSpec, args: &Command<'_>, call: &Call<'_>) {
+        match spec.name {
+            "auth" | "hello" => self.may_be_refused = true,
+            // One that there is not is refused, and the commands after it stay where they were.
+            "select" => {
+                let index = args.get(1).and_then(terrace_resp::parse_integer);
+                if let Some(db) = index.and_then(|index| selectable(index, call.server)) {
+                    let before = if self.may_be_refused { self.databases } else { 0 };
+                    self.databases = before | 1 << db;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
 /// Takes the locks of all keys that are watched or will be written. In a cluster, all keys are here
 /// afterwards.
 fn lock(call: &mut Call<'_>, queued: &Queued) -> Outcome {
     let is_asked = presence::is_asked(call);
-    let mut db = call.session.db;
+    let mut selected = Selected::by(call);
     let mut keys: Vec<(u8, &[u8])> = Vec::new();
     let mut used: Vec<KeyUsed<'_>> = Vec::new();
     let mut needs_all = false;
@@ -218,19 +258,13 @@ fn lock(call: &mut Call<'_>, queued: &Queued) -> Outcome {
         needs_all |= spec.flags.has(Flags::LOCKS_ALL);
         if is_asked {
             let first = used.len();
-            used.extend(presence::keys_of(spec, &args, db));
+            used.extend(selected.each().flat_map(|db| presence::keys_of(spec, &args, db)));
             presence::enter(call, used[first..].iter().copied())?;
         }
         spec.may_run_in(call.batch.mode())?;
-        if spec.name == "select" {
-            // One that there is not is refused, and the commands after it stay where they were.
-            let selected = args.get(1).and_then(terrace_resp::parse_integer);
-            let selected = selected.and_then(|selected| u8::try_from(selected).ok());
-            let databases = call.server.databases();
-            db = selected.filter(|selected| usize::from(*selected) < databases).unwrap_or(db);
-        }
+        selected.note(spec, &args, call);
         if spec.flags.has(Flags::WRITE) {
-            keys.extend(spec.keys.located(&args, db));
+            keys.extend(selected.each().flat_map(|db| spec.keys.located(&args, db)));
         }
     }
     if needs_all {

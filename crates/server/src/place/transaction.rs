@@ -2,10 +2,10 @@
 
 use super::{Away, CROSS_SLOT, HELD, Place, Placing, STARTING, fan_out, refused};
 use crate::cluster::{Cluster, unit_of};
-use crate::command::{CommandSpec, Flags, Keys, table};
+use crate::command::{CommandSpec, Flags, Keys, NO_SELECT, table};
 use crate::session::{Caller, Queued, Session};
 use terrace_cluster::{CallTarget, Route};
-use terrace_resp::{Command, write_request};
+use terrace_resp::{Command, parse_integer, write_request};
 
 /// Commands without keys that may be part of a transaction of another node.
 const ANYWHERE: [&str; 3] = ["ping", "echo", "time"];
@@ -26,6 +26,10 @@ pub(crate) fn check_queued(
     let Some(coordinator) = cluster.coordinator() else { return Err(STARTING.into()) };
     if fan_out::is_for_all(spec.name) {
         return Err(format!("ERR {} is not possible inside MULTI in cluster mode", spec.name));
+    }
+    // It would be refused by EXEC, and what is queued behind it executed where the client did not mean it.
+    if spec.name == "select" && args.get(1).and_then(parse_integer) != Some(0) {
+        return Err(NO_SELECT.into());
     }
     if spec.keys.may_be_elsewhere()
         && spec.keys.located(args, session.db).any(|(db, _)| db != session.db)

@@ -1,6 +1,6 @@
 //! MULTI, EXEC, DISCARD, WATCH.
 
-use crate::client::{array, bulk, error, int, ok};
+use crate::client::{Client, array, bulk, error, int, ok};
 use crate::served::Served;
 use std::io::Read;
 use std::net::Shutdown;
@@ -69,6 +69,34 @@ fn a_database_that_there_is_not_leaves_the_transaction_where_it_was() {
         other => panic!("{other:?}"),
     }
     assert_eq!(a.say("GET x"), bulk("1"));
+}
+
+/// The keys behind it are written in the database that the client was in, and under their locks there.
+#[test]
+fn a_select_that_the_user_may_not_do_leaves_the_transaction_where_it_was() {
+    let served = Served::with(&[]);
+    let mut admin = served.client();
+    let set_user = |admin: &mut Client, rule: &str| {
+        assert_eq!(admin.call(&["ACL", "SETUSER", "bob", "on", ">pw", "~*", "+@all", rule]), ok());
+    };
+    let selects_in_vain = |reply: Reply<'static>, at: usize| {
+        let Reply::Array(replies) = reply else { panic!("{reply:?}") };
+        assert!(error(&replies[at]).starts_with("NOPERM"), "{replies:?}");
+        assert_eq!(replies[at + 1], int(1));
+    };
+    // It becomes a user who may not.
+    set_user(&mut admin, "-select");
+    let mut client = served.client();
+    client.pipeline(&["MULTI", "AUTH bob pw", "SELECT 1", "SADD s x"]);
+    selects_in_vain(client.say("EXEC"), 1);
+    // It may no longer.
+    set_user(&mut admin, "+select");
+    assert_eq!(client.say("AUTH bob pw"), ok());
+    client.pipeline(&["MULTI", "SELECT 1", "SADD s y"]);
+    set_user(&mut admin, "-select");
+    selects_in_vain(client.say("EXEC"), 0);
+    assert_eq!(admin.say("SCARD s"), int(2));
+    assert_eq!((admin.say("SELECT 1"), admin.say("EXISTS s")), (ok(), int(0)));
 }
 
 #[test]

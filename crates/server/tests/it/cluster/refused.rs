@@ -38,3 +38,20 @@ fn a_right_that_was_taken_since_ends_the_transaction_of_another_nodes_key() {
     let replies = client.pipeline(&["MULTI", &format!("GET {key}"), "EXEC"]);
     assert_eq!(replies[2], array([Reply::Null]));
 }
+
+#[test]
+fn a_transaction_selects_no_other_database() {
+    let cluster = three();
+    for at in 0..2 {
+        let key = cluster.key_of(at, "k");
+        let mut client = cluster.client(0);
+        let replies =
+            client.pipeline(&["MULTI", "SELECT 1", &format!("INCR {key}"), "EXEC", "SELECT 0"]);
+        assert_eq!(error(&replies[1]), "ERR SELECT is not allowed in cluster mode");
+        assert!(error(&replies[3]).starts_with("EXECABORT"), "{replies:?}");
+        assert_eq!((&replies[4], client.say(&format!("EXISTS {key}"))), (&ok(), int(0)));
+        let here = cluster.key_of(0, "k");
+        let replies = client.pipeline(&["MULTI", "SELECT 0", &format!("INCR {here}"), "EXEC"]);
+        assert_eq!(replies[3], array([ok(), int(at as i64 + 1)]));
+    }
+}
