@@ -84,7 +84,7 @@ impl Keyspace {
             return Ok(swept);
         }
         let mut batch = self.command_batch(Mode::Device);
-        batch.lock_in(notes.iter().map(|note| (note.db, &note.key[..])))?;
+        batch.lock_for_sweep(notes.iter().map(|note| (note.db, &note.key[..])))?;
         for note in &notes {
             swept.notes += 1;
             match batch.stored_meta(note.db, &note.key)? {

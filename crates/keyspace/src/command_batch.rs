@@ -111,6 +111,8 @@ pub struct CommandBatch {
     removed: Vec<(Vec<u8>, Vec<u8>)>,
     /// Databases, as bits, of which nothing stored is left.
     flushed: u128,
+    /// It only removes what has expired, and holds all locks.
+    is_sweep: bool,
     /// With slots: where and when collections will expire, as their notes in the batch say.
     expiries: Vec<(Slot, u64)>,
     /// Records of key moves as they are from the commit on.
@@ -149,6 +151,7 @@ impl CommandBatch {
             elements: BTreeMap::new(),
             removed: Vec::new(),
             flushed: 0,
+            is_sweep: false,
             expiries: Vec::new(),
             record_changes: Vec::new(),
             marked: 0,
@@ -329,10 +332,7 @@ impl CommandBatch {
                 None => self.batch.delete_cf(&self.space.collections, key),
             }
         }
-        let unmoved = match self.flushed {
-            0 => Vec::new(),
-            _ => self.unmoved_by_flush(),
-        };
+        let unmoved = self.unmoved();
         let batch = std::mem::take(&mut self.batch);
         let outcome = match batch.is_empty() {
             true => Ok(()),
@@ -345,6 +345,8 @@ impl CommandBatch {
             let holders = self.metas.latest().filter(|(_, meta, _)| meta.is_some());
             let layout = self.space.layout;
             self.note_flushed(holders.fold(0, |dbs, (key, ..)| dbs | 1 << layout.db_of(key)));
+        }
+        if outcome.is_ok() {
             self.watch_anew(&unmoved);
         }
         self.forget();
@@ -379,6 +381,7 @@ impl CommandBatch {
         self.elements.clear();
         self.removed.clear();
         self.flushed = 0;
+        self.is_sweep = false;
         self.expiries.clear();
         self.record_changes.clear();
         self.marked = 0;

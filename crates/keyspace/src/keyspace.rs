@@ -206,27 +206,24 @@ impl Keyspace {
         watched.watch(&self.collections, &user_key);
     }
 
-    /// Watches keys from now on, besides those that were watched before from then on.
-    ///
-    /// # Errors
-    /// Those of the engine.
+    /// Watches keys from now on, besides those that `before` watches from earlier on. What this gives is `before`,
+    /// if there is one.
     pub fn watch_keys<'k>(
         &self,
-        before: Option<&Watch>,
+        before: Option<&Arc<Watch>>,
         keys: impl Iterator<Item = (u8, &'k [u8])>,
-    ) -> Result<Arc<Watch>> {
-        // All keys as they are now, and whether the earlier ones were as they had been, asked
-        // afterwards so that no write is between.
-        let mut all = before.map(Watch::keys).unwrap_or_default();
-        all.extend(keys.map(|(db, key)| (db, key.to_vec())));
-        let reads = self.reads_of(&all);
-        let has_changed = match before {
-            Some(before) => !before.is_unchanged(&self.db)?,
-            None => false,
-        };
-        let watch = Watch::new(all, reads, has_changed);
-        self.watches.add(&watch);
-        Ok(watch)
+    ) -> Arc<Watch> {
+        let watch = before.cloned().unwrap_or_else(|| {
+            let watch = Watch::new(self.db.read_set());
+            self.watches.add(&watch);
+            watch
+        });
+        watch.add(keys, |reads, db, key| {
+            let user_key = self.layout.user_key(db, key);
+            reads.watch_from_now(&self.strings, &user_key);
+            reads.watch_from_now(&self.collections, &user_key);
+        });
+        watch
     }
 
     pub(crate) fn reads_of(&self, keys: &Keys) -> ReadSet {

@@ -1,4 +1,5 @@
-//! A flush of databases: what it writes, and what it means for keys that are watched.
+//! A flush of databases, and the sweep of what has expired: what they write, and what that means for keys that are
+//! watched.
 
 use super::{CommandBatch, WrittenText};
 use crate::encode::{EXPIRIES, Meta, end_of};
@@ -6,7 +7,7 @@ use crate::error::Result;
 use crate::key_layout::{KeyLayout, MAX_DATABASES};
 use crate::keyspace::Keyspace;
 use crate::locks::STRIPES;
-use crate::watch::Watch;
+use crate::watch::{Keys, Watch};
 use std::sync::Arc;
 use terrace::{ColumnFamily, ReadOptions, WriteBatch};
 use terrace_cluster::{SLOT_COUNT, Slot};
@@ -53,13 +54,18 @@ impl CommandBatch {
         Ok(())
     }
 
-    /// Those who watch, and for whom the flush that is about to be committed changes nothing. All
-    /// locks are held.
-    pub(crate) fn unmoved_by_flush(&self) -> Vec<Arc<Watch>> {
-        let mut all = self.space.watches.live();
+    /// Those who watch, with their keys, and for whom what is about to be committed changes nothing, although the
+    /// engine will say so: a flush, or the sweep of what has expired. All locks are held.
+    pub(crate) fn unmoved(&self) -> Vec<(Arc<Watch>, Keys)> {
+        if self.flushed == 0 && !self.is_sweep {
+            return Vec::new();
+        }
+        let all = self.space.watches.live().into_iter().map(|watch| {
+            let keys = watch.keys();
+            (watch, keys)
+        });
         // Who cannot be asked counts as changed.
-        all.retain(|watch| self.leaves_as_it_is(watch).unwrap_or(false));
-        all
+        all.filter(|(watch, keys)| self.leaves_as_it_is(watch, keys).unwrap_or(false)).collect()
     }
 
     /// With slots: whether nothing was ever written in other databases, in this batch neither.
@@ -76,16 +82,20 @@ impl CommandBatch {
             && metas.all(is_own)
     }
 
-    fn leaves_as_it_is(&self, watch: &Watch) -> Result<bool> {
+    fn leaves_as_it_is(&self, watch: &Watch, keys: &Keys) -> Result<bool> {
         if !watch.is_unchanged(&self.space.db)? {
             return Ok(false);
         }
-        for (db, key) in watch.keys() {
-            let user_key = self.space.layout.user_key(db, &key);
+        if self.is_sweep {
+            // All that it writes is that what nobody sees is not there.
+            return Ok(true);
+        }
+        for (db, key) in keys {
+            let user_key = self.space.layout.user_key(*db, key);
             if self.has_written(&user_key) {
                 return Ok(false);
             }
-            if self.is_flushed(db) && self.is_stored(&user_key)? {
+            if self.is_flushed(*db) && self.is_stored(&user_key)? {
                 return Ok(false);
             }
         }
@@ -101,11 +111,25 @@ impl CommandBatch {
         Ok(meta.is_some_and(|meta| !meta.is_expired(self.now_ms())))
     }
 
-    /// The flush is committed, and all locks are still held: they watch from now on.
-    pub(crate) fn watch_anew(&self, watches: &[Arc<Watch>]) {
-        for watch in watches {
-            watch.renew(|keys| self.space.reads_of(keys));
+    /// It is committed, and all locks are still held: they watch from now on.
+    pub(crate) fn watch_anew(&self, watches: &[(Arc<Watch>, Keys)]) {
+        for (watch, keys) in watches {
+            watch.renew(keys, |keys| self.space.reads_of(keys));
         }
+    }
+
+    /// Takes the locks for the sweep of collections that have expired: all of them if somebody watches one of these
+    /// keys, to whom the sweep is to be nothing. Only in [`Mode::Device`](super::Mode::Device).
+    pub(crate) fn lock_for_sweep<'k>(
+        &mut self,
+        keys: impl Iterator<Item = (u8, &'k [u8])> + Clone,
+    ) -> Result<()> {
+        self.is_sweep = self.space.watches.live().iter().any(|watch| watch.has_any(keys.clone()));
+        match self.is_sweep {
+            true => self.lock_everything(),
+            false => self.lock_in(keys)?,
+        }
+        Ok(())
     }
 }
 

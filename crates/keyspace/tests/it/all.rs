@@ -11,3 +11,4 @@ mod long_lists;
 mod model;
 mod moves;
 mod random;
+mod watching;

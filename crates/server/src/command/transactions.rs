@@ -107,8 +107,8 @@ fn watch(call: &mut Call<'_>) -> Outcome {
     }
     let db = call.db();
     let keys = call.args_from(1).map(|key| (db, key));
-    let before = call.session.watched.as_deref();
-    call.session.watched = Some(call.server.space.watch_keys(before, keys)?);
+    let before = call.session.watched.as_ref();
+    call.session.watched = Some(call.server.space.watch_keys(before, keys));
     call.reply.ok();
     Ok(())
 }
