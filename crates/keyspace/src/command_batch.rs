@@ -209,6 +209,13 @@ impl CommandBatch {
         self.batch.size_bytes() + self.texts.size_bytes() + self.metas.len() * Meta::BYTES
     }
 
+    /// Bytes of memory for what was written so far, about: elements are held beside the batch too.
+    pub fn written_bytes(&self) -> usize {
+        /// Of an element beside its bytes.
+        const ELEMENT_BYTES: usize = 96;
+        self.size_bytes() + (self.elements.len() + self.undo.len()) * ELEMENT_BYTES
+    }
+
     /// How many locks it holds.
     pub fn lock_count(&self) -> usize {
         self.held.list.len()

@@ -14,6 +14,9 @@ use terrace_resp::{Command, OwnedCommand, ReplyWriter};
 /// Most that one client may queue in `MULTI`, in bytes.
 const MAX_QUEUED_BYTES: usize = 64 << 20;
 
+/// What a queued command takes beside its own buffers: its place in the queue, and what two allocations cost.
+const QUEUED_COMMAND_BYTES: usize = size_of::<OwnedCommand>() + 32;
+
 /// What became of a command.
 pub(crate) enum Executed {
     /// Its reply stands in the output.
@@ -378,11 +381,12 @@ fn check(
 
 fn queue(queued: &mut Queued, args: &Command<'_>, spec: &CommandSpec) -> Result<(), String> {
     let command = args.to_owned();
-    if queued.bytes + command.held_bytes() > MAX_QUEUED_BYTES {
+    let held_bytes = command.held_bytes() + QUEUED_COMMAND_BYTES;
+    if queued.bytes + held_bytes > MAX_QUEUED_BYTES {
         queued.is_spoilt = true;
         return Err(format!("ERR {} does not fit into the transaction any more", spec.name));
     }
-    queued.bytes += command.held_bytes();
+    queued.bytes += held_bytes;
     queued.commands.push(command);
     Ok(())
 }

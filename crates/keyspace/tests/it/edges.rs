@@ -321,3 +321,25 @@ fn a_moment_before_a_flush_still_has_its_collections() {
     reader.next_command();
     assert_eq!(reader.exists(0, [&b"a"[..], &b"k"[..]].into_iter()).unwrap(), 0);
 }
+
+/// So a transaction is refused for what it will write, not for how often it does.
+#[test]
+fn what_is_written_again_and_again_counts_once() {
+    const LEN: usize = 1 << 20;
+    let (space, _vfs, _clock) = store();
+    let mut turn = space.command_batch(Mode::Device);
+    turn.lock(0, [&b"k"[..], b"l"].into_iter()).unwrap();
+    let done: Result<(), ()> = turn.attempt(|turn| {
+        for round in 0..50 {
+            turn.put_range(0, b"k", round, &[1; LEN]).unwrap();
+        }
+        assert!((LEN..3 * LEN).contains(&turn.written_bytes()), "{}", turn.written_bytes());
+        for value in 0..50_u8 {
+            turn.hash_set(0, b"l", [(&[value][..], &[2; LEN][..])].into_iter()).unwrap();
+        }
+        assert!(turn.written_bytes() > 50 * LEN);
+        Err(())
+    });
+    assert!(done.is_err());
+    assert!(turn.written_bytes() < 1000, "{}", turn.written_bytes());
+}

@@ -14,6 +14,14 @@ use std::sync::atomic::Ordering;
 use terrace_keyspace::{MAX_DATABASES, Mode, Wait};
 use terrace_resp::Command;
 
+/// What the commands of a transaction may write together, in bytes: it is held in memory until it is committed.
+const MAX_WRITTEN_BYTES: usize = 1 << 30;
+
+/// The reply to `EXEC` of one that writes more.
+const TOO_MUCH: &str = "EXECABORT Transaction discarded because it writes more than 1 GiB";
+
+/// A transaction of more commands than this is executed by a thread that may take its time.
+const MAX_COMMANDS_ON_LOOP: usize = 256;
 
 const CONTROL: Flags = Flags::FAST.with(Flags::NOT_QUEUED);
 
@@ -156,6 +164,9 @@ fn exec_queued(
         // What others wrote in this batch may be a change: it is committed before.
         return Err(Failure::Elsewhere(Wait::Device));
     }
+    if call.batch.mode() == Mode::Memory && queued.commands.len() > MAX_COMMANDS_ON_LOOP {
+        return Err(Failure::Elsewhere(Wait::Walk));
+    }
     match lock(call, queued) {
         // It would not see elsewhere what is watched here.
         Err(Failure::Moved) if call.session.watched.is_some() => {
@@ -175,6 +186,7 @@ fn exec_queued(
         return Ok(());
     }
     let Call { batch, session, server, reply, .. } = call;
+    let written_before = batch.written_bytes();
     batch.attempt(|batch| {
         reply.array(queued.commands.len());
         for command in &queued.commands {
@@ -202,6 +214,9 @@ fn exec_queued(
                 Err(elsewhere) => return Err(elsewhere),
             }
             reply.set_protocol(session.protocol);
+            if batch.written_bytes().saturating_sub(written_before) > MAX_WRITTEN_BYTES {
+                return Err(Failure::line(TOO_MUCH));
+            }
         }
         Ok(())
     })

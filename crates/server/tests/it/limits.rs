@@ -336,3 +336,18 @@ fn a_single_reply_is_held_to_the_limit_as_well() {
     let few: Vec<&str> = many_keys[..20].to_vec();
     assert_eq!(served.client().call(&few), array(std::iter::repeat_n(bulk(&value), 19)));
 }
+
+/// What it writes is held in memory until it is committed.
+#[test]
+fn a_transaction_that_writes_too_much_writes_nothing() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    client.say("MULTI");
+    for at in 0..14 {
+        client.say(&format!("SETRANGE k{at} 100000000 x"));
+    }
+    let refused = error(&client.say("EXEC"));
+    assert!(refused.starts_with("EXECABORT") && refused.contains("1 GiB"), "{refused}");
+    assert_eq!(client.say("DBSIZE"), int(0));
+    assert_eq!(client.say("SETRANGE k 9 x"), int(10));
+}

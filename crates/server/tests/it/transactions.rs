@@ -111,6 +111,25 @@ fn who_wants_no_replies_gets_none_while_queueing() {
     assert_eq!(String::from_utf8_lossy(&bytes), "+OK\r\n$1\r\n2\r\n");
 }
 
+/// Others are served meanwhile.
+#[test]
+fn a_long_transaction_is_executed_beside_the_loop() {
+    let served = Served::with(&[("server-threads", "1")]);
+    let mut client = served.client();
+    let mut offloads_of = |count: usize| {
+        let before = served.server().stats.offloads.get();
+        let mut words = vec!["MULTI"];
+        words.extend(vec!["INCR n"; count]);
+        words.push("EXEC");
+        let Some(Reply::Array(replies)) = client.pipeline(&words).pop() else { panic!() };
+        assert_eq!(replies.len(), count);
+        served.server().stats.offloads.get() - before
+    };
+    assert_eq!(offloads_of(100), 0);
+    assert_eq!(offloads_of(1000), 1);
+    assert_eq!(client.say("GET n"), bulk("1100"));
+}
+
 #[test]
 fn a_key_is_watched_from_its_own_watch_on() {
     let served = Served::with(&[]);
