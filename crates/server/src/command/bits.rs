@@ -2,7 +2,8 @@
 
 use super::bit_offset::offset;
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, bitfield};
-use terrace_keyspace::{PutOptions, Value};
+use std::collections::BTreeMap;
+use terrace_keyspace::PutOptions;
 
 /// What most rows have.
 const ROW: CommandSpec = CommandSpec {
@@ -238,36 +239,52 @@ fn bitop(call: &mut Call<'_>) -> Outcome {
         b"and" => |a, b| a & b,
         b"or" => |a, b| a | b,
         b"xor" => |a, b| a ^ b,
-        b"not" if call.count() == 4 => |a, _| !a,
+        // Of the one source nothing is combined.
+        b"not" if call.count() == 4 => |a, _| a,
         b"not" => {
             return Err(Failure::line("ERR BITOP NOT must be called with a single source key."));
         }
         _ => return Err(Failure::SYNTAX),
     };
     let db = call.db();
-    let mut sources: Vec<Option<Value>> = Vec::with_capacity(call.count() - 3);
-    for key in call.args_from(3) {
-        sources.push(call.batch.get(db, key)?);
+    let is_xor = call.arg(1).eq_ignore_ascii_case(b"xor");
+    // Equal keys make no difference to the result, or take each other away from it.
+    let mut times: BTreeMap<&[u8], usize> = BTreeMap::new();
+    call.args_from(3).for_each(|key| *times.entry(key).or_default() += 1);
+    let mut result: Option<Vec<u8>> = None;
+    for (key, times) in times {
+        let source = call.batch.get(db, key)?;
+        let source = source.as_deref().unwrap_or_default();
+        let only_counts_as_long = is_xor && times % 2 == 0;
+        match &mut result {
+            None if only_counts_as_long => result = Some(vec![0; source.len()]),
+            None => result = Some(source.to_vec()),
+            Some(result) => {
+                result.resize(result.len().max(source.len()), 0);
+                if !only_counts_as_long {
+                    fold(result, source, combine);
+                }
+            }
+        }
     }
-    let length = sources.iter().flatten().map(|source| source.len()).max().unwrap_or(0);
-    let byte = |source: &Option<Value>, at: usize| {
-        source.as_ref().and_then(|source| source.get(at)).copied().unwrap_or(0)
-    };
-    let mut result = vec![0; length];
-    for (at, out) in result.iter_mut().enumerate() {
-        let (first, rest) = (byte(&sources[0], at), &sources[1..]);
-        *out = match rest.is_empty() {
-            true if call.arg(1).eq_ignore_ascii_case(b"not") => !first,
-            true => first,
-            false => rest.iter().fold(first, |sum, source| combine(sum, byte(source, at))),
-        };
+    let mut result = result.unwrap_or_default();
+    if call.arg(1).eq_ignore_ascii_case(b"not") {
+        result.iter_mut().for_each(|byte| *byte = !*byte);
     }
+    let length = result.len();
     match length {
         0 => drop(call.batch.delete(db, std::iter::once(call.arg(2)))?),
         _ => drop(call.batch.put(db, call.arg(2), &result, &PutOptions::default())?),
     }
     call.reply.integer(length as i64);
     Ok(())
+}
+
+/// Combines bytes with those of `source`, behind whose end there are zeros.
+fn fold(bytes: &mut [u8], source: &[u8], combine: fn(u8, u8) -> u8) {
+    let (both, behind) = bytes.split_at_mut(source.len().min(bytes.len()));
+    both.iter_mut().zip(source).for_each(|(byte, other)| *byte = combine(*byte, *other));
+    behind.iter_mut().for_each(|byte| *byte = combine(*byte, 0));
 }
 
 #[cfg(test)]

@@ -118,3 +118,55 @@ fn a_subcommand_that_there_is_not_is_named() {
     let many = "ERR unknown subcommand or wrong number of arguments for 'geT'. Try SLOWLOG HELP.";
     refused(&mut client, "SLOWLOG geT 1 2", many);
 }
+
+/// Against a model that has all sources at hand, also those that are named twice, are not there, or are the target.
+#[test]
+fn bits_of_several_strings_are_combined() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    let mut words = 7_u64;
+    let mut below = |end: usize| {
+        words =
+            words.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (words >> 33) as usize % end
+    };
+    for round in 0..300 {
+        let mut values: Vec<Vec<u8>> = Vec::new();
+        for at in 0..4 {
+            let length = if below(4) == 0 { 0 } else { below(20) };
+            values.push((0..length).map(|_| below(256) as u8).collect());
+            client.say(&format!("DEL k{at}"));
+            if !values[at].is_empty() {
+                client.call(&[&b"SET"[..], format!("k{at}").as_bytes(), &values[at]]);
+            }
+        }
+        let (name, combine): (&str, fn(u8, u8) -> u8) = match below(4) {
+            0 => ("AND", |a, b| a & b),
+            1 => ("OR", |a, b| a | b),
+            2 => ("XOR", |a, b| a ^ b),
+            _ => ("NOT", |_, b| b),
+        };
+        let count = if name == "NOT" { 1 } else { 1 + below(6) };
+        let sources: Vec<usize> = (0..count).map(|_| below(4)).collect();
+        let length = sources.iter().map(|at| values[*at].len()).max().unwrap();
+        let byte = |source: usize, at: usize| values[source].get(at).copied().unwrap_or(0);
+        let wanted: Vec<u8> = (0..length)
+            .map(|at| match name {
+                "NOT" => !byte(sources[0], at),
+                _ => sources.iter().map(|source| byte(*source, at)).reduce(combine).unwrap(),
+            })
+            .collect();
+        let target = format!("k{}", below(5));
+        let mut request = vec!["BITOP".to_string(), name.into(), target.clone()];
+        request.extend(sources.iter().map(|at| format!("k{at}")));
+        assert_eq!(client.call(&request), int(length as i64), "{round}: {request:?}");
+        let found = client.call(&["GET", &target]);
+        match length {
+            0 => assert_eq!(found, Reply::Null, "{round}: {request:?}"),
+            _ => assert_eq!(found, Reply::Bulk(wanted.into()), "{round}: {request:?}"),
+        }
+        client.say("DEL k4");
+    }
+    client.say("RPUSH list e");
+    assert!(error(&client.say("BITOP OR k k0 list")).starts_with("WRONGTYPE"));
+}
