@@ -568,7 +568,7 @@ impl CommandBatch {
 
     /// Refuses to look at this many elements one after the other in [`Mode::Memory`], where others
     /// wait meanwhile.
-    pub(crate) fn allow_walk(&self, elements: u64) -> Result<()> {
+    pub fn allow_walk(&self, elements: u64) -> Result<()> {
         /// About a millisecond.
         const LONG: u64 = 4096;
         match self.mode == Mode::Memory && elements > LONG {

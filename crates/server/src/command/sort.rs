@@ -5,7 +5,7 @@ use super::arguments::strtod;
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
 use crate::acl::Access;
 use std::cmp::Ordering;
-use terrace_keyspace::{Kind, Meta, Order, Range, Type, Value};
+use terrace_keyspace::{Kind, Meta, Order, Range, ResultSize, Type, Value};
 
 /// What both rows have.
 const ROW: CommandSpec = CommandSpec {
@@ -139,24 +139,45 @@ fn sort(call: &mut Call<'_>, may_store: bool) -> Outcome {
         false => sorted(call, elements, &options)?,
     };
     let (first, count) = options.shown(elements.len());
-    let mut shown: Vec<Option<Vec<u8>>> = Vec::new();
-    for element in elements.into_iter().skip(first).take(count) {
-        if options.gets.is_empty() {
-            shown.push(Some(element));
-            continue;
-        }
-        for pattern in &options.gets {
-            shown.push(lookup(call, pattern, &element)?.map(|value| value.to_vec()));
-        }
-    }
+    let elements = elements.into_iter().skip(first).take(count);
+    call.batch.allow_walk((count as u64).saturating_mul(1 + options.gets.len() as u64))?;
     let Some(destination) = options.store else {
-        call.reply.array(shown.len());
-        shown.into_iter().for_each(|element| call.bulk_or_null(element));
-        return Ok(());
+        call.reply.array(count * options.gets.len().max(1));
+        return each_shown(call, elements, &options, |call, value| {
+            call.bulk_or_null(value);
+            Ok(!call.reply.is_over())
+        });
     };
-    let values: Vec<Vec<u8>> = shown.into_iter().map(Option::unwrap_or_default).collect();
+    let (mut values, mut size) = (Vec::new(), ResultSize::default());
+    each_shown(call, elements, &options, |_, value| {
+        let value = value.unwrap_or_default();
+        size.add(value.len())?;
+        values.push(value.to_vec());
+        Ok(true)
+    })?;
     let length = call.batch.list_replace(db, destination, &values)?;
     call.reply.integer(length as i64);
+    Ok(())
+}
+
+/// Shows what is to be shown of each element, until `seen` says no more.
+fn each_shown(
+    call: &mut Call<'_>,
+    elements: impl Iterator<Item = Vec<u8>>,
+    options: &Options<'_>,
+    mut seen: impl FnMut(&mut Call<'_>, Option<&[u8]>) -> Result<bool, Failure>,
+) -> Outcome {
+    for element in elements {
+        if options.gets.is_empty() && !seen(call, Some(&element))? {
+            return Ok(());
+        }
+        for pattern in &options.gets {
+            let value = lookup(call, pattern, &element)?;
+            if !seen(call, value.as_deref())? {
+                return Ok(());
+            }
+        }
+    }
     Ok(())
 }
 
@@ -201,16 +222,24 @@ fn sorted(
     elements: Vec<Vec<u8>>,
     options: &Options<'_>,
 ) -> Result<Vec<Vec<u8>>, Failure> {
+    let lookups = if options.by.is_some() { elements.len() } else { 0 };
+    call.batch.allow_walk(lookups as u64)?;
     let mut rows = Vec::with_capacity(elements.len());
+    let mut size = ResultSize::default();
     for element in elements {
         let by = match options.by {
             Some(pattern) => lookup(call, pattern, &element)?.map(|value| value.to_vec()),
             None => Some(element.clone()),
         };
         let number = match &by {
-            Some(text) if !options.by_bytes => strtod(text)
+            Some(text) if options.by_bytes => {
+                // Of other keys, of any size.
+                size.add(if options.by.is_some() { text.len() } else { 0 })?;
+                0.0
+            }
+            Some(text) => strtod(text)
                 .ok_or(Failure::line("ERR One or more scores can't be converted into double"))?,
-            _ => 0.0,
+            None => 0.0,
         };
         rows.push(Row { element, number, bytes: if options.by_bytes { by } else { None } });
     }

@@ -351,3 +351,29 @@ fn a_transaction_that_writes_too_much_writes_nothing() {
     assert_eq!(client.say("DBSIZE"), int(0));
     assert_eq!(client.say("SETRANGE k 9 x"), int(10));
 }
+
+/// Else a short command gathers gigabytes.
+#[test]
+fn sort_looks_up_no_more_than_it_may_show_or_store() {
+    let served = Served::with(&[("client-output-buffer-limit", "normal 1mb 0 0")]);
+    let mut client = served.client();
+    assert_eq!(client.call(&["SET", "value", &"x".repeat(100_000)]), ok());
+    let push: Vec<&str> = ["RPUSH", "list"].into_iter().chain(["e"; 100]).collect();
+    assert_eq!(client.call(&push), int(100));
+    let lookups = || served.server().space.db().metrics().gets;
+    let mut sort = vec!["SORT", "list", "BY", "nosort"];
+    sort.extend(["GET", "valu*"].repeat(500));
+    // The element stands in the place of the star.
+    for (store, most_lookups) in [(&[][..], 1_000), (&["STORE", "sorted"], 20_000)] {
+        let before = lookups();
+        let mut asked = served.client();
+        asked.send(&[&sort[..], store].concat());
+        match store {
+            [] => asked.expect_end(),
+            _ => assert!(error(&asked.reply()).contains("over the limit")),
+        }
+        let looked_up = lookups() - before;
+        assert!(looked_up < most_lookups, "{looked_up} lookups for 50,000 values");
+    }
+    assert_eq!(client.say("EXISTS sorted"), int(0));
+}
