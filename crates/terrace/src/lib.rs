@@ -107,8 +107,8 @@ pub use options::{
     WriteOptions, WriteTracking,
 };
 pub use read::estimate::Estimate;
-pub use read::get::Found;
 pub use read::get::explain::{ExplainOutcome, ExplainPart, ExplainStep, Explanation};
+pub use read::get::{EntryInfo, Found};
 pub use read::scan::{Iter, ReadOptions};
 pub use repair::{RepairOptions, RepairReport, repair};
 pub use terrace_base::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};

@@ -32,7 +32,7 @@ use crate::observe::current_metrics;
 use crate::open::read_write;
 use crate::options::{CfOptions, Options, SyncMode, WriteOptions};
 use crate::read::get;
-use crate::read::get::{Found, Reading};
+use crate::read::get::{EntryInfo, Found, Reading};
 use crate::read::scan::{self, Iter, ReadOptions};
 use crate::version::family::Family;
 use crate::version::snapshots::Snapshot;
@@ -135,6 +135,29 @@ impl Db {
     /// ```
     pub fn get_entry(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Found>> {
         self.default.get_entry(key, options)
+    }
+
+    /// What is known of `key` without its value: a separated value is not read, so one that is not in memory is
+    /// not waited for, nor refused by [`ReadOptions::in_memory`].
+    ///
+    /// ```
+    /// # fn main() -> terrace::Result<()> {
+    /// # let dir = std::env::temp_dir().join(format!("terrace-doc-info-{}", std::process::id()));
+    /// # let db = terrace::Db::open(&dir, terrace::Options::default())?;
+    /// db.put(b"picture", vec![7; 100_000])?;
+    /// let info = db.get_info(b"picture", &terrace::ReadOptions::default())?;
+    /// assert_eq!(info.and_then(|info| info.value_bytes), Some(100_000));
+    /// # db.close()?;
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get_info(
+        &self,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> Result<Option<EntryInfo>> {
+        self.default.get_info(key, options)
     }
 
     /// The values of `keys`, in their order, all as of one moment; device reads are batched.
@@ -408,8 +431,8 @@ impl ColumnFamily {
     /// What `options` say about a point read.
     fn reading<'a>(&self, options: &'a ReadOptions) -> Result<Reading<'a>> {
         let snapshot = self.inner().read.snapshots.check(options.snapshot.as_ref())?;
-        let ReadOptions { fill_cache, in_memory, .. } = *options;
-        Ok(Reading { snapshot, fill_cache, in_memory })
+        let ReadOptions { fill_cache, in_memory, now_ms, .. } = *options;
+        Ok(Reading { snapshot, fill_cache, in_memory, now_ms, ..Reading::default() })
     }
 
     /// As [`Db::get`].
@@ -426,6 +449,15 @@ impl ColumnFamily {
     /// As [`Db::get_entry`].
     pub fn get_entry(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Found>> {
         get::get_entry(&self.inner().read, &self.family, key.as_ref(), self.reading(options)?)
+    }
+
+    /// As [`Db::get_info`].
+    pub fn get_info(
+        &self,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> Result<Option<EntryInfo>> {
+        get::get_info(&self.inner().read, &self.family, key.as_ref(), self.reading(options)?)
     }
 
     /// As [`Db::multi_get`].

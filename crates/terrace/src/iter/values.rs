@@ -76,6 +76,11 @@ impl<I: ScanCursor> Values<I> {
         self.shown == Shown::Staged || self.visible.valid()
     }
 
+    /// As [`Visible::stepped_over`].
+    pub fn stepped_over(&self) -> u64 {
+        self.visible.stepped_over()
+    }
+
     /// The key shown. Empty if not valid.
     #[inline]
     pub fn key(&self) -> &[u8] {

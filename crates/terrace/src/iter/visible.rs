@@ -95,6 +95,8 @@ pub(crate) struct Visible<I> {
     live: Live,
     /// Scratch: the operands of a key.
     operands: Operands,
+    /// Keys stepped over that are deleted or expired, without those that range tombstones cover.
+    stepped_over: u64,
 }
 
 /// What stands where the value of an entry lies that is there.
@@ -176,7 +178,12 @@ impl<I: ScanCursor> Visible<I> {
     pub fn new(iter: I, view: View) -> Self {
         let (key, value) = (Vec::new(), Vec::new());
         let (live, operands) = (Live::at_start(Content::Value), Operands::default());
-        Self { iter, view, state: State::Nowhere, key, value, live, operands }
+        Self { iter, view, state: State::Nowhere, key, value, live, operands, stepped_over: 0 }
+    }
+
+    /// How many keys were stepped over since they are deleted or expired.
+    pub fn stepped_over(&self) -> u64 {
+        self.stepped_over
     }
 
     /// Whether there is an entry to show.
@@ -371,6 +378,7 @@ impl<I: ScanCursor> Visible<I> {
             self.key.extend_from_slice(user_key);
             (skip, steps) = (Skip::Rest, 0);
             covered = if is_covered { covered + 1 } else { 0 };
+            self.stepped_over += u64::from(!is_covered);
             match self.view.cover.end() {
                 Some(end) if covered >= COVERED_STEPS => {
                     self.iter.skip_covered(end, cover_seqno)?;
@@ -412,6 +420,7 @@ impl<I: ScanCursor> Visible<I> {
                 return Ok(());
             }
             covered = if is_covered { covered + 1 } else { 0 };
+            self.stepped_over += u64::from(!is_covered);
             if covered >= COVERED_STEPS && self.iter.valid() {
                 self.iter.skip_covered_back(self.view.cover.start(), cover_seqno)?;
                 covered = 0;

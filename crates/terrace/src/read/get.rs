@@ -25,6 +25,7 @@ use terrace_base::key::{EXPIRY_BYTES, trailer_kind, trailer_seqno};
 use terrace_base::sync::Instant;
 use terrace_base::{SeqNo, ValueHandle, ValueKind};
 use terrace_buf::Slice;
+use terrace_compression::Compression;
 use terrace_manifest::FileMeta;
 use terrace_sst::{BlockPlace, Entry, FilterAt, InLevel, Lookup, LookupTrace, SstReader};
 
@@ -41,11 +42,15 @@ pub(crate) struct Reading<'a> {
     pub fill_cache: bool,
     /// Whether the read is given up where it needs the device.
     pub in_memory: bool,
+    /// Whether a separated value is left where it is.
+    pub only_info: bool,
+    /// The time for what has expired; `None` is the wall clock's.
+    pub now_ms: Option<u64>,
 }
 
 impl Default for Reading<'_> {
     fn default() -> Self {
-        Self { snapshot: None, fill_cache: true, in_memory: false }
+        Self { snapshot: None, fill_cache: true, in_memory: false, only_info: false, now_ms: None }
     }
 }
 
@@ -59,9 +64,9 @@ impl Reading<'_> {
 
     /// As options of a scan.
     fn options(&self) -> ReadOptions {
-        let Self { fill_cache, in_memory, .. } = *self;
+        let Self { fill_cache, in_memory, now_ms, .. } = *self;
         let snapshot = self.snapshot.cloned();
-        ReadOptions { snapshot, fill_cache, in_memory, ..ReadOptions::default() }
+        ReadOptions { snapshot, fill_cache, in_memory, now_ms, ..ReadOptions::default() }
     }
 }
 
@@ -76,6 +81,15 @@ pub struct Found {
     /// When the wall clock shows this, in Unix milliseconds, the key is absent; `None` if it does
     /// not expire.
     pub expires_at_ms: Option<u64>,
+}
+
+/// What is known of an entry without its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryInfo {
+    /// As [`Found::expires_at_ms`].
+    pub expires_at_ms: Option<u64>,
+    /// The length of the value; `None` if only the value itself shows it, being compressed by itself.
+    pub value_bytes: Option<usize>,
 }
 
 /// An expiry; what expires at 0 is never found.
@@ -124,6 +138,40 @@ pub(crate) fn get_entry(
         }
         Answer::Absent | Answer::Separated(..) | Answer::Operand => None,
     })
+}
+
+/// What is known of `key` without its value.
+pub(crate) fn get_info(
+    env: &ReadEnv,
+    family: &Family,
+    key: &[u8],
+    reading: Reading<'_>,
+) -> Result<Option<EntryInfo>> {
+    check(env, family)?;
+    let reading = Reading { only_info: true, ..reading };
+    let answer = match sample() {
+        Sampled::Followed => look_up_sampled(env, family, key, reading)?,
+        _ => look_up(env, family, key, reading, &mut ())?,
+    };
+    let answer = match answer {
+        Answer::Operand => fold(env, family, key, reading)?,
+        answer => answer,
+    };
+    let info = |expiry: Expiry, value_bytes| EntryInfo {
+        expires_at_ms: expiry.map(NonZeroU64::get),
+        value_bytes,
+    };
+    let found = match answer {
+        Answer::Absent | Answer::Operand => None,
+        Answer::Value(value, expiry) => Some(info(expiry, Some(value.len()))),
+        Answer::Separated(handle, expiry) => {
+            let is_plain = handle.compression == Compression::None as u8;
+            Some(info(expiry, is_plain.then_some(handle.len as usize)))
+        }
+    };
+    env.base.counters.gets.add(1);
+    env.base.counters.gets_found.add(u64::from(found.is_some()));
+    Ok(found)
 }
 
 /// Refuses reads of a closed store and of a dropped family.
@@ -220,9 +268,12 @@ fn search(
     let seqno = reading.seqno(env, state);
     let Reading { fill_cache, in_memory, .. } = reading;
     let lookup = Lookup { fill_cache, in_memory, ..Lookup::new(key, seqno) };
-    let mut search = Search::new(env, state, &lookup, seqno, trace);
+    let mut search = Search::new(env, state, &lookup, (seqno, reading.now_ms), trace);
     let answer = search.run();
     if in_memory && !matches!(answer, Ok(Answer::Absent | Answer::Value(..))) {
+        if reading.only_info && matches!(answer, Ok(Answer::Separated(..))) {
+            return answer;
+        }
         return search.settle_in_memory(answer);
     }
     answer
@@ -321,6 +372,8 @@ struct Search<'a, T> {
     state: &'a ReadState,
     lookup: &'a Lookup<'a>,
     seqno: SeqNo,
+    /// As [`Reading::now_ms`].
+    now_ms: Option<u64>,
     /// The newest range tombstone met so far that covers the key.
     covered: SeqNo,
     asked: AskedRuns,
@@ -332,10 +385,11 @@ impl<'a, T: LookupTrace> Search<'a, T> {
         env: &'a ReadEnv,
         state: &'a ReadState,
         lookup: &'a Lookup<'a>,
-        seqno: SeqNo,
+        (seqno, now_ms): (SeqNo, Option<u64>),
         trace: &'a mut T,
     ) -> Self {
-        Self { env, state, lookup, seqno, covered: SeqNo::ZERO, asked: AskedRuns::default(), trace }
+        let (covered, asked) = (SeqNo::ZERO, AskedRuns::default());
+        Self { env, state, lookup, seqno, now_ms, covered, asked, trace }
     }
 
     /// The answer.
@@ -348,7 +402,7 @@ impl<'a, T: LookupTrace> Search<'a, T> {
             self.trace.memtable(at, found.map(|(trailer, _)| trailer), self.covered);
             if let Some((trailer, value)) = found {
                 env.base.counters.gets_in_memtable.add(1);
-                return Ok(from_memtable(env, trailer, value, self.covered));
+                return Ok(from_memtable((env, self.now_ms), trailer, value, self.covered));
             }
         }
         let mut runs = Candidates::new(state, lookup.user_key);
@@ -376,7 +430,7 @@ impl<'a, T: LookupTrace> Search<'a, T> {
             if let Some(entry) = found {
                 self.asked.found = true;
                 self.trace.found(entry.trailer, self.covered);
-                return Ok(pinned(env, entry, self.covered));
+                return Ok(pinned((env, self.now_ms), entry, self.covered));
             }
         }
     }
@@ -526,7 +580,7 @@ fn in_memtable<'a>(
 /// expired.
 #[inline]
 fn live<'a>(
-    env: &ReadEnv,
+    (env, now_ms): (&ReadEnv, Option<u64>),
     trailer: u64,
     value: &'a [u8],
     covered: SeqNo,
@@ -539,7 +593,8 @@ fn live<'a>(
         ValueKind::PutTtl | ValueKind::PutTtlHandle => {
             let (expiry, value) = value.split_first_chunk::<EXPIRY_BYTES>()?;
             let expiry = u64::from_le_bytes(*expiry);
-            (expiry > env.base.clock.wall_ms()).then_some((value, NonZeroU64::new(expiry)))
+            let now_ms = now_ms.unwrap_or_else(|| env.base.clock.wall_ms());
+            (expiry > now_ms).then_some((value, NonZeroU64::new(expiry)))
         }
         ValueKind::Merge | ValueKind::Merged => Some((value, None)),
         ValueKind::Delete | ValueKind::RangeDelete => None,
@@ -548,8 +603,13 @@ fn live<'a>(
 
 /// What a version in a memtable says.
 #[inline]
-fn from_memtable(env: &ReadEnv, trailer: u64, value: &[u8], covered: SeqNo) -> Answer {
-    match live(env, trailer, value, covered) {
+fn from_memtable(
+    at: (&ReadEnv, Option<u64>),
+    trailer: u64,
+    value: &[u8],
+    covered: SeqNo,
+) -> Answer {
+    match live(at, trailer, value, covered) {
         None => Answer::Absent,
         Some((value, expiry)) => {
             separated(trailer, value, expiry).unwrap_or_else(|| Answer::Value(value.into(), expiry))
@@ -573,13 +633,13 @@ fn separated(trailer: u64, live: &[u8], expiry: Expiry) -> Option<Answer> {
 
 /// What a version in an SST says, a value pinned to its block.
 #[inline]
-fn pinned(env: &ReadEnv, entry: Entry, covered: SeqNo) -> Answer {
+fn pinned(at: (&ReadEnv, Option<u64>), entry: Entry, covered: SeqNo) -> Answer {
     if trailer_kind(entry.trailer) == Some(ValueKind::Put)
         && trailer_seqno(entry.trailer) >= covered
     {
         return Answer::Value(entry.value, None);
     }
-    let Some((live, expiry)) = live(env, entry.trailer, &entry.value, covered) else {
+    let Some((live, expiry)) = live(at, entry.trailer, &entry.value, covered) else {
         return Answer::Absent;
     };
     separated(entry.trailer, live, expiry).unwrap_or_else(|| {

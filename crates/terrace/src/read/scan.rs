@@ -74,6 +74,9 @@ pub struct ReadOptions {
     pub readahead_bytes: usize,
     /// An iterator shows every value as empty (false): separated values are not read.
     pub keys_only: bool,
+    /// The time at which it is judged what has expired, in Unix milliseconds; `None` is the wall clock's, asked by each
+    /// point read, and by an iterator when it is made. So that several reads agree.
+    pub now_ms: Option<u64>,
 }
 
 impl Default for ReadOptions {
@@ -87,6 +90,7 @@ impl Default for ReadOptions {
             in_memory: false,
             readahead_bytes: 0,
             keys_only: false,
+            now_ms: None,
         }
     }
 }
@@ -232,7 +236,7 @@ fn open(
     }
     let view = View {
         seqno,
-        now_ms: clock.wall_ms(),
+        now_ms: options.now_ms.unwrap_or_else(|| clock.wall_ms()),
         lower: lower.map(<[u8]>::to_vec),
         upper,
         cover: Cover::new(covers, seqno),
@@ -304,6 +308,12 @@ impl Iter {
     #[inline]
     pub fn valid(&self) -> bool {
         self.entries.valid()
+    }
+
+    /// How many keys this iterator has stepped over since they are deleted or expired, as of its moment: each costs about as
+    /// much as one that it shows. What a range delete covers is passed faster, and does not count.
+    pub fn stepped_over(&self) -> u64 {
+        self.entries.stepped_over()
     }
 
     /// Moves to the first entry.

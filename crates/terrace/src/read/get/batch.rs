@@ -49,12 +49,12 @@ pub(crate) fn multi_get(
         };
         let seqno = reading.seqno(env, state);
         if reading.in_memory {
-            match from_memory(env, family, state, keys, seqno)? {
+            match from_memory(env, family, state, keys, (seqno, reading.now_ms))? {
                 Some(found) => break found,
                 None => break with_operands(env, family, keys, reading)?,
             }
         }
-        let answers = search(env, family, state, (keys, seqno), reading.fill_cache)?;
+        let answers = search((env, family, state), (keys, seqno), reading)?;
         if answers.iter().any(|answer| matches!(answer, Answer::Operand)) {
             break with_operands(env, family, keys, reading)?;
         }
@@ -94,7 +94,7 @@ fn with_operands(
         return keys.iter().map(|key| fold(key)).collect();
     }
     let Moment { state, seqno, held } = &moment;
-    let answers = search(env, family, state, (keys, *seqno), reading.fill_cache)?;
+    let answers = search((env, family, state), (keys, *seqno), reading)?;
     let operands: Vec<usize> =
         (0..keys.len()).filter(|at| matches!(answers[*at], Answer::Operand)).collect();
     // The moment holds the segments of all values.
@@ -149,7 +149,7 @@ fn from_memory(
     family: &Family,
     state: &ReadState,
     keys: &[&[u8]],
-    seqno: SeqNo,
+    (seqno, now_ms): (SeqNo, Option<u64>),
 ) -> Result<Option<Vec<Option<Slice>>>> {
     let lookups: Vec<Lookup<'_>> =
         keys.iter().map(|key| Lookup { in_memory: true, ..Lookup::new(key, seqno) }).collect();
@@ -159,13 +159,13 @@ fn from_memory(
         let (answer, runs) = match sample() {
             Sampled::Followed => {
                 let mut sample = SampledLookup::new();
-                let searched = in_memory(env, state, lookup, seqno, &mut sample);
+                let searched = in_memory(env, state, lookup, (seqno, now_ms), &mut sample);
                 if searched.0.is_ok() {
                     sample.note(state, family);
                 }
                 searched
             }
-            _ => in_memory(env, state, lookup, seqno, &mut ()),
+            _ => in_memory(env, state, lookup, (seqno, now_ms), &mut ()),
         };
         match answer {
             Ok(Answer::Operand) => return Ok(None),
@@ -186,10 +186,10 @@ fn in_memory(
     env: &ReadEnv,
     state: &ReadState,
     lookup: &Lookup<'_>,
-    seqno: SeqNo,
+    at: (SeqNo, Option<u64>),
     trace: &mut impl LookupTrace,
 ) -> (Result<Answer>, AskedRuns) {
-    let mut search = Search::new(env, state, lookup, seqno, trace);
+    let mut search = Search::new(env, state, lookup, at, trace);
     let answer = search.run();
     (search.settle_in_memory(answer), search.asked)
 }
@@ -197,16 +197,14 @@ fn in_memory(
 /// What is known of `keys` in `state` as of `seqno`. As many are asked for at a time as take little memory
 /// for the blocks that have to be read for them.
 fn search(
-    env: &ReadEnv,
-    family: &Family,
-    state: &ReadState,
+    (env, family, state): (&ReadEnv, &Family, &ReadState),
     (keys, seqno): (&[&[u8]], SeqNo),
-    fill_cache: bool,
+    reading: Reading<'_>,
 ) -> Result<Vec<Answer>> {
     let at_once = BYTES_AT_ONCE / family.options.block_size.max(1);
     let mut found = Vec::with_capacity(keys.len());
     for some in keys.chunks(at_once.clamp(LEAST_AT_ONCE, MOST_AT_ONCE)) {
-        found.extend(search_some(env, state, some, seqno, fill_cache)?);
+        found.extend(search_some(env, state, some, seqno, reading)?);
     }
     Ok(found)
 }
@@ -216,8 +214,9 @@ fn search_some(
     state: &ReadState,
     keys: &[&[u8]],
     seqno: SeqNo,
-    fill_cache: bool,
+    reading: Reading<'_>,
 ) -> Result<Vec<Answer>> {
+    let Reading { fill_cache, now_ms, .. } = reading;
     let mut found: Vec<Answer> = keys.iter().map(|_| Answer::Absent).collect();
     let mut open: Vec<Open<'_>> = Vec::with_capacity(keys.len());
     'keys: for (at, key) in keys.iter().enumerate() {
@@ -226,7 +225,7 @@ fn search_some(
         for memtable in state.memtables() {
             if let Some((trailer, value)) = in_memtable(memtable, &lookup, seqno, &mut covered) {
                 env.base.counters.gets_in_memtable.add(1);
-                found[at] = from_memtable(env, trailer, value, covered);
+                found[at] = from_memtable((env, now_ms), trailer, value, covered);
                 continue 'keys;
             }
         }
@@ -234,7 +233,7 @@ fn search_some(
     }
     let levels = state.version.levels();
     for index in 0..levels[0].files().len() {
-        run(env, &mut open, &mut found, seqno, |key| {
+        run((env, now_ms), &mut open, &mut found, seqno, |key| {
             let file = &levels[0].files()[index];
             file.contains(key).then_some(file)
         })?;
@@ -243,7 +242,7 @@ fn search_some(
         if level.is_empty() {
             continue;
         }
-        run(env, &mut open, &mut found, seqno, |key| {
+        run((env, now_ms), &mut open, &mut found, seqno, |key| {
             level.find(key).and_then(|index| level.files().get(index))
         })?;
     }
@@ -252,7 +251,7 @@ fn search_some(
 
 /// Looks all open keys up in one sorted run and closes those that were found.
 fn run<'v>(
-    env: &ReadEnv,
+    (env, now_ms): (&ReadEnv, Option<u64>),
     open: &mut Vec<Open<'_>>,
     found: &mut [Answer],
     seqno: SeqNo,
@@ -280,7 +279,7 @@ fn run<'v>(
         }
         if let Some(entry) = answer {
             let Open { at, covered, .. } = open[*slot];
-            found[at] = pinned(env, entry, covered);
+            found[at] = pinned((env, now_ms), entry, covered);
             closed[*slot] = true;
         }
     }
