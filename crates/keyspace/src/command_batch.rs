@@ -14,8 +14,11 @@ mod elements;
 mod flush;
 mod held_locks;
 mod records;
+mod texts;
 
 pub(crate) use elements::Direction;
+pub use texts::Text;
+pub(crate) use texts::TextInfo;
 
 use crate::encode::{self, Meta};
 use crate::error::{Error, Result, Wait};
@@ -64,15 +67,6 @@ impl AsRef<[u8]> for Value {
     fn as_ref(&self) -> &[u8] {
         self
     }
-}
-
-/// A string and when it expires.
-#[derive(Debug, Clone)]
-pub struct Text {
-    /// The bytes.
-    pub value: Value,
-    /// In ms since 1970.
-    pub expires_at_ms: Option<u64>,
 }
 
 /// What a batch wrote under the key of a string; the bytes are beside it.
@@ -142,7 +136,8 @@ impl Keyspace {
 impl CommandBatch {
     fn begin(space: Arc<Keyspace>, mode: Mode) -> Self {
         let now_ms = space.now_ms();
-        let reading = ReadOptions { in_memory: mode == Mode::Memory, ..ReadOptions::default() };
+        let in_memory = mode == Mode::Memory;
+        let reading = ReadOptions { in_memory, now_ms: Some(now_ms), ..ReadOptions::default() };
         Self {
             mode,
             batch: WriteBatch::new(),
@@ -182,6 +177,7 @@ impl CommandBatch {
     /// happen when this was called last.
     pub fn look_at_the_clock(&mut self) {
         self.now_ms = self.space.now_ms();
+        self.reading.now_ms = Some(self.now_ms);
     }
 
     /// Whether its commands may wait.
@@ -461,61 +457,6 @@ impl CommandBatch {
         }
     }
 
-    /// The string under `key`; `None` if there is none, whatever else there is.
-    #[inline]
-    pub(crate) fn text(&mut self, db: u8, key: &[u8]) -> Result<Option<Text>> {
-        let user_key = self.take_user_key(db, key);
-        let found = self.text_at(&user_key);
-        self.scratch = user_key;
-        found
-    }
-
-    #[inline]
-    fn text_at(&self, user_key: &[u8]) -> Result<Option<Text>> {
-        if let Some((written, bytes)) = self.texts.get(user_key) {
-            self.saw_written(true);
-            return Ok(match *written {
-                WrittenText::Put(expires_at_ms) if written.is_live(self.now_ms) => {
-                    Some(Text { value: Value::Written(bytes.into()), expires_at_ms })
-                }
-                _ => None,
-            });
-        }
-        if self.flushed != 0 && self.is_flushed(self.space.layout.db_of(user_key)) {
-            return Ok(None);
-        }
-        let found = self.space.strings.get_entry(user_key, &self.reading)?;
-        Ok(found.map(|found| Text {
-            value: Value::Stored(found.value),
-            expires_at_ms: found.expires_at_ms,
-        }))
-    }
-
-    /// The strings under `keys`, read together.
-    pub(crate) fn texts(&self, db: u8, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
-        let user_keys: Vec<_> =
-            keys.iter().map(|key| self.space.layout.user_key(db, key)).collect();
-        let mut values = vec![None; keys.len()];
-        let mut stored = Vec::with_capacity(keys.len());
-        for (number, user_key) in user_keys.iter().enumerate() {
-            let written = self.texts.get(user_key);
-            self.saw_written(written.is_some());
-            match written {
-                Some((written, bytes)) if written.is_live(self.now_ms) => {
-                    values[number] = Some(Value::Written(bytes.into()));
-                }
-                None if !self.is_flushed(db) => stored.push(number),
-                _ => {}
-            }
-        }
-        let wanted: Vec<_> = stored.iter().map(|number| &user_keys[*number]).collect();
-        let found = self.space.strings.multi_get_with(&wanted, &self.reading)?;
-        for (number, value) in stored.into_iter().zip(found) {
-            values[number] = value.map(Value::Stored);
-        }
-        Ok(values)
-    }
-
     /// What this batch wrote of the strings of a database: user keys, and bytes where there are any,
     /// in order.
     pub(crate) fn written_texts(&self, db: u8) -> Vec<(&[u8], Option<&[u8]>)> {
@@ -538,32 +479,6 @@ impl CommandBatch {
         let mut metas: Vec<_> = of_db.map(|(key, meta, _)| (key, *meta)).collect();
         metas.sort_unstable_by_key(|(key, _)| *key);
         metas
-    }
-
-    /// Writes a string; one that has expired already deletes what is there. The lock is held, there
-    /// is no collection under the key, and the key is not too long.
-    pub(crate) fn put_text(
-        &mut self,
-        db: u8,
-        key: &[u8],
-        value: &[u8],
-        expires_at_ms: Option<u64>,
-    ) {
-        self.expect_lock(db, key);
-        if expires_at_ms.is_some_and(|at| at <= self.now_ms) {
-            return self.delete_text(db, key);
-        }
-        let user_key = self.take_user_key(db, key);
-        self.texts.put(&user_key, value, WrittenText::Put(expires_at_ms));
-        self.scratch = user_key;
-    }
-
-    /// Removes a string. The lock is held.
-    pub(crate) fn delete_text(&mut self, db: u8, key: &[u8]) {
-        self.expect_lock(db, key);
-        let user_key = self.take_user_key(db, key);
-        self.texts.put(&user_key, &[], WrittenText::Deleted);
-        self.scratch = user_key;
     }
 
     /// Refuses to look at this many elements one after the other in [`Mode::Memory`], where others

@@ -20,6 +20,16 @@ impl CommandBatch {
         self.element(&encode::member_key(db, hash.id, field))
     }
 
+    /// The length of the value of a field, if there is one. The value is read only if it is compressed by itself.
+    pub fn hash_field_len(&self, db: u8, hash: &Meta, field: &[u8]) -> Result<Option<usize>> {
+        self.element_len(&encode::member_key(db, hash.id, field))
+    }
+
+    /// Whether there is a field. Its value is not read.
+    pub fn hash_has(&self, db: u8, hash: &Meta, field: &[u8]) -> Result<bool> {
+        self.has_element(&encode::member_key(db, hash.id, field))
+    }
+
     /// Shows all fields with their values until `seen` says no more. Costs O(fields).
     pub fn hash_each(
         &self,
@@ -83,7 +93,7 @@ impl CommandBatch {
         let mut added = Vec::new();
         for (field, value) in pairs {
             let element_key = encode::member_key(db, hash.id, field);
-            if self.stored_element(&hash, &element_key)?.is_none() {
+            if !self.has_stored_element(&hash, &element_key)? {
                 added.push(field);
             }
             writes.push((element_key, value));
@@ -109,7 +119,7 @@ impl CommandBatch {
         encode::check_member(field)?;
         let mut hash = self.open_collection(db, key, Kind::Hash)?;
         let element_key = encode::member_key(db, hash.id, field);
-        if self.stored_element(&hash, &element_key)?.is_some() {
+        if self.has_stored_element(&hash, &element_key)? {
             return Ok(false);
         }
         self.put_element(element_key, value);
@@ -140,7 +150,7 @@ impl CommandBatch {
         let mut present = Vec::new();
         for member in members {
             let element_key = encode::member_key(db, meta.id, member);
-            if self.element(&element_key)?.is_some() {
+            if self.has_element(&element_key)? {
                 present.push(element_key);
             }
         }

@@ -4,7 +4,7 @@
 //! no string takes a snapshot and repeats the read before it looks for a collection: the key might become
 //! a string between the two reads.
 
-use crate::command_batch::{CommandBatch, Text, Value};
+use crate::command_batch::{CommandBatch, Text, TextInfo, Value};
 use crate::encode::{Kind, Meta};
 use crate::error::{Error, Result};
 
@@ -96,7 +96,45 @@ impl Content {
     }
 }
 
+/// What is under a key, without the bytes of a string: a large one need not be read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Outline {
+    Nothing,
+    Text(TextInfo),
+    Collection(Meta),
+}
+
+impl Outline {
+    pub fn exists(&self) -> bool {
+        !matches!(self, Self::Nothing)
+    }
+
+    pub fn expires_at_ms(&self) -> Option<u64> {
+        match self {
+            Self::Nothing => None,
+            Self::Text(text) => text.expires_at_ms,
+            Self::Collection(meta) => (meta.expires_at_ms != 0).then_some(meta.expires_at_ms),
+        }
+    }
+}
+
 impl CommandBatch {
+    /// As [`Self::content`], without the bytes of a string.
+    pub(crate) fn outline(&mut self, db: u8, key: &[u8]) -> Result<Outline> {
+        if let Some(text) = self.text_info(db, key)? {
+            return Ok(Outline::Text(text));
+        }
+        if !self.may_hold_collections(db) {
+            return Ok(Outline::Nothing);
+        }
+        if self.pin_view(db, key)
+            && let Some(text) = self.text_info(db, key)?
+        {
+            return Ok(Outline::Text(text));
+        }
+        Ok(self.meta(db, key)?.map_or(Outline::Nothing, Outline::Collection))
+    }
+
     /// What is under `key`.
     pub(crate) fn content(&mut self, db: u8, key: &[u8]) -> Result<Content> {
         if let Some(text) = self.text(db, key)? {
@@ -124,10 +162,10 @@ impl CommandBatch {
 
     /// The type of what is under `key`.
     pub fn key_type(&mut self, db: u8, key: &[u8]) -> Result<Option<Type>> {
-        Ok(match self.content(db, key)? {
-            Content::Nothing => None,
-            Content::Text(_) => Some(Type::String),
-            Content::Collection(meta) => Some(Type::Collection(meta.kind)),
+        Ok(match self.outline(db, key)? {
+            Outline::Nothing => None,
+            Outline::Text(_) => Some(Type::String),
+            Outline::Collection(meta) => Some(Type::Collection(meta.kind)),
         })
     }
 
@@ -142,7 +180,7 @@ impl CommandBatch {
         }
         let mut count = 0;
         for key in keys {
-            count += u64::from(self.content(db, key)?.exists());
+            count += u64::from(self.outline(db, key)?.exists());
         }
         Ok(count)
     }
@@ -168,10 +206,10 @@ impl CommandBatch {
     }
 
     fn delete_key(&mut self, db: u8, key: &[u8]) -> Result<bool> {
-        match self.content(db, key)? {
-            Content::Nothing => return Ok(false),
-            Content::Text(_) => self.delete_text(db, key),
-            Content::Collection(meta) => self.drop_collection(db, key, &meta)?,
+        match self.outline(db, key)? {
+            Outline::Nothing => return Ok(false),
+            Outline::Text(_) => self.delete_text(db, key),
+            Outline::Collection(meta) => self.drop_collection(db, key, &meta)?,
         }
         Ok(true)
     }
@@ -179,16 +217,17 @@ impl CommandBatch {
     /// Lets a key expire at `at_ms`, in ms since 1970; at once if that has passed. Gives whether
     /// the key exists and the condition allows it. The lock is held. A string is written again.
     pub fn expire(&mut self, db: u8, key: &[u8], at_ms: u64, condition: ExpireIf) -> Result<bool> {
-        let content = self.content(db, key)?;
-        if !content.exists() || !condition.allows(content.expires_at_ms(), at_ms) {
+        let outline = self.outline(db, key)?;
+        if !outline.exists() || !condition.allows(outline.expires_at_ms(), at_ms) {
             return Ok(false);
         }
         let is_past = at_ms <= self.now_ms();
-        match content {
-            Content::Nothing => {}
-            Content::Text(text) => self.put_text(db, key, &text.value, Some(at_ms)),
-            Content::Collection(meta) if is_past => self.drop_collection(db, key, &meta)?,
-            Content::Collection(mut meta) => {
+        match outline {
+            Outline::Nothing => {}
+            Outline::Text(_) if is_past => self.delete_text(db, key),
+            Outline::Text(_) => self.put_text_again(db, key, Some(at_ms))?,
+            Outline::Collection(meta) if is_past => self.drop_collection(db, key, &meta)?,
+            Outline::Collection(mut meta) => {
                 self.set_expiry(db, key, &mut meta, at_ms);
                 self.put_meta(db, key, &meta);
             }
@@ -198,14 +237,14 @@ impl CommandBatch {
 
     /// Lets a key live for ever. Gives whether it would have expired. The lock is held.
     pub fn persist(&mut self, db: u8, key: &[u8]) -> Result<bool> {
-        let content = self.content(db, key)?;
-        if content.expires_at_ms().is_none() {
+        let outline = self.outline(db, key)?;
+        if outline.expires_at_ms().is_none() {
             return Ok(false);
         }
-        match content {
-            Content::Nothing => {}
-            Content::Text(text) => self.put_text(db, key, &text.value, None),
-            Content::Collection(mut meta) => {
+        match outline {
+            Outline::Nothing => {}
+            Outline::Text(_) => self.put_text_again(db, key, None)?,
+            Outline::Collection(mut meta) => {
                 self.set_expiry(db, key, &mut meta, 0);
                 self.put_meta(db, key, &meta);
             }
@@ -213,10 +252,18 @@ impl CommandBatch {
         Ok(true)
     }
 
+    /// Writes the string that is under `key` with another expiry.
+    fn put_text_again(&mut self, db: u8, key: &[u8], expires_at_ms: Option<u64>) -> Result<()> {
+        if let Some(text) = self.text(db, key)? {
+            self.put_text(db, key, &text.value, expires_at_ms);
+        }
+        Ok(())
+    }
+
     /// `None` if there is no such key; else when it expires, if it does, in ms since 1970.
     pub fn expiry(&mut self, db: u8, key: &[u8]) -> Result<Option<Option<u64>>> {
-        let content = self.content(db, key)?;
-        Ok(content.exists().then(|| content.expires_at_ms()))
+        let outline = self.outline(db, key)?;
+        Ok(outline.exists().then(|| outline.expires_at_ms()))
     }
 }
 

@@ -84,6 +84,11 @@ impl CommandBatch {
         self.element(element_key)
     }
 
+    /// Whether there is an element, as [`Self::stored_element`].
+    pub(crate) fn has_stored_element(&self, meta: &Meta, element_key: &[u8]) -> Result<bool> {
+        Ok(meta.count > 0 && self.has_element(element_key)?)
+    }
+
     /// Shows all members with their values until `seen` says no more.
     pub(crate) fn each_member(
         &self,

@@ -32,7 +32,7 @@ impl CommandBatch {
         if from == to {
             return Ok(!only_absent);
         }
-        if only_absent && self.content(db, to)?.exists() {
+        if only_absent && self.outline(db, to)?.exists() {
             return Ok(false);
         }
         self.attempt(|turn| {
@@ -72,7 +72,7 @@ impl CommandBatch {
     ) -> Result<bool> {
         self.check_key(to)?;
         let content = self.content(from_db, from)?;
-        if !content.exists() || (!replace && self.content(to_db, to)?.exists()) {
+        if !content.exists() || (!replace && self.outline(to_db, to)?.exists()) {
             return Ok(false);
         }
         self.attempt(|turn| {

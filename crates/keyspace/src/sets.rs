@@ -15,7 +15,7 @@ impl CommandBatch {
 
     /// Whether a set has a member.
     pub fn set_has(&self, db: u8, set: &Meta, member: &[u8]) -> Result<bool> {
-        Ok(self.element(&encode::member_key(db, set.id, member))?.is_some())
+        self.has_element(&encode::member_key(db, set.id, member))
     }
 
     /// Shows all members until `seen` says no more. Costs O(members).
@@ -141,7 +141,7 @@ impl CommandBatch {
         let mut absent = Vec::new();
         for member in members {
             let element_key = encode::member_key(db, set.id, member);
-            if self.stored_element(&set, &element_key)?.is_none() {
+            if !self.has_stored_element(&set, &element_key)? {
                 absent.push(element_key);
             }
         }

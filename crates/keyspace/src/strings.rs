@@ -1,9 +1,9 @@
 //! Commands on strings. Those that write have the lock of their keys.
 
-use crate::command_batch::{CommandBatch, Mode, Value};
+use crate::command_batch::{CommandBatch, Mode, TextInfo, Value};
 use crate::error::{Error, Result};
 use crate::integer::{self, Digits};
-use crate::keys::Content;
+use crate::keys::{Content, Outline};
 use crate::long_double::LongDouble;
 use std::ops::Range;
 
@@ -84,18 +84,26 @@ impl CommandBatch {
             self.replace(db, key, value, expires_at_ms)?;
             return Ok(PutOutcome { is_set: true, before: None });
         }
-        let content = self.content(db, key)?;
+        let (exists, kept_ms, before) = match get {
+            true => {
+                let content = self.content(db, key)?;
+                (content.exists(), content.expires_at_ms(), content.into_string()?)
+            }
+            false => {
+                let outline = self.outline(db, key)?;
+                (outline.exists(), outline.expires_at_ms(), None)
+            }
+        };
         let expires_at_ms = match lifetime {
             Lifetime::Unlimited => None,
             Lifetime::Until(at) => Some(at),
-            Lifetime::Kept => content.expires_at_ms(),
+            Lifetime::Kept => kept_ms,
         };
         let is_set = match when {
             When::Always => true,
-            When::Absent => !content.exists(),
-            When::Present => content.exists(),
+            When::Absent => !exists,
+            When::Present => exists,
         };
-        let before = if get { content.into_string()? } else { None };
         if is_set {
             self.replace(db, key, value, expires_at_ms)?;
         }
@@ -169,7 +177,7 @@ impl CommandBatch {
         pairs: impl Iterator<Item = (&'k [u8], &'k [u8])> + Clone,
     ) -> Result<bool> {
         for (key, _) in pairs.clone() {
-            if self.content(db, key)?.exists() {
+            if self.outline(db, key)?.exists() {
                 return Ok(false);
             }
         }
@@ -192,9 +200,14 @@ impl CommandBatch {
         Ok(len)
     }
 
-    /// The length of the string under `key`; 0 if there is none.
+    /// The length of the string under `key`; 0 if there is none. The string is read only if it is compressed by itself.
     pub fn string_len(&mut self, db: u8, key: &[u8]) -> Result<usize> {
-        Ok(self.get(db, key)?.map_or(0, |value| value.len()))
+        match self.outline(db, key)? {
+            Outline::Nothing => Ok(0),
+            Outline::Text(TextInfo { len: Some(len), .. }) => Ok(len),
+            Outline::Text(_) => Ok(self.get(db, key)?.map_or(0, |value| value.len())),
+            Outline::Collection(_) => Err(Error::WrongType),
+        }
     }
 
     /// The string under `key` and which part of it is from `first` to `last`, both included;

@@ -94,7 +94,7 @@ impl CommandBatch {
         match self.meta(db, key)? {
             Some(meta) if meta.kind == kind => Ok(Some(meta)),
             Some(_) => Err(Error::WrongType),
-            None if self.text(db, key)?.is_some() => Err(Error::WrongType),
+            None if self.text_info(db, key)?.is_some() => Err(Error::WrongType),
             None => Ok(None),
         }
     }
@@ -116,7 +116,7 @@ impl CommandBatch {
             }
             Some(meta) if meta.kind == kind => Ok(Some(meta)),
             Some(_) => Err(Error::WrongType),
-            None if self.text(db, key)?.is_some() => Err(Error::WrongType),
+            None if self.text_info(db, key)?.is_some() => Err(Error::WrongType),
             None => Ok(None),
         }
     }
@@ -155,7 +155,7 @@ impl CommandBatch {
         let prefix = encode::elements_of(db, meta.id);
         if meta.count <= FEW {
             let mut keys = Vec::new();
-            self.visit(&prefix, None, Direction::Up, |key, _| {
+            self.visit_keys(&prefix, Direction::Up, |key| {
                 keys.push(key.to_vec());
                 Ok(true)
             })?;

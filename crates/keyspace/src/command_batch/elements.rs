@@ -4,7 +4,8 @@ use super::{CommandBatch, Undo, Value, WrittenElement};
 use crate::encode;
 use crate::error::Result;
 use std::collections::BTreeMap;
-use terrace::{Iter, ReadOptions};
+use std::sync::Arc;
+use terrace::{EntryInfo, Iter, ReadOptions};
 
 /// Which way [`CommandBatch::visit`] goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +75,37 @@ impl CommandBatch {
         Ok(found.map(Value::Stored))
     }
 
+    /// Whether there is an element with this engine key.
+    pub(crate) fn has_element(&self, element_key: &[u8]) -> Result<bool> {
+        Ok(self.element_info(element_key)?.is_some())
+    }
+
+    /// The length of the value of an element, if there is one. The value is read only if it is compressed by itself.
+    pub(crate) fn element_len(&self, element_key: &[u8]) -> Result<Option<usize>> {
+        match self.element_info(element_key)? {
+            Some(EntryInfo { value_bytes: None, .. }) => {
+                Ok(self.element(element_key)?.map(|value| value.len()))
+            }
+            info => Ok(info.and_then(|info| info.value_bytes)),
+        }
+    }
+
+    fn element_info(&self, element_key: &[u8]) -> Result<Option<EntryInfo>> {
+        if let Some(written) = self.elements.get(element_key) {
+            self.saw_written(true);
+            let info = |value: &Arc<[u8]>| EntryInfo {
+                expires_at_ms: None,
+                value_bytes: Some(value.len()),
+            };
+            return Ok(written.as_ref().map(info));
+        }
+        if self.removed_range(element_key).is_some() {
+            self.saw_written(true);
+            return Ok(None);
+        }
+        Ok(self.space.elements.get_info(element_key, &self.reading)?)
+    }
+
     /// Writes an element. The lock of its collection is held.
     pub(crate) fn put_element(&mut self, element_key: Vec<u8>, value: &[u8]) {
         self.batch.put_cf(&self.space.elements, &element_key, value);
@@ -140,10 +172,33 @@ impl CommandBatch {
         prefix: &[u8],
         from: Option<&[u8]>,
         direction: Direction,
-        mut seen: impl FnMut(&[u8], &[u8]) -> Result<bool>,
+        seen: impl FnMut(&[u8], &[u8]) -> Result<bool>,
     ) -> Result<()> {
         let reading = ReadOptions { prefix: Some(prefix.to_vec()), ..self.reading.clone() };
-        let mut stored = self.space.elements.iter_with(&reading)?;
+        self.visit_with(&reading, from, direction, seen)
+    }
+
+    /// As [`Self::visit`], from the end on and without reading values.
+    pub(crate) fn visit_keys(
+        &self,
+        prefix: &[u8],
+        direction: Direction,
+        mut seen: impl FnMut(&[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        let prefix = Some(prefix.to_vec());
+        let reading = ReadOptions { prefix, keys_only: true, ..self.reading.clone() };
+        self.visit_with(&reading, None, direction, |key, _| seen(key))
+    }
+
+    fn visit_with(
+        &self,
+        reading: &ReadOptions,
+        from: Option<&[u8]>,
+        direction: Direction,
+        mut seen: impl FnMut(&[u8], &[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        let prefix = reading.prefix.as_deref().unwrap_or_default();
+        let mut stored = self.space.elements.iter_with(reading)?;
         match (direction, from) {
             (Direction::Up, None) => stored.seek_to_first()?,
             (Direction::Up, Some(from)) => stored.seek(from)?,

@@ -5,6 +5,7 @@ mod collections_commands;
 mod collections_model;
 mod commands;
 mod concurrency;
+mod costs;
 mod edges;
 pub mod harness;
 mod long_lists;

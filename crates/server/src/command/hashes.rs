@@ -271,21 +271,22 @@ fn hlen(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-fn length_of_field(call: &mut Call<'_>) -> Result<Option<usize>, Failure> {
-    let db = call.db();
-    let Some(hash) = call.batch.hash(db, call.arg(1))? else { return Ok(None) };
-    let value = call.batch.hash_field(db, &hash, call.arg(2))?;
-    Ok(value.map(|value| value.len()))
-}
-
 fn hexists(call: &mut Call<'_>) -> Outcome {
-    let length = length_of_field(call)?;
-    call.reply.integer(i64::from(length.is_some()));
+    let db = call.db();
+    let exists = match call.batch.hash(db, call.arg(1))? {
+        Some(hash) => call.batch.hash_has(db, &hash, call.arg(2))?,
+        None => false,
+    };
+    call.reply.integer(i64::from(exists));
     Ok(())
 }
 
 fn hstrlen(call: &mut Call<'_>) -> Outcome {
-    let length = length_of_field(call)?;
+    let db = call.db();
+    let length = match call.batch.hash(db, call.arg(1))? {
+        Some(hash) => call.batch.hash_field_len(db, &hash, call.arg(2))?,
+        None => None,
+    };
     call.reply.integer(length.unwrap_or(0) as i64);
     Ok(())
 }

@@ -1,0 +1,135 @@
+//! What commands do not do: read values that they do not need, look everything up one by one, walk over the same
+//! graves again and again. Counted, not timed.
+
+use super::harness::{PLACEMENT, small_options, stopped_clock, store};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use terrace::vfs::SimVfs;
+use terrace::{Clock, Compression};
+use terrace_keyspace::{
+    AddRule, CommandBatch, Error, KeyRange, Keyspace, Lifetime, Meta, Mode, Order, PutOptions,
+    Range, ScoreEnd, Type, Wait, When,
+};
+
+const LARGE: usize = 1 << 20;
+
+fn locked(space: &Arc<Keyspace>, keys: &[&[u8]]) -> CommandBatch {
+    let mut turn = space.command_batch(Mode::Device);
+    turn.lock(0, keys.iter().copied()).unwrap();
+    turn
+}
+
+/// A store that large values fit into.
+fn roomy_store(compression: Compression) -> Arc<Keyspace> {
+    let mut options = small_options(&SimVfs::new(1), &stopped_clock());
+    options.memory_budget = 64 << 20;
+    options.advanced.memtable_bytes = 16 << 20;
+    options.default_family.value_compression = compression;
+    Keyspace::open_without_active_expire("/db", options, Some(PLACEMENT)).unwrap()
+}
+
+/// How many values were asked for that do not lie beside their keys.
+fn values_read(space: &Arc<Keyspace>) -> u64 {
+    let metrics = space.db().metrics();
+    metrics.value_reads + metrics.value_cache_hits
+}
+
+#[test]
+fn what_needs_no_value_reads_none() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let space = roomy_store(compression);
+        let large = vec![7; LARGE];
+        let until = PutOptions {
+            lifetime: Lifetime::Until(space.now_ms() + 1000),
+            ..PutOptions::default()
+        };
+        let mut turn = locked(&space, &[b"string", b"hash", b"small"]);
+        turn.put(0, b"string", &large, &until).unwrap();
+        let fields = [b"a", b"b", b"c"].map(|field| (&field[..], &large[..]));
+        turn.hash_set(0, b"hash", fields.into_iter()).unwrap();
+        turn.hash_set(0, b"small", fields.into_iter()).unwrap();
+        turn.commit().unwrap();
+        space.db().flush().unwrap();
+        assert!(space.db().metrics().values_separated >= 7);
+        let before = values_read(&space);
+        let mut turn = locked(&space, &[b"string", b"hash", b"small"]);
+        assert_eq!(turn.exists(0, [&b"string"[..]].into_iter()).unwrap(), 1);
+        assert_eq!(turn.key_type(0, b"string").unwrap(), Some(Type::String));
+        assert_eq!(turn.expiry(0, b"string").unwrap(), Some(Some(space.now_ms() + 1000)));
+        let absent = PutOptions { when: When::Absent, ..PutOptions::default() };
+        assert!(!turn.put(0, b"string", b"", &absent).unwrap().is_set);
+        assert!(matches!(turn.set(0, b"string"), Err(Error::WrongType)));
+        let hash = turn.hash(0, b"hash").unwrap().unwrap();
+        assert!(turn.hash_has(0, &hash, b"a").unwrap());
+        assert!(!turn.hash_has(0, &hash, b"x").unwrap());
+        assert_eq!(turn.hash_set(0, b"hash", [(&b"a"[..], &b"v"[..])].into_iter()).unwrap(), 0);
+        assert!(!turn.hash_set_absent(0, b"hash", b"b", b"v").unwrap());
+        assert_eq!(turn.hash_remove(0, b"hash", [&b"b"[..], b"x"].into_iter()).unwrap(), 1);
+        assert_eq!(values_read(&space), before, "{compression:?}");
+        // The length, too, if it is that of what is stored.
+        let is_read = u64::from(compression != Compression::None);
+        assert_eq!(turn.string_len(0, b"string").unwrap(), LARGE);
+        assert_eq!(turn.hash_field_len(0, &hash, b"c").unwrap(), Some(LARGE));
+        assert_eq!(turn.hash_field_len(0, &hash, b"a").unwrap(), Some(1));
+        assert_eq!(values_read(&space), before + 2 * is_read, "{compression:?}");
+        let before = values_read(&space);
+        assert_eq!(turn.delete(0, [&b"string"[..], b"small"].into_iter()).unwrap(), 2);
+        assert_eq!(turn.string_len(0, b"string").unwrap(), 0);
+        turn.commit().unwrap();
+        assert_eq!(values_read(&space), before, "{compression:?}");
+    }
+}
+
+/// Goes on with every look at it.
+struct TickingClock(AtomicU64);
+
+impl Clock for TickingClock {
+    fn wall_ms(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        self.wall_ms() * 1000
+    }
+}
+
+/// All commands of a transaction happen at one time.
+#[test]
+fn nothing_expires_within_a_transaction() {
+    let vfs = SimVfs::new(1);
+    let mut options = small_options(&vfs, &stopped_clock());
+    options.advanced.clock = Arc::new(TickingClock(AtomicU64::new(1_000_000)));
+    let space = Keyspace::open_without_active_expire("/db", options, Some(PLACEMENT)).unwrap();
+    let mut turn = locked(&space, &[b"k", b"l"]);
+    let until = Lifetime::Until(turn.now_ms() + 500);
+    let options = PutOptions { lifetime: until, ..PutOptions::default() };
+    turn.put(0, b"k", b"v", &options).unwrap();
+    turn.put(0, b"l", b"v", &options).unwrap();
+    turn.commit().unwrap();
+    for is_flushed in [false, true] {
+        if is_flushed {
+            space.db().flush().unwrap();
+        }
+        let mut turn = space.command_batch(Mode::Device);
+        turn.next_command();
+        for round in 0..1000 {
+            assert!(turn.get(0, b"k").unwrap().is_some(), "{round}");
+            assert_eq!(turn.exists(0, [&b"l"[..]].into_iter()).unwrap(), 1);
+            let many = turn.get_many(0, &[b"k", b"l"]).unwrap();
+            assert!(many.iter().all(Option::is_some), "{round}");
+            let mut seen = 0;
+            turn.walk_keys(0, KeyRange::default(), true, |_| {
+                seen += 1;
+                true
+            })
+            .unwrap();
+            assert_eq!(seen, 2, "{round}");
+        }
+        if is_flushed {
+            while space.now_ms() < 1_002_000 {}
+            turn.next_command();
+            assert!(turn.get(0, b"k").unwrap().is_none());
+        }
+    }
+}
