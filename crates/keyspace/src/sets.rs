@@ -1,4 +1,4 @@
-//! Sets: members without values. Unions and differences look each member up in the other sets, and
+//! Sets: members without values. Unions and differences of a few sets look each member up in the other sets, and
 //! hold none of them in memory.
 
 use crate::command_batch::CommandBatch;
@@ -6,6 +6,10 @@ use crate::encode::{self, Kind, Meta};
 use crate::error::Result;
 use crate::members::Page;
 use crate::result_size::ResultSize;
+use std::collections::HashSet;
+
+/// Up to this many sets, each member is looked up in the others, and none is held in memory.
+const FEW_SETS: usize = 4;
 
 impl CommandBatch {
     /// The set under `key`, to be read in this command.
@@ -70,6 +74,7 @@ impl CommandBatch {
     ) -> Result<()> {
         let Some(sets) = sets.iter().copied().collect::<Option<Vec<Meta>>>() else { return Ok(()) };
         let Some(smallest) = sets.iter().min_by_key(|set| set.count) else { return Ok(()) };
+        self.allow_walk(smallest.count.saturating_mul(sets.len() as u64))?;
         self.set_each(db, smallest, |member| {
             for set in sets.iter().filter(|set| set.id != smallest.id) {
                 if !self.set_has(db, set, member)? {
@@ -80,7 +85,8 @@ impl CommandBatch {
         })
     }
 
-    /// Shows what is in any of `sets`, each member once. Costs O(all members times sets).
+    /// Shows what is in any of `sets`, each member once. Costs O(all members), and memory for them up to
+    /// [`MAX_STORED_BYTES`](crate::MAX_STORED_BYTES); of a few sets, and of what is over that, O(members times sets).
     pub fn set_union(
         &self,
         db: u8,
@@ -88,13 +94,24 @@ impl CommandBatch {
         mut seen: impl FnMut(&[u8]) -> Result<bool>,
     ) -> Result<()> {
         self.allow_walk(sets.iter().flatten().map(|set| set.count).sum())?;
+        let (mut known, mut size) = (HashSet::new(), ResultSize::default());
+        // The first of the sets whose members are not all in `known`.
+        let mut unknown = if sets.len() > FEW_SETS { usize::MAX } else { 0 };
         for (at, set) in sets.iter().enumerate() {
             let Some(set) = set else { continue };
             let mut more = true;
             self.set_each(db, set, |member| {
-                if !self.is_in_any(db, &sets[..at], member)? {
-                    more = seen(member)?;
+                let others = sets.get(unknown..at).unwrap_or_default();
+                if known.contains(member) || self.is_in_any(db, others, member)? {
+                    return Ok(true);
                 }
+                if unknown > at {
+                    match size.add(member.len()) {
+                        Ok(()) => drop(known.insert(member.to_vec())),
+                        Err(_) => unknown = at,
+                    }
+                }
+                more = seen(member)?;
                 Ok(more)
             })?;
             if !more {
@@ -104,7 +121,8 @@ impl CommandBatch {
         Ok(())
     }
 
-    /// Shows what is in the first of `sets` and in no other. Costs O(its members times sets).
+    /// Shows what is in the first of `sets` and in no other. Costs O(its members times sets), or O(all members) if that
+    /// is less; then also memory for those of the first.
     pub fn set_difference(
         &self,
         db: u8,
@@ -112,10 +130,50 @@ impl CommandBatch {
         mut seen: impl FnMut(&[u8]) -> Result<bool>,
     ) -> Result<()> {
         let Some((Some(first), others)) = sets.split_first() else { return Ok(()) };
+        let lookups = first.count.saturating_mul(others.len() as u64);
+        let all: u64 = sets.iter().flatten().map(|set| set.count).sum();
+        if others.len() > FEW_SETS
+            && all < lookups
+            && let Some(left) = self.left_of(db, first, others)?
+        {
+            return self.set_each(db, first, |member| match left.contains(member) {
+                true => seen(member),
+                false => Ok(true),
+            });
+        }
+        self.allow_walk(lookups)?;
         self.set_each(db, first, |member| match self.is_in_any(db, others, member)? {
             true => Ok(true),
             false => seen(member),
         })
+    }
+
+    /// The members of a set that are in none of the others, found by walking through these; `None` if the set is too
+    /// large to be held.
+    fn left_of(
+        &self,
+        db: u8,
+        set: &Meta,
+        others: &[Option<Meta>],
+    ) -> Result<Option<HashSet<Vec<u8>>>> {
+        self.allow_walk(others.iter().flatten().map(|other| other.count).sum())?;
+        let (mut left, mut size) = (HashSet::new(), ResultSize::default());
+        let mut fits = true;
+        self.set_each(db, set, |member| {
+            fits = size.add(member.len()).is_ok();
+            left.insert(member.to_vec());
+            Ok(fits)
+        })?;
+        if !fits {
+            return Ok(None);
+        }
+        for other in others.iter().flatten() {
+            self.set_each(db, other, |member| {
+                left.remove(member);
+                Ok(!left.is_empty())
+            })?;
+        }
+        Ok(Some(left))
     }
 
     fn is_in_any(&self, db: u8, sets: &[Option<Meta>], member: &[u8]) -> Result<bool> {

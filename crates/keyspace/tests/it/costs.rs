@@ -133,3 +133,53 @@ fn nothing_expires_within_a_transaction() {
         }
     }
 }
+
+/// A set of these members, to be read.
+fn set_of(space: &Arc<Keyspace>, key: &str, members: &BTreeSet<Vec<u8>>) {
+    let mut turn = locked(space, &[key.as_bytes()]);
+    turn.set_add(0, key.as_bytes(), members.iter().map(|member| &member[..])).unwrap();
+    turn.commit().unwrap();
+}
+
+#[test]
+fn many_small_sets_are_combined_without_a_lookup_for_each_pair() {
+    const SETS: usize = 200;
+    let (space, _vfs, _clock) = store();
+    let member = |number: usize| format!("m{number}").into_bytes();
+    let mut model = Vec::new();
+    for at in 0..SETS {
+        // Each has some of its neighbours', and the first one has many.
+        let count = if at == 0 { 300 } else { 5 };
+        let members: BTreeSet<_> = (3 * at..3 * at + count).map(member).collect();
+        set_of(&space, &format!("s{at}"), &members);
+        model.push(members);
+    }
+    let mut turn = space.command_batch(Mode::Device);
+    turn.pin_now();
+    for chosen in [(0..SETS).collect::<Vec<_>>(), vec![0, 1, 5], vec![0, 1, 2, 3, 150, 199, 3]] {
+        let sets: Vec<Option<Meta>> =
+            chosen.iter().map(|at| turn.set(0, format!("s{at}").as_bytes()).unwrap()).collect();
+        let before = space.db().metrics().gets;
+        let mut union = Vec::new();
+        turn.set_union(0, &sets, |member| {
+            union.push(member.to_vec());
+            Ok(true)
+        })
+        .unwrap();
+        let mut difference = Vec::new();
+        turn.set_difference(0, &sets, |member| {
+            difference.push(member.to_vec());
+            Ok(true)
+        })
+        .unwrap();
+        let lookups = space.db().metrics().gets - before;
+        assert!(lookups < 5000, "{lookups} lookups for {} sets", chosen.len());
+        let wanted: BTreeSet<_> = chosen.iter().flat_map(|at| model[*at].iter().cloned()).collect();
+        assert_eq!(union.len(), wanted.len());
+        assert_eq!(union.into_iter().collect::<BTreeSet<_>>(), wanted);
+        let mut wanted = model[chosen[0]].clone();
+        wanted.retain(|member| !chosen[1..].iter().any(|at| model[*at].contains(member)));
+        assert_eq!(difference.len(), wanted.len());
+        assert_eq!(difference.into_iter().collect::<BTreeSet<_>>(), wanted);
+    }
+}

@@ -5,8 +5,9 @@ use terrace_keyspace::{CommandBatch, Error, Meta, ResultSize, Weighted};
 use terrace_resp::Aggregate;
 
 const OF_INTERSECTION: &str = "O(members of the smallest set times sets)";
-const OF_UNION: &str = "O(members of all sets times sets)";
-const OF_DIFFERENCE: &str = "O(members of the first set times sets)";
+const OF_UNION: &str = "O(members of all sets)";
+const OF_DIFFERENCE: &str =
+    "O(members of the first set times sets), or O(members of all sets) if less";
 
 /// What the rows that show have.
 const SHOW: CommandSpec = CommandSpec {
