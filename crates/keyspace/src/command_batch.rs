@@ -117,6 +117,8 @@ pub struct CommandBatch {
     /// See [`Self::took_part`].
     took_part: Cell<bool>,
     undo: Vec<Undo>,
+    /// See [`Self::rows_passed`].
+    rows_passed: Cell<u64>,
     /// How many [`Self::attempt`] are around the current command.
     attempts: u32,
     /// The moment that a command reads which does not hold the lock of its key.
@@ -154,6 +156,7 @@ impl CommandBatch {
             held: HeldLocks::default(),
             took_part: Cell::new(false),
             undo: Vec::new(),
+            rows_passed: Cell::new(0),
             attempts: 0,
             view: None,
             reading,
@@ -210,6 +213,11 @@ impl CommandBatch {
         /// Of an element beside its bytes.
         const ELEMENT_BYTES: usize = 96;
         self.size_bytes() + (self.elements.len() + self.undo.len()) * ELEMENT_BYTES
+    }
+
+    /// How many deleted elements the walks of this batch have stepped over, those that it deleted itself included.
+    pub fn rows_passed(&self) -> u64 {
+        self.rows_passed.get()
     }
 
     /// How many locks it holds.

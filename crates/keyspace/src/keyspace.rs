@@ -3,6 +3,7 @@
 use crate::background_thread::BackgroundThread;
 use crate::cursors::Cursors;
 use crate::databases::Databases;
+use crate::dead_runs::DeadRuns;
 use crate::encode::{self, COLLECTIONS, ELEMENTS, IDS, WRITTEN};
 use crate::error::{Error, Result};
 use crate::key_layout::{KeyLayout, MAX_DATABASES};
@@ -45,6 +46,7 @@ pub struct Keyspace {
     pub(crate) seed: u64,
     pub(crate) cursors: Cursors,
     pub(crate) watches: Watches,
+    pub(crate) dead_runs: DeadRuns,
     pub(crate) moves: MoveRecords,
     pub(crate) active_expire: Mutex<Option<BackgroundThread>>,
     next_id: AtomicU64,
@@ -141,6 +143,7 @@ impl Keyspace {
             seed: RandomState::new().hash_one(0),
             cursors,
             watches: Watches::default(),
+            dead_runs: DeadRuns::default(),
             moves: MoveRecords::load(&db, layout)?,
             active_expire: Mutex::new(None),
             next_id: AtomicU64::new(first),

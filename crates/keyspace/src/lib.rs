@@ -20,6 +20,7 @@ mod random;
 mod background_thread;
 mod cursors;
 mod databases;
+mod dead_runs;
 mod exported_key;
 mod locks;
 mod move_records;

@@ -8,10 +8,15 @@ mod order;
 pub use order::{MemberEnd, Order, Range, ScoreEnd};
 
 use crate::command_batch::CommandBatch;
+use crate::dead_runs::DeadRun;
 use crate::encode::{self, Kind, Meta};
 use crate::error::{Error, Result};
 use crate::members::Page;
 use std::collections::HashMap;
+
+/// After more deleted elements than this at an end, which a walk has stepped over, the end is cleared by one range
+/// deletion: that costs every later read of the neighbourhood a look, but they cost every later pop.
+const MANY_PASSED: u64 = 1000;
 
 /// Which members [`CommandBatch::sorted_set_add`] may add or change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -210,6 +215,13 @@ impl CommandBatch {
                 present.insert(member, score);
             }
         }
+        let dead = match present.is_empty() {
+            true => None,
+            false => self.dead_run(db, &set)?,
+        };
+        if let Some((start, end)) = dead {
+            self.delete_elements(start, end);
+        }
         self.take_out(db, key, set, present.into_iter())
     }
 
@@ -221,8 +233,12 @@ impl CommandBatch {
         key: &[u8],
         range: &Range<'_>,
     ) -> Result<u64> {
+        let passed_before = self.rows_passed();
         let removed = self.gather(db, key, range, Order::Up, u64::MAX)?;
         let Some((set, members)) = removed else { return Ok(0) };
+        if range.has_first() {
+            self.clear_end_after(passed_before, db, &set, Order::Up, &members);
+        }
         self.take_out(db, key, set, members.iter().map(|(member, score)| (&member[..], *score)))
     }
 
@@ -235,10 +251,69 @@ impl CommandBatch {
         count: u64,
     ) -> Result<Vec<(Vec<u8>, f64)>> {
         let everything = Range::Ranks(0..=u64::MAX);
+        let passed_before = self.rows_passed();
         let popped = self.gather(db, key, &everything, order, count)?;
         let Some((set, members)) = popped else { return Ok(Vec::new()) };
+        self.clear_end_after(passed_before, db, &set, order, &members);
         self.take_out(db, key, set, members.iter().map(|(member, score)| (&member[..], *score)))?;
         Ok(members)
+    }
+
+    /// Rows in order that are all deleted, as a walk has noticed, if they are many: the range of their keys.
+    #[expect(clippy::type_complexity)]
+    fn dead_run(&self, db: u8, set: &Meta) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let Some(DeadRun { from, is_down }) = self.space.dead_runs.take(set.id) else {
+            return Ok(None);
+        };
+        let order = if is_down { Order::Down } else { Order::Up };
+        let (passed_before, mut live) = (self.rows_passed(), None);
+        self.walk_in_order(db, set, from.as_deref(), order, |key, _, _| {
+            live = Some(key.to_vec());
+            Ok(false)
+        })?;
+        if self.rows_passed() - passed_before <= MANY_PASSED {
+            return Ok(None);
+        }
+        let prefix = order::prefix_of(db, set);
+        let behind = |mut key: Vec<u8>| {
+            key.push(0);
+            key
+        };
+        let whole_end = encode::end_of(&prefix);
+        let (start, end) = match is_down {
+            false => (from.unwrap_or(prefix), live.or(whole_end)),
+            true => (live.map_or(prefix, behind), from.map(behind).or(whole_end)),
+        };
+        Ok(end.filter(|end| start < *end).map(|end| (start, end)))
+    }
+
+    /// After a walk from an end of the order, whose members are about to be deleted: if it has stepped over many rows,
+    /// all from the end to the last member are removed by a range, so that the next walk does not step over them.
+    fn clear_end_after(
+        &mut self,
+        passed_before: u64,
+        db: u8,
+        set: &Meta,
+        order: Order,
+        members: &[(Vec<u8>, f64)],
+    ) {
+        let Some((member, score)) = members.last() else { return };
+        if self.rows_passed() - passed_before <= MANY_PASSED {
+            return;
+        }
+        let prefix = order::prefix_of(db, set);
+        let mut last = encode::score_key(db, set.id, *score, member);
+        match order {
+            Order::Up => {
+                last.push(0);
+                self.delete_elements(prefix, last);
+            }
+            Order::Down => {
+                if let Some(end) = encode::end_of(&prefix) {
+                    self.delete_elements(last, end);
+                }
+            }
+        }
     }
 
     /// The first `count` members of a range, and their set if there is one.

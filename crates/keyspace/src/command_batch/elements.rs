@@ -125,7 +125,11 @@ impl CommandBatch {
         let range = self.elements.range::<[u8], _>((Included(&start[..]), Excluded(&end[..])));
         let written: Vec<_> = range.map(|(key, _)| key.clone()).collect();
         for key in written {
-            self.note_element(key, None);
+            // The range says that it is not there: a walk does not step over it any more.
+            let before = self.elements.remove(&key);
+            if self.attempts > 0 {
+                self.undo.push(Undo(key, before));
+            }
         }
         self.removed.push((start, end));
     }
@@ -207,8 +211,12 @@ impl CommandBatch {
         }
         self.saw_written(!self.elements.is_empty() || !self.removed.is_empty());
         let mut written = Overlay::of(&self.elements, prefix, from, direction).peekable();
+        let (mut passed, mut passed_stored) = (0, 0);
         loop {
             self.pass_removed(&mut stored, direction)?;
+            let newly_passed = stored.stepped_over() - passed_stored;
+            passed_stored += newly_passed;
+            self.rows_passed.set(self.rows_passed.get() + newly_passed);
             let stored_key = stored.valid().then(|| stored.key());
             let first = match (written.peek(), stored_key) {
                 (None, None) => return Ok(()),
@@ -220,10 +228,16 @@ impl CommandBatch {
                 if !seen(stored.key(), stored.value())? {
                     return Ok(());
                 }
-            } else if let Some((key, Some(value))) = written.next()
-                && !seen(key, value)?
-            {
-                return Ok(());
+            } else {
+                match written.next() {
+                    Some((key, Some(value))) if !seen(key, value)? => return Ok(()),
+                    Some((_, None)) => {
+                        passed += 1;
+                        self.rows_passed.set(self.rows_passed.get() + 1);
+                        self.allow_walk(passed)?;
+                    }
+                    _ => {}
+                }
             }
             if first.is_ge() {
                 match direction {

@@ -3,7 +3,9 @@
 //!
 //! Scores and members are found by a seek. A rank is counted from the nearer end.
 
+use super::MANY_PASSED;
 use crate::command_batch::{CommandBatch, Direction};
+use crate::dead_runs::DeadRun;
 use crate::encode::{self, ELEMENT_PREFIX_BYTES, Meta};
 use crate::error::Result;
 use std::ops::RangeInclusive;
@@ -63,6 +65,15 @@ pub enum Range<'a> {
 }
 
 impl Range<'_> {
+    /// Whether it certainly begins with the first member, going up.
+    pub(super) fn has_first(&self) -> bool {
+        match self {
+            Self::Ranks(ranks) => *ranks.start() == 0,
+            Self::Scores(lower, _) => lower.score == f64::NEG_INFINITY && !lower.excluded,
+            Self::Members(lower, _) => *lower == MemberEnd::Lowest,
+        }
+    }
+
     fn is_above_lower(&self, member: &[u8], score: f64) -> bool {
         match self {
             Self::Ranks(_) => true,
@@ -119,6 +130,7 @@ impl CommandBatch {
         }
         let Some(from) = self.start_of(db, set, range, order)? else { return Ok(()) };
         let mut walked = 0;
+        let passed_before = self.rows_passed();
         self.walk_in_order(db, set, from.as_deref(), order, |_, member, score| {
             walked += 1;
             self.allow_walk(walked)?;
@@ -133,7 +145,17 @@ impl CommandBatch {
                 (false, false) => Ok(true),
                 (true, false) => seen(member, score),
             }
-        })
+        })?;
+        self.note_dead_run(set, from, order, passed_before);
+        Ok(())
+    }
+
+    /// After a walk that began at `from`: notes it if many deleted rows were stepped over.
+    fn note_dead_run(&self, set: &Meta, from: Option<Vec<u8>>, order: Order, passed_before: u64) {
+        if self.rows_passed() - passed_before > MANY_PASSED {
+            let run = DeadRun { from, is_down: order == Order::Down };
+            self.space.dead_runs.note(set.id, run);
+        }
     }
 
     /// The place and the score of a member in an order, the first being 0. Costs O(place counted
@@ -178,6 +200,7 @@ impl CommandBatch {
             true => self.key_at(db, set, behind, order.other())?,
             false => None,
         };
+        let passed_before = self.rows_passed();
         let mut skip = if from.is_some() { 0 } else { first };
         let mut wanted = last - first + 1;
         let mut walked = 0;
@@ -190,7 +213,9 @@ impl CommandBatch {
             }
             wanted -= 1;
             Ok(seen(member, score)? && wanted > 0)
-        })
+        })?;
+        self.note_dead_run(set, from, order, passed_before);
+        Ok(())
     }
 
     /// The key of the member at a place.
@@ -244,7 +269,7 @@ impl CommandBatch {
         })
     }
 
-    fn walk_in_order(
+    pub(super) fn walk_in_order(
         &self,
         db: u8,
         set: &Meta,
@@ -264,7 +289,7 @@ impl CommandBatch {
     }
 }
 
-fn prefix_of(db: u8, set: &Meta) -> Vec<u8> {
+pub(super) fn prefix_of(db: u8, set: &Meta) -> Vec<u8> {
     let mut prefix = encode::elements_of(db, set.id).to_vec();
     prefix.push(1);
     prefix

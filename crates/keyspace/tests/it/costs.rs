@@ -183,3 +183,95 @@ fn many_small_sets_are_combined_without_a_lookup_for_each_pair() {
         assert_eq!(difference.into_iter().collect::<BTreeSet<_>>(), wanted);
     }
 }
+
+/// A queue is emptied from an end, in one batch or in many.
+#[test]
+fn pops_do_not_step_over_all_that_was_popped_before() {
+    const MEMBERS: usize = 6000;
+    let (space, _vfs, _clock) = store();
+    let mut member = 0;
+    for (order, by_range, commits) in [
+        (Order::Up, false, false),
+        (Order::Down, false, false),
+        (Order::Up, false, true),
+        (Order::Up, true, true),
+    ] {
+        let names: Vec<String> = (0..MEMBERS).map(|at| format!("{at:05}")).collect();
+        let mut turn = locked(&space, &[b"z"]);
+        let pairs = names.iter().enumerate().map(|(at, name)| (at as f64, name.as_bytes()));
+        turn.sorted_set_add(0, b"z", AddRule::default(), pairs).unwrap();
+        turn.commit().unwrap();
+        let mut passed = 0;
+        let mut turn = locked(&space, &[b"z"]);
+        for at in 0..MEMBERS {
+            let place = if order == Order::Up { at } else { MEMBERS - 1 - at };
+            if by_range {
+                let end = |score| ScoreEnd { score, excluded: false };
+                let range = Range::Scores(end(f64::NEG_INFINITY), end(place as f64));
+                assert_eq!(turn.sorted_set_remove_range(0, b"z", &range).unwrap(), 1);
+            } else {
+                let popped = turn.sorted_set_pop(0, b"z", order, 1).unwrap();
+                assert_eq!(popped, [(names[place].clone().into_bytes(), place as f64)]);
+            }
+            // What comes in at the end that was cleared is there.
+            if at % 1500 == 1499 && order == Order::Up && !by_range {
+                let name = format!("new{member}");
+                member += 1;
+                let pair = [(-1.0, name.as_bytes())].into_iter();
+                turn.sorted_set_add(0, b"z", AddRule::default(), pair).unwrap();
+                let popped = turn.sorted_set_pop(0, b"z", order, 1).unwrap();
+                assert_eq!(popped, [(name.into_bytes(), -1.0)]);
+            }
+            if commits && at % 10 == 9 {
+                passed += turn.rows_passed();
+                turn.commit().unwrap();
+                turn = locked(&space, &[b"z"]);
+            }
+        }
+        passed += turn.rows_passed();
+        turn.commit().unwrap();
+        assert_eq!(space.command_batch(Mode::Device).key_type(0, b"z").unwrap(), None);
+        let most = MEMBERS as u64 * 1100;
+        assert!(passed < most, "{passed} graves were passed for {MEMBERS} members, {order:?}");
+    }
+}
+
+/// A client asks for the first member, and removes it by name.
+#[test]
+fn a_queue_that_is_polled_is_not_walked_from_its_beginning() {
+    const MEMBERS: usize = 6000;
+    for order in [Order::Up, Order::Down] {
+        let (space, _vfs, _clock) = store();
+        let names: Vec<String> = (0..MEMBERS).map(|at| format!("{at:05}")).collect();
+        let mut turn = locked(&space, &[b"z"]);
+        let pairs = names.iter().enumerate().map(|(at, name)| (at as f64, name.as_bytes()));
+        turn.sorted_set_add(0, b"z", AddRule::default(), pairs).unwrap();
+        turn.commit().unwrap();
+        let end = |score| ScoreEnd { score, excluded: false };
+        let mut passed = 0;
+        for at in 0..MEMBERS {
+            let place = if order == Order::Up { at } else { MEMBERS - 1 - at };
+            let range = match at % 2 {
+                0 => Range::Scores(end(0.0), end(1e9)),
+                _ => Range::Ranks(0..=0),
+            };
+            let mut turn = space.command_batch(Mode::Device);
+            turn.next_command();
+            let set = turn.sorted_set(0, b"z").unwrap().unwrap();
+            let mut first = Vec::new();
+            turn.sorted_set_each(0, &set, &range, order, |member, _| {
+                first = member.to_vec();
+                Ok(false)
+            })
+            .unwrap();
+            passed += turn.rows_passed();
+            assert_eq!(first, names[place].as_bytes());
+            let mut turn = locked(&space, &[b"z"]);
+            assert_eq!(turn.sorted_set_remove(0, b"z", [&first[..]].into_iter()).unwrap(), 1);
+            passed += turn.rows_passed();
+            turn.commit().unwrap();
+        }
+        let most = MEMBERS as u64 * 1100;
+        assert!(passed < most, "{passed} graves were passed for {MEMBERS} members, {order:?}");
+    }
+}
