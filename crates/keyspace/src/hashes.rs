@@ -56,13 +56,13 @@ impl CommandBatch {
         Ok(Page { cursor, items })
     }
 
-    /// Shows a random field and its value, `times` times.
+    /// Shows a random field and its value, `times` times, until `seen` says no more.
     pub fn hash_random(
         &self,
         db: u8,
         hash: &Meta,
         times: u64,
-        seen: impl FnMut(&[u8], &[u8]) -> Result<()>,
+        seen: impl FnMut(&[u8], &[u8]) -> Result<bool>,
     ) -> Result<()> {
         self.repeated_members(db, hash, times, seen)
     }

@@ -109,6 +109,24 @@ impl CommandBatch {
         end: End,
         count: u64,
     ) -> Result<Option<Vec<Value>>> {
+        let mut popped = Vec::new();
+        let taken = self.list_pop_each(db, key, end, count, |_, value| {
+            popped.push(value);
+            true
+        })?;
+        Ok(taken.map(|_| popped))
+    }
+
+    /// As [`Self::list_pop`]; gives how many, and shows each with how many there are, until `seen` says no more: the
+    /// others are taken without being read.
+    pub fn list_pop_each(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        end: End,
+        count: u64,
+        mut seen: impl FnMut(u64, Value) -> bool,
+    ) -> Result<Option<u64>> {
         let Some(mut list) = self.write_collection(db, key, Kind::List)? else { return Ok(None) };
         let count = count.min(list.count);
         self.allow_walk(count)?;
@@ -117,9 +135,12 @@ impl CommandBatch {
             End::Back => list.count - 1 - at,
         };
         let keys: Vec<_> = (0..count).map(|at| key_at(db, &list, place(at))).collect();
-        let mut popped = Vec::with_capacity(keys.len());
         for element_key in &keys {
-            popped.extend(self.element(element_key)?);
+            if let Some(value) = self.element(element_key)?
+                && !seen(count, value)
+            {
+                break;
+            }
         }
         if count > 0 {
             for element_key in keys {
@@ -131,7 +152,7 @@ impl CommandBatch {
             }
             self.put_meta(db, key, &list);
         }
-        Ok(Some(popped))
+        Ok(Some(count))
     }
 
     /// The list under `key`, to be written; [`Error::NoSuchKey`] if there is none.

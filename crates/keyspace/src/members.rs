@@ -18,6 +18,9 @@ const PLACE_BYTES: usize = 8;
 /// Up to this many members, a random one is found by counting, and all are equally likely.
 const FEW: u64 = 128;
 
+/// A page of a scan ends behind this many bytes of members and values.
+const MAX_PAGE_BYTES: usize = 4 << 20;
+
 /// Members passed by after a random place. The gap before a place is larger the more likely it
 /// is hit; the sum of many gaps varies less.
 const STEPS: u64 = 16;
@@ -101,8 +104,8 @@ impl CommandBatch {
         self.visit(&prefix, None, Direction::Up, |key, value| seen(parts(key, &prefix).1, value))
     }
 
-    /// Shows about `count` members from `cursor` on, and gives the cursor behind them, 0 at the
-    /// end. More are shown if their hashes are equal.
+    /// Shows about `count` members from `cursor` on, fewer if they are large, and gives the cursor behind them, 0 at
+    /// the end. More are shown if their hashes are equal.
     pub(crate) fn page_of_members(
         &self,
         db: u8,
@@ -112,15 +115,16 @@ impl CommandBatch {
         mut seen: impl FnMut(&[u8], &[u8]) -> Result<()>,
     ) -> Result<u64> {
         let prefix = members_of(db, meta);
-        let (mut shown, mut last, mut next) = (0, cursor, 0);
+        let (mut shown, mut bytes, mut last, mut next) = (0, 0, cursor, 0);
         let from = from_place(&prefix, cursor);
         self.visit(&prefix, Some(&from), Direction::Up, |key, value| {
             let (place, member) = parts(key, &prefix);
-            if shown >= count && place != last {
+            if (shown >= count || bytes >= MAX_PAGE_BYTES) && place != last {
                 next = place;
                 return Ok(false);
             }
             (shown, last) = (shown + 1, place);
+            bytes += member.len() + value.len();
             self.allow_walk(shown)?;
             seen(member, value)?;
             Ok(true)
@@ -128,28 +132,41 @@ impl CommandBatch {
         Ok(next)
     }
 
-    /// Shows a random member `times` times. Of more than 128, one with a wide gap before it comes
+    /// Shows a random member `times` times, until `seen` says no more. Of more than 128, one with a wide gap before it comes
     /// a little more often: its probability is that of sixteen neighbours divided by sixteen.
     pub(crate) fn repeated_members(
         &self,
         db: u8,
         meta: &Meta,
         times: u64,
-        mut seen: impl FnMut(&[u8], &[u8]) -> Result<()>,
+        mut seen: impl FnMut(&[u8], &[u8]) -> Result<bool>,
     ) -> Result<()> {
         self.allow_walk(times.saturating_mul(STEPS))?;
         if times == 1 || meta.count > FEW {
-            return (0..times).try_for_each(|_| self.random_member(db, meta, &mut seen));
+            let mut more = true;
+            for _ in 0..times {
+                self.random_member(db, meta, |member, value| {
+                    more = seen(member, value)?;
+                    Ok(())
+                })?;
+                if !more {
+                    break;
+                }
+            }
+            return Ok(());
         }
-        let mut members = Vec::new();
-        self.each_member(db, meta, |member, value| {
-            members.push((member.to_vec(), value.to_vec()));
+        let prefix = members_of(db, meta);
+        // Values may be large: each is read when it is drawn.
+        let mut keys = Vec::new();
+        self.visit_keys(&prefix, Direction::Up, |key| {
+            keys.push(key.to_vec());
             Ok(true)
         })?;
         for _ in 0..times {
-            let at = random::below(members.len() as u64) as usize;
-            if let Some((member, value)) = members.get(at) {
-                seen(member, value)?;
+            let Some(key) = keys.get(random::below(keys.len() as u64) as usize) else { break };
+            let Some(value) = self.element(key)? else { continue };
+            if !seen(parts(key, &prefix).1, &value)? {
+                break;
             }
         }
         Ok(())

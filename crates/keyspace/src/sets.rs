@@ -42,13 +42,13 @@ impl CommandBatch {
         Ok(Page { cursor, items })
     }
 
-    /// Shows a random member, `times` times.
+    /// Shows a random member, `times` times, until `seen` says no more.
     pub fn set_random(
         &self,
         db: u8,
         set: &Meta,
         times: u64,
-        mut seen: impl FnMut(&[u8]) -> Result<()>,
+        mut seen: impl FnMut(&[u8]) -> Result<bool>,
     ) -> Result<()> {
         self.repeated_members(db, set, times, |member, _| seen(member))
     }
@@ -274,7 +274,7 @@ impl CommandBatch {
         };
         match count {
             0 => {}
-            1 => self.set_random(db, &set, 1, keep)?,
+            1 => self.set_random(db, &set, 1, |member| keep(member).map(|()| true))?,
             _ if count >= set.count => {
                 self.set_each(db, &set, |member| keep(member).map(|()| true))?
             }

@@ -83,13 +83,13 @@ impl CommandBatch {
         Ok(Page { cursor, items })
     }
 
-    /// Shows a random member and its score, `times` times.
+    /// Shows a random member and its score, `times` times, until `seen` says no more.
     pub fn sorted_set_random(
         &self,
         db: u8,
         set: &Meta,
         times: u64,
-        mut seen: impl FnMut(&[u8], f64) -> Result<()>,
+        mut seen: impl FnMut(&[u8], f64) -> Result<bool>,
     ) -> Result<()> {
         self.repeated_members(db, set, times, |member, score| seen(member, stored_score(score)?))
     }

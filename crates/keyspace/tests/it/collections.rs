@@ -288,7 +288,7 @@ fn random_members_are_members_and_samples_have_none_twice() {
         let mut repeated = BTreeSet::new();
         turn.set_random(0, &set, 2000, |member| {
             repeated.insert(member.to_vec());
-            Ok(())
+            Ok(true)
         })
         .unwrap();
         assert!(repeated.is_subset(&all) && repeated.len() as u64 >= size.min(400), "of {size}");

@@ -275,3 +275,39 @@ fn a_queue_that_is_polled_is_not_walked_from_its_beginning() {
         assert!(passed < most, "{passed} graves were passed for {MEMBERS} members, {order:?}");
     }
 }
+
+#[test]
+fn a_page_of_large_values_ends_early_and_random_fields_are_read_alone() {
+    const FIELDS: usize = 20;
+    let space = roomy_store(Compression::None);
+    let large = vec![7; LARGE];
+    for at in 0..FIELDS {
+        let mut turn = locked(&space, &[b"hash"]);
+        let field = format!("f{at}");
+        turn.hash_set(0, b"hash", [(field.as_bytes(), &large[..])].into_iter()).unwrap();
+        turn.commit().unwrap();
+    }
+    space.db().flush().unwrap();
+    let mut turn = space.command_batch(Mode::Device);
+    let hash = turn.hash(0, b"hash").unwrap().unwrap();
+    let (mut cursor, mut shown) = (0, BTreeSet::new());
+    loop {
+        let page = turn.hash_page(0, &hash, cursor, 1000).unwrap();
+        assert!(page.items.len() <= 5, "{} values", page.items.len());
+        shown.extend(page.items.into_iter().map(|(field, _)| field));
+        cursor = page.cursor;
+        if cursor == 0 {
+            break;
+        }
+    }
+    assert_eq!(shown.len(), FIELDS);
+    let before = values_read(&space);
+    let mut drawn = 0;
+    turn.hash_random(0, &hash, 1000, |_, value| {
+        assert_eq!(value.len(), LARGE);
+        drawn += 1;
+        Ok(drawn < 3)
+    })
+    .unwrap();
+    assert_eq!((drawn, values_read(&space) - before), (3, 3));
+}

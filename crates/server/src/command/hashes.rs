@@ -219,6 +219,9 @@ fn hmget(call: &mut Call<'_>) -> Outcome {
             None => None,
         };
         call.bulk_or_null(value);
+        if call.reply.is_over() {
+            break;
+        }
     }
     Ok(())
 }
@@ -241,7 +244,7 @@ fn everything(call: &mut Call<'_>, kind: Aggregate, fields: bool, values: bool) 
         if values {
             reply.bulk(value);
         }
-        Ok(true)
+        Ok(!reply.is_over())
     })?;
     reply.finish(begun, shown);
     Ok(())
@@ -315,7 +318,7 @@ fn hrandfield(call: &mut Call<'_>) -> Outcome {
         if let Some(hash) = call.batch.hash(db, call.arg(1))? {
             call.batch.hash_random(db, &hash, 1, |field, _| {
                 found = Some(field.to_vec());
-                Ok(())
+                Ok(true)
             })?;
         }
         call.bulk_or_null(found);
@@ -335,7 +338,7 @@ fn hrandfield(call: &mut Call<'_>) -> Outcome {
     let per_field = if with_values && !nested { 2 } else { 1 };
     let begun = reply.begin(Aggregate::Array, 0);
     let mut shown = 0;
-    let show = |field: &[u8], value: &[u8]| {
+    let mut show = |field: &[u8], value: &[u8]| {
         shown += per_field;
         if nested {
             reply.array(2);
@@ -344,10 +347,13 @@ fn hrandfield(call: &mut Call<'_>) -> Outcome {
         if with_values {
             reply.bulk(value);
         }
-        Ok(())
+        Ok(!reply.is_over())
     };
     match sample {
-        Sample::Different(count) => call.batch.hash_sample(db, &hash, count, show)?,
+        Sample::Different(count) => {
+            let show = |field: &[u8], value: &[u8]| show(field, value).map(drop);
+            call.batch.hash_sample(db, &hash, count, show)?;
+        }
         Sample::Repeated(times) => call.batch.hash_random(db, &hash, times, show)?,
     }
     call.reply.finish(begun, shown);

@@ -417,7 +417,7 @@ fn keys(call: &mut Call<'_>) -> Outcome {
             reply.bulk(seen.key);
             count += 1;
         }
-        true
+        !reply.is_over()
     })?;
     call.reply.finish(deferred, count);
     Ok(())

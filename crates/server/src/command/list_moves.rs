@@ -1,5 +1,6 @@
 //! Elements that go from list to list, and the places of elements.
 
+use super::lists::pop_several;
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
 use terrace_keyspace::End;
 
@@ -112,14 +113,10 @@ fn lmpop(call: &mut Call<'_>) -> Outcome {
     let keys = keys_to_take_from(call)?;
     let end = end(call.arg(2 + keys))?;
     let count = count_to_take(call, 3 + keys)?;
-    let db = call.db();
     for key in call.args_from(2).take(keys) {
-        let Some(taken) = call.batch.list_pop(db, key, end, count)? else { continue };
-        call.reply.array(2);
-        call.reply.bulk(key);
-        call.reply.array(taken.len());
-        taken.iter().for_each(|element| call.reply.bulk(element));
-        return Ok(());
+        if pop_several(call, key, end, count, true)? {
+            return Ok(());
+        }
     }
     call.reply.null_array();
     Ok(())

@@ -2,7 +2,7 @@
 
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
 use terrace_keyspace::{End, Inserted, ranks};
-use terrace_resp::Aggregate;
+use terrace_resp::{Aggregate, ReplyWriter};
 
 const READ: Flags = Flags::READ;
 const WRITE: Flags = Flags::WRITE.with(Flags::FAST);
@@ -159,19 +159,47 @@ fn pop(call: &mut Call<'_>, end: End, name: &str) -> Outcome {
         3 => Some(call.positive(2)?),
         _ => return Err(Failure::wrong_count(name)),
     };
-    let popped = call.batch.list_pop(call.session.db, call.arg(1), end, count.unwrap_or(1))?;
-    match (popped, count) {
-        (None, None) => call.reply.null(),
-        (None, Some(_)) => call.reply.null_array(),
-        (Some(elements), None) => call.bulk_or_null(elements.first()),
-        (Some(elements), Some(_)) => {
-            call.reply.array(elements.len());
-            for element in elements {
-                call.reply.bulk(element);
-            }
-        }
+    let Some(count) = count else {
+        let popped = call.batch.list_pop(call.session.db, call.arg(1), end, 1)?;
+        call.bulk_or_null(popped.and_then(|mut elements| elements.pop()));
+        return Ok(());
+    };
+    if !pop_several(call, call.arg(1), end, count, false)? {
+        call.reply.null_array();
     }
     Ok(())
+}
+
+/// Takes elements from an end of a list and answers with them, one after the other as they are read, `with_key` behind
+/// its key; `false` if there is no list, and nothing is answered.
+pub(super) fn pop_several(
+    call: &mut Call<'_>,
+    key: &[u8],
+    end: End,
+    count: u64,
+    with_key: bool,
+) -> Result<bool, Failure> {
+    let db = call.db();
+    let Call { batch, reply, .. } = call;
+    let mut has_begun = false;
+    let mut begin = |reply: &mut ReplyWriter<'_>, count: u64| {
+        if !std::mem::replace(&mut has_begun, true) {
+            if with_key {
+                reply.array(2);
+                reply.bulk(key);
+            }
+            reply.array(count as usize);
+        }
+    };
+    let taken = batch.list_pop_each(db, key, end, count, |count, element| {
+        begin(reply, count);
+        reply.bulk(element);
+        !reply.is_over()
+    })?;
+    if let Some(count) = taken {
+        begin(reply, count);
+    }
+    Ok(taken.is_some())
 }
 
 fn lpop(call: &mut Call<'_>) -> Outcome {
@@ -204,7 +232,7 @@ fn lrange(call: &mut Call<'_>) -> Outcome {
     call.batch.list_each(db, &list, first, count, |element| {
         shown += 1;
         reply.bulk(element);
-        Ok(true)
+        Ok(!reply.is_over())
     })?;
     reply.finish(begun, shown);
     Ok(())

@@ -130,7 +130,7 @@ fn show(call: &mut Call<'_>, algebra: Algebra) -> Outcome {
     walk(call.batch, db, algebra, &sets, |member| {
         shown += 1;
         reply.bulk(member);
-        Ok(true)
+        Ok(!reply.is_over())
     })?;
     call.reply.finish(begun, shown);
     Ok(())

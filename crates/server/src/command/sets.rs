@@ -131,7 +131,7 @@ fn smembers(call: &mut Call<'_>) -> Outcome {
     call.batch.set_each(db, &set, |member| {
         shown += 1;
         reply.bulk(member);
-        Ok(true)
+        Ok(!reply.is_over())
     })?;
     reply.finish(begun, shown);
     Ok(())
@@ -193,7 +193,7 @@ fn srandmember(call: &mut Call<'_>) -> Outcome {
         if let Some(set) = call.batch.set(db, call.arg(1))? {
             call.batch.set_random(db, &set, 1, |member| {
                 found = Some(member.to_vec());
-                Ok(())
+                Ok(true)
             })?;
         }
         call.bulk_or_null(found);
@@ -210,13 +210,15 @@ fn srandmember(call: &mut Call<'_>) -> Outcome {
     let reply = &mut call.reply;
     let begun = reply.begin(Aggregate::Array, 0);
     let mut shown = 0;
-    let show = |member: &[u8]| {
+    let mut show = |member: &[u8]| {
         shown += 1;
         reply.bulk(member);
-        Ok(())
+        Ok(!reply.is_over())
     };
     match sample {
-        Sample::Different(count) => call.batch.set_sample(db, &set, count, show)?,
+        Sample::Different(count) => {
+            call.batch.set_sample(db, &set, count, |member| show(member).map(drop))?;
+        }
         Sample::Repeated(times) => call.batch.set_random(db, &set, times, show)?,
     }
     call.reply.finish(begun, shown);

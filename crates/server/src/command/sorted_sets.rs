@@ -201,7 +201,7 @@ fn zrandmember(call: &mut Call<'_>) -> Outcome {
         if let Some(set) = call.batch.sorted_set(db, call.arg(1))? {
             call.batch.sorted_set_random(db, &set, 1, |member, _| {
                 found = Some(member.to_vec());
-                Ok(())
+                Ok(true)
             })?;
         }
         call.bulk_or_null(found);
@@ -218,12 +218,15 @@ fn zrandmember(call: &mut Call<'_>) -> Outcome {
     };
     let reply = &mut call.reply;
     let mut rows = Rows::begin(reply, with_scores);
-    let show = |member: &[u8], score: f64| {
+    let mut show = |member: &[u8], score: f64| {
         rows.show(reply, member, score);
-        Ok(())
+        Ok(!reply.is_over())
     };
     match sample {
-        Sample::Different(count) => call.batch.sorted_set_sample(db, &set, count, show)?,
+        Sample::Different(count) => {
+            let show = |member: &[u8], score: f64| show(member, score).map(drop);
+            call.batch.sorted_set_sample(db, &set, count, show)?;
+        }
         Sample::Repeated(times) => call.batch.sorted_set_random(db, &set, times, show)?,
     }
     rows.finish(&mut call.reply);

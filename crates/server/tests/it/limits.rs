@@ -377,3 +377,45 @@ fn sort_looks_up_no_more_than_it_may_show_or_store() {
     }
     assert_eq!(client.say("EXISTS sorted"), int(0));
 }
+
+/// What is made of a reply that is too long anyway is little more than fits.
+#[test]
+fn who_asks_for_too_much_does_not_make_the_server_read_all_of_it() {
+    const COUNT: u64 = 1000;
+    let served = Served::with(&[("client-output-buffer-limit", "normal 1mb 0 0")]);
+    let mut client = served.client();
+    let value = "x".repeat(10_000);
+    let fields: Vec<String> = (0..COUNT).map(|at| format!("f{at}")).collect();
+    for (at, field) in fields.iter().enumerate() {
+        assert_eq!(client.call(&["HSET", "hash", field, &value]), int(1));
+        assert_eq!(client.call(&["RPUSH", "list", &value]), int(at as i64 + 1));
+        assert_eq!(client.call(&["SADD", "set", &format!("{field}{}", &value[..1000])]), int(1));
+    }
+    let space = &served.server().space;
+    space.db().flush().unwrap();
+    let mut hmget = vec!["HMGET", "hash"];
+    hmget.extend(fields.iter().map(String::as_str));
+    for words in [
+        "LRANGE list 0 -1",
+        "HGETALL hash",
+        "HVALS hash",
+        &hmget.join(" "),
+        "HRANDFIELD hash -1000 WITHVALUES",
+        "SRANDMEMBER set -1000000",
+        "LPOP list 1000",
+    ] {
+        let done = || {
+            let metrics = space.db().metrics();
+            metrics.value_reads + metrics.value_cache_hits + metrics.seeks
+        };
+        let before = done();
+        let mut greedy = served.client();
+        greedy.send_words(&[words]);
+        greedy.expect_end();
+        // 100 values fit, or 1,000 members; some more are read ahead, and a random one is looked for among neighbours.
+        let most = if words.contains("RAND") { 3000 } else { 500 };
+        assert!(done() - before < most, "{}: {}", &words[..10], done() - before);
+    }
+    // What was to be popped is gone nonetheless.
+    assert_eq!(client.say("EXISTS list"), int(0));
+}

@@ -3,7 +3,9 @@
 use super::Rows;
 use crate::command::arguments::hexadecimal;
 use crate::command::{Call, Failure, Outcome};
-use terrace_keyspace::{CommandBatch, MemberEnd, Meta, Order, Range, ScoreEnd, ranks};
+use terrace_keyspace::{
+    CommandBatch, Error, MemberEnd, Meta, Order, Range, ResultSize, ScoreEnd, ranks,
+};
 
 /// What the two ends of a range are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,9 +136,11 @@ fn range(call: &mut Call<'_>, form: Form) -> Outcome {
     let found = call.batch.sorted_set(db, call.arg(key))?;
     let found = found.and_then(|set| Some((set, ends.within(&set)?)));
     if form.stores {
-        let mut members = Vec::new();
+        let (mut members, mut result_size) = (Vec::new(), ResultSize::default());
         each(call.batch, db, found, order, limit, |member, score| {
+            result_size.add(member.len())?;
             members.push((member.to_vec(), score));
+            Ok(true)
         })?;
         let count = call.batch.sorted_set_replace(db, call.arg(1), &members)?;
         call.reply.integer(count as i64);
@@ -144,7 +148,10 @@ fn range(call: &mut Call<'_>, form: Form) -> Outcome {
     }
     let reply = &mut call.reply;
     let mut rows = Rows::begin(reply, with_scores);
-    each(call.batch, db, found, order, limit, |member, score| rows.show(reply, member, score))?;
+    each(call.batch, db, found, order, limit, |member, score| {
+        rows.show(reply, member, score);
+        Ok(!reply.is_over())
+    })?;
     rows.finish(reply);
     Ok(())
 }
@@ -155,7 +162,7 @@ fn each(
     found: Option<(Meta, Range<'_>)>,
     order: Order,
     limit: Option<Limit>,
-    mut seen: impl FnMut(&[u8], f64),
+    mut seen: impl FnMut(&[u8], f64) -> Result<bool, Error>,
 ) -> Outcome {
     let Limit { offset, count } = limit.unwrap_or(Limit { offset: 0, count: -1 });
     let found = found.filter(|_| offset >= 0 && count != 0);
@@ -166,9 +173,8 @@ fn each(
             skip -= 1;
             return Ok(true);
         }
-        seen(member, score);
         left -= 1;
-        Ok(left > 0)
+        Ok(seen(member, score)? && left > 0)
     })?;
     Ok(())
 }
