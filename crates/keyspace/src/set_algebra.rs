@@ -7,6 +7,7 @@ use crate::encode::{self, Kind, Meta};
 use crate::error::{Error, Result};
 use crate::result_size::ResultSize;
 use crate::sorted_sets::stored_score;
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
 /// Members with scores.
@@ -204,6 +205,8 @@ fn by_size(sets: &[Weighted]) -> Vec<Weighted> {
 }
 
 fn in_order(mut members: Scored) -> Scored {
-    members.sort_unstable_by(|a, b| a.1.total_cmp(&b.1).then_with(|| a.0.cmp(&b.0)));
+    // None is NaN, and -0 is 0.
+    let by_score = |a: f64, b: f64| a.partial_cmp(&b).unwrap_or(Ordering::Equal);
+    members.sort_unstable_by(|a, b| by_score(a.1, b.1).then_with(|| a.0.cmp(&b.0)));
     members
 }

@@ -170,3 +170,16 @@ fn bits_of_several_strings_are_combined() {
     client.say("RPUSH list e");
     assert!(error(&client.say("BITOP OR k k0 list")).starts_with("WRONGTYPE"));
 }
+
+/// Both zeros are equal, so members decide.
+#[test]
+fn a_negative_zero_is_in_the_place_of_zero() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    client.pipeline(&["ZADD y 0 a", "ZADD z 0 b", "ZADD both 0 a 0 b"]);
+    let in_order = array(["a", "b"].map(bulk));
+    assert_eq!(client.say("ZUNION 2 y z WEIGHTS 1 -1"), in_order);
+    assert_eq!(client.say("ZUNION 2 z y WEIGHTS -1 1"), in_order);
+    client.pipeline(&["ZADD sign 0 b"]);
+    assert_eq!(client.say("ZINTER 2 both both WEIGHTS -1 1"), in_order);
+}
