@@ -5,7 +5,7 @@ use crate::cursors::Cursors;
 use crate::databases::Databases;
 use crate::dead_runs::DeadRuns;
 use crate::encode::{self, COLLECTIONS, ELEMENTS, IDS, WRITTEN};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Wait};
 use crate::key_layout::{KeyLayout, MAX_DATABASES};
 use crate::locks::Locks;
 use crate::move_records::{CLUSTER, MoveRecords};
@@ -51,7 +51,9 @@ pub struct Keyspace {
     pub(crate) active_expire: Mutex<Option<BackgroundThread>>,
     next_id: AtomicU64,
     /// Ids from this one on are not reserved.
-    reserved: Mutex<u64>,
+    reserved: AtomicU64,
+    /// Held by who reserves more.
+    reserving: Mutex<()>,
 }
 
 impl Keyspace {
@@ -148,7 +150,8 @@ impl Keyspace {
             active_expire: Mutex::new(None),
             next_id: AtomicU64::new(first),
             // The first collection reserves: a store of strings has no such note.
-            reserved: Mutex::new(first),
+            reserved: AtomicU64::new(first),
+            reserving: Mutex::new(()),
             db,
         };
         Ok(Arc::new(space))
@@ -238,8 +241,8 @@ impl Keyspace {
     }
 
     /// An id that no collection ever had, for one under `key`.
-    pub(crate) fn fresh_id(&self, key: &[u8]) -> Result<u64> {
-        let counter = self.fresh_counter()?;
+    pub(crate) fn fresh_id(&self, key: &[u8], may_wait: bool) -> Result<u64> {
+        let counter = self.fresh_counter(may_wait)?;
         match self.layout.has_slots() {
             false => Ok(counter),
             true => encode::id_in_slot(slot_of(key), counter).ok_or_else(|| {
@@ -248,14 +251,22 @@ impl Keyspace {
         }
     }
 
-    fn fresh_counter(&self) -> Result<u64> {
+    /// To reserve more, which may have to wait for a sync, is left to who may wait.
+    fn fresh_counter(&self, may_wait: bool) -> Result<u64> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let mut reserved = self.reserved.lock();
-        if id >= *reserved {
+        // Acquire: the reservation is in the log.
+        if id < self.reserved.load(Ordering::Acquire) {
+            return Ok(id);
+        }
+        if !may_wait {
+            return Err(Error::Elsewhere(Wait::Device));
+        }
+        let _reserving = self.reserving.lock();
+        if id >= self.reserved.load(Ordering::Acquire) {
             // In the log before anything that uses one of them.
             let end = id + RESERVED_IDS;
             self.collections.put(IDS, end.to_le_bytes())?;
-            *reserved = end;
+            self.reserved.store(end, Ordering::Release);
         }
         Ok(id)
     }

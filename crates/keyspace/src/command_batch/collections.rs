@@ -1,6 +1,6 @@
 //! What a batch knows of collections: their records, their ids, when they expire.
 
-use super::{CommandBatch, Direction, WrittenText};
+use super::{CommandBatch, Direction, Mode, WrittenText};
 use crate::encode::{self, Kind, Meta, WRITTEN};
 use crate::error::{Error, Result};
 use crate::key_layout::MAX_DATABASES;
@@ -123,7 +123,7 @@ impl CommandBatch {
 
     /// A collection to be stored under `key`, which it is not before [`Self::put_meta`].
     pub(crate) fn fresh_collection(&mut self, key: &[u8], kind: Kind) -> Result<Meta> {
-        let id = self.space.fresh_id(key)?;
+        let id = self.space.fresh_id(key, self.mode == Mode::Device)?;
         Ok(Meta { kind, id, count: 0, expires_at_ms: 0, first: 0 })
     }
 

@@ -311,3 +311,19 @@ fn a_page_of_large_values_ends_early_and_random_fields_are_read_alone() {
     .unwrap();
     assert_eq!((drawn, values_read(&space) - before), (3, 3));
 }
+
+/// The reservation of ids is a commit of its own, which may wait for a sync.
+#[test]
+fn ids_are_reserved_by_who_may_wait() {
+    let (space, _vfs, _clock) = store();
+    let add = |mode: Mode, key: &[u8]| {
+        let mut turn = space.command_batch(mode);
+        turn.lock(0, std::iter::once(key)).unwrap();
+        let added = turn.set_add(0, key, std::iter::once(&b"member"[..]));
+        turn.commit().unwrap();
+        added
+    };
+    assert!(matches!(add(Mode::Memory, b"k"), Err(Error::Elsewhere(Wait::Device))));
+    assert_eq!(add(Mode::Device, b"k").unwrap(), 1);
+    assert_eq!(add(Mode::Memory, b"l").unwrap(), 1);
+}
