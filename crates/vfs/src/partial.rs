@@ -208,7 +208,7 @@ mod tests {
         assert!(vfs.list_others(Path::new("/third")).unwrap().is_empty());
     }
 
-    /// What is written there would be in the hands of whoever made the link.
+    /// What is written there would be in the hands of the one who made the link.
     #[test]
     fn a_link_in_place_of_the_directory_is_refused() {
         let dir = tempfile::tempdir().unwrap();

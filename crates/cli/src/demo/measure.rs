@@ -205,7 +205,7 @@ fn run(db: &Db, data: &Data, threads: usize, duration: Duration, first: usize) -
     })
 }
 
-/// Which names a thread, one of so many, looks up.
+/// Which names a thread, one of `threads`, looks up.
 fn names_asked(threads: usize, thread: usize) -> SplitMix64 {
     SplitMix64::new(threads as u64 * 100 + thread as u64)
 }

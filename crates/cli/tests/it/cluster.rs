@@ -37,7 +37,7 @@ impl Up {
     }
 }
 
-/// Where somebody answers so many requests with `text`, one a connection.
+/// Where somebody answers this many requests with `text`, one a connection.
 fn answers_with(text: String, requests: usize) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -287,7 +287,7 @@ impl Metrics {
             ("segments", self.models_refused_segments),
             ("bytes", self.models_refused_bytes),
         ];
-        // Whoever counts does not wait for whoever looks.
+        // A training that is counted meanwhile may be in one figure and not in the other.
         let known_count = known.iter().map(|(_, count)| count).sum();
         let others = self.models_refused.saturating_sub(known_count);
         for (reason, count) in known.into_iter().chain([("other", others)]) {

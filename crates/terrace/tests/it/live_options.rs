@@ -101,7 +101,7 @@ fn a_buffered_store_hands_its_log_over_whatever_its_mode_is_now() {
         let own = format!("{mode:?}, by itself");
         let mut batch = WriteBatch::new();
         batch.put(&own, b"v");
-        let buffered = WriteOptions { sync: Some(SyncMode::Buffered), ..WriteOptions::default() };
+        let buffered = WriteOptions { sync: Some(SyncMode::Buffered) };
         db.write_with(batch, &buffered).unwrap();
         eventually("the log is handed over", || survives(own.as_bytes()));
     }
