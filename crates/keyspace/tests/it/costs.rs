@@ -184,11 +184,11 @@ fn many_small_sets_are_combined_without_a_lookup_for_each_pair() {
     }
 }
 
-/// A queue is emptied from an end, in one batch or in many.
+/// A queue is emptied from an end, in one batch or in many, and before any compaction.
 #[test]
 fn pops_do_not_step_over_all_that_was_popped_before() {
     const MEMBERS: usize = 6000;
-    let (space, _vfs, _clock) = store();
+    let space = roomy_store(Compression::None);
     let mut member = 0;
     for (order, by_range, commits) in [
         (Order::Up, false, false),
@@ -241,7 +241,7 @@ fn pops_do_not_step_over_all_that_was_popped_before() {
 fn a_queue_that_is_polled_is_not_walked_from_its_beginning() {
     const MEMBERS: usize = 6000;
     for order in [Order::Up, Order::Down] {
-        let (space, _vfs, _clock) = store();
+        let space = roomy_store(Compression::None);
         let names: Vec<String> = (0..MEMBERS).map(|at| format!("{at:05}")).collect();
         let mut turn = locked(&space, &[b"z"]);
         let pairs = names.iter().enumerate().map(|(at, name)| (at as f64, name.as_bytes()));
