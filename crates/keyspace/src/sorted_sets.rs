@@ -260,7 +260,6 @@ impl CommandBatch {
     }
 
     /// Rows in order that are all deleted, as a walk has noticed, if they are many: the range of their keys.
-    #[expect(clippy::type_complexity)]
     fn dead_run(&self, db: u8, set: &Meta) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         let Some(DeadRun { from, is_down }) = self.space.dead_runs.take(set.id) else {
             return Ok(None);
