@@ -19,13 +19,14 @@ use crate::version::read_state::ReadState;
 use crate::version::snapshots::Snapshot;
 pub(crate) use batch::multi_get;
 use candidates::{Candidates, Run};
+pub use info::EntryInfo;
+pub(crate) use info::get_info;
+use live::{from_memtable, pinned};
 use sampled::SampledLookup;
 use std::num::NonZeroU64;
-use terrace_base::key::{EXPIRY_BYTES, trailer_kind, trailer_seqno};
 use terrace_base::sync::Instant;
-use terrace_base::{SeqNo, ValueHandle, ValueKind};
+use terrace_base::{SeqNo, ValueHandle};
 use terrace_buf::Slice;
-use terrace_compression::Compression;
 use terrace_manifest::FileMeta;
 use terrace_sst::{BlockPlace, Entry, FilterAt, InLevel, Lookup, LookupTrace, SstReader};
 
@@ -83,15 +84,6 @@ pub struct Found {
     pub expires_at_ms: Option<u64>,
 }
 
-/// What is known of an entry without its value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EntryInfo {
-    /// As [`Found::expires_at_ms`].
-    pub expires_at_ms: Option<u64>,
-    /// The length of the value; `None` if only the value itself shows it, being compressed by itself.
-    pub value_bytes: Option<usize>,
-}
-
 /// An expiry; what expires at 0 is never found.
 type Expiry = Option<NonZeroU64>;
 
@@ -138,40 +130,6 @@ pub(crate) fn get_entry(
         }
         Answer::Absent | Answer::Separated(..) | Answer::Operand => None,
     })
-}
-
-/// What is known of `key` without its value.
-pub(crate) fn get_info(
-    env: &ReadEnv,
-    family: &Family,
-    key: &[u8],
-    reading: Reading<'_>,
-) -> Result<Option<EntryInfo>> {
-    check(env, family)?;
-    let reading = Reading { only_info: true, ..reading };
-    let answer = match sample() {
-        Sampled::Followed => look_up_sampled(env, family, key, reading)?,
-        _ => look_up(env, family, key, reading, &mut ())?,
-    };
-    let answer = match answer {
-        Answer::Operand => fold(env, family, key, reading)?,
-        answer => answer,
-    };
-    let info = |expiry: Expiry, value_bytes| EntryInfo {
-        expires_at_ms: expiry.map(NonZeroU64::get),
-        value_bytes,
-    };
-    let found = match answer {
-        Answer::Absent | Answer::Operand => None,
-        Answer::Value(value, expiry) => Some(info(expiry, Some(value.len()))),
-        Answer::Separated(handle, expiry) => {
-            let is_plain = handle.compression == Compression::None as u8;
-            Some(info(expiry, is_plain.then_some(handle.len as usize)))
-        }
-    };
-    env.base.counters.gets.add(1);
-    env.base.counters.gets_found.add(u64::from(found.is_some()));
-    Ok(found)
 }
 
 /// Refuses reads of a closed store and of a dropped family.
@@ -576,78 +534,9 @@ fn in_memtable<'a>(
     memtable.get(lookup.user_key, lookup.hash, lookup.trailer)
 }
 
-/// The user's value of a version and its expiry, unless it is a tombstone, deleted by a range, or
-/// expired.
-#[inline]
-fn live<'a>(
-    (env, now_ms): (&ReadEnv, Option<u64>),
-    trailer: u64,
-    value: &'a [u8],
-    covered: SeqNo,
-) -> Option<(&'a [u8], Expiry)> {
-    if trailer_seqno(trailer) < covered {
-        return None;
-    }
-    match trailer_kind(trailer)? {
-        ValueKind::Put | ValueKind::PutHandle => Some((value, None)),
-        ValueKind::PutTtl | ValueKind::PutTtlHandle => {
-            let (expiry, value) = value.split_first_chunk::<EXPIRY_BYTES>()?;
-            let expiry = u64::from_le_bytes(*expiry);
-            let now_ms = now_ms.unwrap_or_else(|| env.base.clock.wall_ms());
-            (expiry > now_ms).then_some((value, NonZeroU64::new(expiry)))
-        }
-        ValueKind::Merge | ValueKind::Merged => Some((value, None)),
-        ValueKind::Delete | ValueKind::RangeDelete => None,
-    }
-}
-
-/// What a version in a memtable says.
-#[inline]
-fn from_memtable(
-    at: (&ReadEnv, Option<u64>),
-    trailer: u64,
-    value: &[u8],
-    covered: SeqNo,
-) -> Answer {
-    match live(at, trailer, value, covered) {
-        None => Answer::Absent,
-        Some((value, expiry)) => {
-            separated(trailer, value, expiry).unwrap_or_else(|| Answer::Value(value.into(), expiry))
-        }
-    }
-}
-
-/// The answer of a version whose live value is a handle, or an operand.
-#[inline]
-fn separated(trailer: u64, live: &[u8], expiry: Expiry) -> Option<Answer> {
-    let kind = trailer_kind(trailer)?;
-    if kind.is_operand() {
-        return Some(Answer::Operand);
-    }
-    if !kind.is_handle() {
-        return None;
-    }
-    // Handles in SSTs were checked when their block was loaded, those in memtables made here.
-    live.try_into().ok().map(|bytes| Answer::Separated(ValueHandle::decode(bytes), expiry))
-}
-
-/// What a version in an SST says, a value pinned to its block.
-#[inline]
-fn pinned(at: (&ReadEnv, Option<u64>), entry: Entry, covered: SeqNo) -> Answer {
-    if trailer_kind(entry.trailer) == Some(ValueKind::Put)
-        && trailer_seqno(entry.trailer) >= covered
-    {
-        return Answer::Value(entry.value, None);
-    }
-    let Some((live, expiry)) = live(at, entry.trailer, &entry.value, covered) else {
-        return Answer::Absent;
-    };
-    separated(entry.trailer, live, expiry).unwrap_or_else(|| {
-        Answer::Value(entry.value.part(entry.value.len() - live.len(), live.len()), expiry)
-    })
-}
-
 mod batch;
 mod candidates;
 pub(crate) mod explain;
+mod info;
+mod live;
 mod sampled;
