@@ -286,6 +286,8 @@ impl CommandBatch {
             self.space.locks.take(*stripe);
             self.held.add(*stripe);
         }
+        // That may have taken long, and what is read is of now.
+        self.look_at_the_clock();
     }
 
     /// Runs something that writes before it has read everything: if it fails, what it wrote is

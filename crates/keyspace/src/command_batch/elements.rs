@@ -139,7 +139,8 @@ impl CommandBatch {
         let is_in = |(start, end): &&(Vec<u8>, Vec<u8>)| {
             &start[..] <= element_key && element_key < &end[..]
         };
-        self.removed.iter().find(is_in)
+        // The newest reaches furthest.
+        self.removed.iter().rev().find(is_in)
     }
 
     /// Moves past stored elements that this batch has removed.

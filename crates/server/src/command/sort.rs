@@ -234,7 +234,9 @@ fn sorted(
         let number = match &by {
             Some(text) if options.by_bytes => {
                 // Of other keys, of any size.
-                size.add(if options.by.is_some() { text.len() } else { 0 })?;
+                if options.by.is_some() {
+                    size.add(text.len())?;
+                }
                 0.0
             }
             Some(text) => strtod(text)

@@ -146,6 +146,11 @@ fn exec(call: &mut Call<'_>) -> Outcome {
             call.session.restore(before);
             call.session.queued = Some(queued);
         }
+        // Nothing of it has happened.
+        Err(Failure::Reply(_)) => {
+            call.session.restore(before);
+            call.session.watched = None;
+        }
         _ => {
             call.session.watched = None;
             refusals.iter().for_each(|text| call.server.errors.note(text));

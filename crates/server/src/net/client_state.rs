@@ -178,6 +178,8 @@ impl ClientState {
     pub fn go_on(&mut self, batch: &mut CommandBatch, server: &Server, most: usize) -> Progress {
         let mut most = most;
         if let Some(pending) = self.pending.take() {
+            // It has waited, and the batch may be one that was laid aside.
+            batch.look_at_the_clock();
             let Self { session, output, batch_replies, remote, .. } = self;
             let call = (&mut *session, &mut *output, &mut *batch_replies);
             let command = pending.as_command();

@@ -343,13 +343,16 @@ fn a_transaction_that_writes_too_much_writes_nothing() {
     let served = Served::with(&[]);
     let mut client = served.client();
     client.say("MULTI");
+    client.say("SELECT 1");
     for at in 0..14 {
         client.say(&format!("SETRANGE k{at} 100000000 x"));
     }
     let refused = error(&client.say("EXEC"));
     assert!(refused.starts_with("EXECABORT") && refused.contains("1 GiB"), "{refused}");
-    assert_eq!(client.say("DBSIZE"), int(0));
     assert_eq!(client.say("SETRANGE k 9 x"), int(10));
+    assert_eq!(client.say("DBSIZE"), int(1), "the client is in the database that it was in");
+    client.say("SELECT 1");
+    assert_eq!(client.say("DBSIZE"), int(0));
 }
 
 /// Else a short command gathers gigabytes.
