@@ -90,7 +90,7 @@ impl<'a> PartialDir<'a> {
     }
 
     /// Whether a directory can take the place of the target, if there is something: this is better known before than
-    /// after hours. The target is another empty directory then, and both have its permissions.
+    /// after hours. The target is another empty directory then, with its permissions.
     fn check_replaceable(&self) -> Result<()> {
         if !self.vfs.exists(&self.target)? {
             return Ok(());
@@ -103,8 +103,7 @@ impl<'a> PartialDir<'a> {
             let _ = self.vfs.remove(&probe);
             let text = format!("it cannot be replaced by the new directory: {error}");
             refusal(&self.target, ErrorKind::AlreadyExists, &text)
-        })?;
-        self.vfs.copy_permissions(&self.target, &self.path)
+        })
     }
 
     /// Where the files are written.
@@ -118,6 +117,10 @@ impl<'a> PartialDir<'a> {
     /// The target has come into being meanwhile, or the file system refuses. If only the sync failed the directory has
     /// its name, until a power cut.
     pub fn finish(mut self) -> Result<()> {
+        if self.vfs.exists(&self.target)? {
+            // Only now: they may not allow to write.
+            self.vfs.copy_permissions(&self.target, &self.path)?;
+        }
         self.vfs.rename(&self.path, &self.target)?;
         self.is_finished = true;
         self.vfs.sync_dir(self.target.parent().unwrap_or(Path::new("/")))?;
