@@ -26,6 +26,15 @@ pub struct Progress {
     pub level: usize,
 }
 
+/// Wakes the background when a call ends that it made way for.
+struct Call<'a>(&'a JobEnv);
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.0.jobs.scheduler.wake();
+    }
+}
+
 /// A step that is to come or runs: the background makes way for it.
 struct Step<'a> {
     env: &'a JobEnv,
@@ -39,12 +48,17 @@ impl<'a> Step<'a> {
         jobs.manual.push(ManualStep { id, family, waits: false });
         Self { env, id }
     }
+
+    /// Notes whether it waits for what runs.
+    fn note_waits(&self, jobs: &mut SchedulerState, waits: bool) {
+        jobs.manual.iter_mut().filter(|s| s.id == self.id).for_each(|s| s.waits = waits);
+    }
 }
 
 impl Drop for Step<'_> {
     fn drop(&mut self) {
+        // Nobody is woken: between two steps the background is to find no gap.
         self.env.jobs.scheduler.lock().manual.retain(|step| step.id != self.id);
-        self.env.jobs.scheduler.wake();
     }
 }
 
@@ -62,19 +76,23 @@ pub(crate) fn range(
         start.map_or(Bound::Unbounded, |key| Bound::Included(bound(key))),
         end.map_or(Bound::Unbounded, |key| Bound::Excluded(bound(key))),
     );
+    let _call = Call(env);
+    let mut step = Step::new(env, family.id);
     if family.options.compaction_filter.is_some() {
         // Those that run may have begun when there were other snapshots.
         let runs = |jobs: &SchedulerState| jobs.running.iter().any(|r| r.family == family.id);
-        env.jobs.scheduler.wait_until(|jobs| Ok((!runs(jobs)).then_some(())))?;
+        env.jobs.scheduler.wait_until(|jobs| {
+            step.note_waits(jobs, true);
+            Ok((!runs(jobs)).then_some(()))
+        })?;
         manual.rewrites_before = Some(env.versions.file_numbers.next());
     }
     let mut told = Progress { steps: 0, read_bytes: 0, written_bytes: 0, level: 0 };
-    loop {
-        let step = Step::new(env, family.id);
-        let Some((choice, claim)) = next_step(env, family, &step, &mut manual)? else { break };
+    while let Some((choice, claim)) = next_step(env, family, &step, &mut manual)? {
         let (read, written) = execute(env, family, &choice)?;
         drop(choice);
         drop(claim);
+        install::purge(&env.versions)?;
         // What shows the progress may wait for the background.
         drop(step);
         told.steps += 1;
@@ -82,7 +100,7 @@ pub(crate) fn range(
         told.written_bytes += written;
         told.level = manual.level;
         progress(told);
-        install::purge(&env.versions)?;
+        step = Step::new(env, family.id);
     }
     Ok(())
 }
@@ -102,7 +120,7 @@ fn next_step<'a>(
         let shared = Shared::asked_for(env, force);
         let next = pick_manual(&input(env, family, &version, jobs, &shared), manual);
         let waits = matches!(next, Next::Wait);
-        jobs.manual.iter_mut().filter(|s| s.id == turn.id).for_each(|s| s.waits = waits);
+        turn.note_waits(jobs, waits);
         match next {
             Next::Done => Ok(Some(None)),
             Next::Do(choice) => {

@@ -138,7 +138,7 @@ impl Db {
     }
 
     /// What is known of `key` without its value: a separated value is not read, so one that is not in memory is
-    /// not waited for, nor refused by [`ReadOptions::in_memory`].
+    /// not waited for, nor refused by [`ReadOptions::in_memory`]. Operands of merges are folded.
     ///
     /// ```
     /// # fn main() -> terrace::Result<()> {

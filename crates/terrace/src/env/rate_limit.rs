@@ -1,6 +1,6 @@
 //! A bound on the bytes that flush and compaction write per second.
 //!
-//! Every request stats its bytes on a clock of its own: `next_free` is the moment at which all
+//! Every request books its bytes on a clock of its own: `next_free` is the moment at which all
 //! booked bytes will have been written at the rate. A request waits until its booking starts, so
 //! that any number of threads share the rate, first come first served. Unused time is forgotten
 //! beyond [`BURST`].
@@ -13,7 +13,7 @@ use terrace_base::sync::{Instant, Mutex, thread};
 const BURST: Duration = Duration::from_millis(100);
 /// How often a waiting request looks at its cancel flag.
 const LOOK: Duration = Duration::from_millis(20);
-/// The longest time one request stats: a tiny rate must not stop a job for hours.
+/// The longest time one request books: a tiny rate must not stop a job for hours.
 const MOST: Duration = Duration::from_secs(60);
 
 /// Shared by all flushes and compactions of a store.
@@ -55,7 +55,7 @@ impl RateLimiter {
         }
     }
 
-    /// GarbageStats `bytes`; from the returned moment on they may be written. Nothing without a bound.
+    /// Books `bytes`; from the returned moment on they may be written. Nothing without a bound.
     fn reserve(&self, bytes: u64) -> Option<Instant> {
         let rate = self.rate();
         if rate == 0 {

@@ -36,7 +36,7 @@ pub(crate) struct SchedulerState {
     pub flushing: HashSet<u32>,
     /// Input files of running compactions.
     pub busy_files: HashSet<FileNumber>,
-    /// RunningCompaction compactions.
+    /// Compactions that run.
     pub running: Vec<RunningCompaction>,
     /// The steps of `compact_range` under way.
     pub manual: Vec<ManualStep>,
@@ -49,7 +49,7 @@ pub(crate) struct SchedulerState {
     pub load_files: BTreeSet<FileNumber>,
     /// Grows with every change that could make work.
     pub generation: u64,
-    /// SchedulerState that ended so far.
+    /// Jobs that ended so far.
     pub ended: u64,
     /// Callers of `wait_idle`: idle compaction need not wait for a quiet time.
     pub settling: usize,
@@ -67,7 +67,7 @@ pub(crate) struct Scheduler {
     work: Condvar,
     /// A job ended.
     ended: Condvar,
-    /// SchedulerState stop at their next check.
+    /// Jobs stop at their next check.
     pub cancel: AtomicBool,
 }
 

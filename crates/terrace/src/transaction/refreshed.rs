@@ -29,9 +29,12 @@ fn differs(env: &ReadEnv, watched: &Watched, snapshot: &Snapshot) -> Result<bool
     if family.is_dropped() {
         return Ok(true);
     }
+    // That a time to live ends is no change.
+    let now_ms = Some(env.base.clock.wall_ms());
     for key in watched.keys.keys() {
-        let read =
-            |snapshot| get_entry(env, family, key, Reading { snapshot, ..Reading::default() });
+        let read = |snapshot| {
+            get_entry(env, family, key, Reading { snapshot, now_ms, ..Reading::default() })
+        };
         let parts = |found: Option<Found>| found.map(|found| (found.value, found.expires_at_ms));
         if parts(read(Some(snapshot))?) != parts(read(None)?) {
             return Ok(true);
@@ -41,15 +44,17 @@ fn differs(env: &ReadEnv, watched: &Watched, snapshot: &Snapshot) -> Result<bool
         let read = |snapshot| {
             let lower_bound = Some(range.start.to_vec());
             let upper_bound = range.end.as_ref().map(|end| end.to_vec());
-            let options =
-                ReadOptions { snapshot, lower_bound, upper_bound, ..ReadOptions::default() };
-            scan::iter(env, family, &options)
+            let bounds = ReadOptions { lower_bound, upper_bound, ..ReadOptions::default() };
+            scan::iter(env, family, &ReadOptions { snapshot, now_ms, ..bounds })
         };
         let (mut then, mut now) = (read(Some(snapshot.clone()))?, read(None)?);
         then.seek_to_first()?;
         now.seek_to_first()?;
         while then.valid() && now.valid() {
-            if then.key() != now.key() || then.value() != now.value() {
+            if then.key() != now.key()
+                || then.value() != now.value()
+                || then.expires_at_ms() != now.expires_at_ms()
+            {
                 return Ok(true);
             }
             then.next()?;

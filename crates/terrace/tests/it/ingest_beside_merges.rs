@@ -6,7 +6,7 @@ use std::sync::Arc;
 use terrace::vfs::SimVfs;
 use terrace::{IngestOptions, ReadOptions};
 
-/// A merge may take the files before their number can be seen, and keeps what the snapshots see that there are.
+/// A merge that took the files before their number can be seen would drop what is still read.
 #[test]
 fn a_snapshot_that_is_taken_while_files_come_into_force_sees_them_or_what_was_before() {
     let sim = SimVfs::new(1);

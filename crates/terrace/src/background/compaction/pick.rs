@@ -58,7 +58,7 @@ pub(crate) struct PickInput<'a> {
     pub in_progress: &'a HashSet<FileNumber>,
     /// Numbers of files that cannot be read: as busy, but nothing ends that they wait for.
     pub quarantined: &'a HashSet<FileNumber>,
-    /// RunningCompaction compactions of all families.
+    /// Running compactions of all families.
     pub running: &'a [RunningCompaction],
     /// The oldest live snapshot.
     pub snapshots_oldest: Option<SeqNo>,
