@@ -6,7 +6,7 @@ use crate::servers::{run, tools};
 use redis::Commands;
 use redis::cluster::ClusterClient;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
 use terrace_resp::Reply;
 use terrace_resp::test_client::{Client, free_ports, until};
@@ -28,7 +28,7 @@ impl Cluster {
         command.args(["cluster", "up", "--http-port", "0", "--port", &port.to_string()]);
         command.args(["--set", &format!("cluster-redirect={mode}"), "--set", "maxmemory=64mb"]);
         command.current_dir(dir.path());
-        let server = Server::start(command, port);
+        let server = Server::start(Stdio::null(), command, port);
         let cluster = Self { server, port, _dir: dir };
         until("not every shard is served", || {
             matches!(cluster.connect().call(&["CLUSTER", "INFO"]), Reply::Bulk(text)

@@ -4,7 +4,7 @@ use crate::etcd::EtcdCluster;
 use crate::process::Server;
 use crate::servers::{Process, run};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
 use terrace_resp::test_client::{Client, bulk, error, free_port, free_ports, int, ok, until};
 
@@ -83,7 +83,7 @@ fn up(etcd: &EtcdCluster, dir: &Path, instances: &str) -> Server {
     let mut command = terrace(&["up", "--etcd", &url, "--http-port", "0", "--dir"]);
     command.arg(dir).args(["--port", &port.to_string(), "--instances", instances]);
     command.args(["--set", "maxmemory=64mb", "--set", "cluster-lease=2000"]);
-    let server = Server::start(command, port);
+    let server = Server::start(Stdio::null(), command, port);
     until("not every shard is served", || is_served(&address(port)));
     server
 }

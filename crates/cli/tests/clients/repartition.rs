@@ -6,7 +6,7 @@
 
 use crate::process::Server;
 use serde_json::Value;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -87,7 +87,7 @@ fn keys_are_moved_by_a_plan_and_no_client_sees_an_error() {
     command.current_dir(dir.path()).args(["cluster", "up", "--http-port", "0"]);
     command.args(["--port", &port.to_string(), "--set", "maxmemory=64mb"]);
     command.args(["--set", &format!("cluster-plan-keys={count}")]);
-    let _server = Server::start(command, port);
+    let _server = Server::start(Stdio::null(), command, port);
     let mut admin = Client::connect(([127, 0, 0, 1], port).into());
     until("not every shard is served", || {
         let status: Option<Value> = match admin.say("CLUSTER STATUS") {

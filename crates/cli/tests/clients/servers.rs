@@ -2,7 +2,7 @@
 
 use crate::process::Server;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
 use terrace_resp::test_client::{Client, free_port};
 
@@ -54,7 +54,7 @@ impl Process {
         let mut command = Command::new("redis-server");
         command.args(["--port", &port.to_string(), "--save", "", "--appendonly", "no"]);
         command.args(["--bind", "127.0.0.1"]).current_dir(dir.path());
-        let mut process = Self::of(Server::start(command, port), dir.path());
+        let mut process = Self::of(Server::start(Stdio::null(), command, port), dir.path());
         process._own_dir = Some(dir);
         process
     }

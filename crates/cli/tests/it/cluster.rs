@@ -5,7 +5,7 @@ use crate::program::Program;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use terrace_resp::Reply;
 use terrace_resp::test_client::{Client, free_port, free_ports, until};
 
@@ -19,7 +19,10 @@ impl Up {
     fn start(program: &Program, port: u16, flags: &[&str]) -> Self {
         let mut command = program.command(&["cluster", "up", "--http-port", "0"]);
         command.args(["--port", &port.to_string(), "--set", "maxmemory=64mb"]).args(flags);
-        let up = Self { server: Server::start(command, port), at: format!("127.0.0.1:{port}") };
+        let up = Self {
+            server: Server::start(Stdio::null(), command, port),
+            at: format!("127.0.0.1:{port}"),
+        };
         until("not every shard is served", || {
             program.run(&["cluster", "status", "--at", &up.at]).code == 0
         });
@@ -185,7 +188,7 @@ fn a_node_with_tls_alone_is_administered() {
     command.args(["--tls-cert-file", "node.pem", "--tls-key-file", "node.key"]);
     command.args(["--tls-ca-cert-file", "ca.pem", "--tls-auth-clients", "yes"]);
     command.args(["--cluster-enabled", "yes", "--cluster-port", &bus]);
-    let _server = Server::start(command, port);
+    let _server = Server::start(Stdio::null(), command, port);
     let tls =
         ["--at", &at, "--tls", "--cacert", "ca.pem", "--cert", "client.pem", "--key", "client.key"];
     let with_tls = |words: &[&str]| program.run(&[&["cluster"], words, &tls].concat());

@@ -27,15 +27,11 @@ impl Server {
         let port = free_port();
         command.args(["serve", "--http-port", "0", "--bind", "127.0.0.1"]);
         command.args(["--port", &port.to_string()]).args(flags);
-        Self::start_to(output, command, port)
+        Self::start(output, command, port)
     }
 
     /// A command that serves `port`; returns when it does.
-    pub fn start(command: Command, port: u16) -> Self {
-        Self::start_to(Stdio::null(), command, port)
-    }
-
-    fn start_to(output: Stdio, mut command: Command, port: u16) -> Self {
+    pub fn start(output: Stdio, mut command: Command, port: u16) -> Self {
         command.stdin(Stdio::null()).stdout(output).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let log = Arc::new(Mutex::new(String::new()));

@@ -11,7 +11,7 @@ use terrace_compression::Compression;
 /// What is known of an entry without its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryInfo {
-    /// As [`Found::expires_at_ms`].
+    /// As [`Found::expires_at_ms`](crate::Found::expires_at_ms).
     pub expires_at_ms: Option<u64>,
     /// The length of the value; `None` if only the value itself shows it, being compressed by itself.
     pub value_bytes: Option<usize>,
