@@ -63,11 +63,15 @@ impl<'a> PartialDir<'a> {
         }
         let (names, others) = (vfs.list(&path)?, vfs.list_others(&path)?);
         let is_locked = names.iter().any(|name| name == LOCK_NAME);
-        let is_foreign = |name: &String| !is_locked || name != PROBE_NAME;
+        // A power cut may bring it back without the lock. If it is another's and has anything, it cannot be removed.
+        let is_foreign = |name: &String| name != PROBE_NAME;
         if !is_locked && !names.is_empty() || others.iter().any(is_foreign) {
-            let text =
-                "the new directory is filled there first, but it has other files; move them away";
-            return Err(refusal(&path, ErrorKind::AlreadyExists, text));
+            let first = others.iter().find(|name| is_foreign(name)).or(names.first());
+            let text = format!(
+                "the new directory is filled there first, but it has other files ({}); move them away",
+                first.map_or("", String::as_str)
+            );
+            return Err(refusal(&path, ErrorKind::AlreadyExists, &text));
         }
         let lock = vfs.lock(&path.join(LOCK_NAME)).map_err(|error| match &error {
             Error::Io { source, .. } if source.kind() == ErrorKind::WouldBlock => {
@@ -76,6 +80,8 @@ impl<'a> PartialDir<'a> {
             }
             _ => error,
         })?;
+        // After a power cut the lock must be there if anything else is.
+        vfs.sync_dir(&path)?;
         let target = target.to_path_buf();
         let this = Self { vfs, target, path, is_finished: false, _lock: lock };
         if !others.is_empty() {
@@ -84,8 +90,6 @@ impl<'a> PartialDir<'a> {
         }
         this.check_replaceable()?;
         this.remove_files()?;
-        // After a power cut the lock must be there if any file is.
-        vfs.sync_dir(&this.path)?;
         Ok(this)
     }
 
@@ -195,20 +199,25 @@ mod tests {
     #[test]
     fn a_directory_with_directories_is_not_taken_for_an_empty_one() {
         let vfs = SimVfs::new(1);
-        for inner in ["/new.partial/precious", "/other.partial/probe"] {
+        for inner in ["/new.partial/precious", "/other.partial/probe/precious"] {
             vfs.create_dir_all(Path::new(inner)).unwrap();
         }
         write(&vfs, "/new.partial/filling.tmp");
-        for target in ["/new", "/other"] {
-            let refused = PartialDir::prepare(&vfs, Path::new(target)).err().unwrap();
-            let text = refused.to_string();
-            assert!(is_refusal(&refused) && text.contains("other files"), "{text}");
+        let refused = PartialDir::prepare(&vfs, Path::new("/new")).err().unwrap();
+        let text = refused.to_string();
+        assert!(is_refusal(&refused) && text.contains("other files (precious)"), "{text}");
+        assert!(PartialDir::prepare(&vfs, Path::new("/other")).is_err());
+        assert!(vfs.exists(Path::new("/other.partial/probe/precious")).unwrap());
+        // But for the one that a kill, or a power cut, may leave.
+        for target in ["/third", "/fourth"] {
+            let partial = partial_path(Path::new(target));
+            vfs.create_dir_all(&partial.join("probe")).unwrap();
+            if target == "/third" {
+                write(&vfs, "/third.partial/filling.tmp");
+            }
+            PartialDir::prepare(&vfs, Path::new(target)).unwrap().finish().unwrap();
+            assert!(vfs.list_others(Path::new(target)).unwrap().is_empty());
         }
-        // But for the one that a kill may leave.
-        vfs.create_dir_all(Path::new("/third.partial/probe")).unwrap();
-        write(&vfs, "/third.partial/filling.tmp");
-        PartialDir::prepare(&vfs, Path::new("/third")).unwrap().finish().unwrap();
-        assert!(vfs.list_others(Path::new("/third")).unwrap().is_empty());
     }
 
     /// What is written there would be in the hands of the one who made the link.
@@ -226,13 +235,14 @@ mod tests {
     #[test]
     fn a_target_keeps_its_permissions() {
         let dir = tempfile::tempdir().unwrap();
-        for mode in [0o700, 0o750] {
+        // Also one that its owner may not write to.
+        for mode in [0o700, 0o750, 0o500] {
             let target = dir.path().join(format!("{mode:o}"));
             let mode_of = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
             fs::create_dir(&target).unwrap();
             fs::set_permissions(&target, fs::Permissions::from_mode(mode)).unwrap();
             let partial = PartialDir::prepare(&PosixVfs, &target).unwrap();
-            assert_eq!((mode_of(partial.path()), mode_of(&target)), (mode, mode));
+            assert_eq!(mode_of(&target), mode);
             partial.finish().unwrap();
             assert_eq!(mode_of(&target), mode);
         }
