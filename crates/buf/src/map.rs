@@ -1,21 +1,19 @@
 //! Zeroed memory straight from the kernel, committed as it is touched.
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
-use rustix::param::page_size;
 use std::io;
 use std::ptr::NonNull;
 
 /// The size and alignment of a huge page on the machines this runs on.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// The page size of most machines; where it is larger, small mappings waste some.
+/// The page size of the machines this runs on; where it is larger, small mappings waste some.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
 /// Maps `len` bytes of zeros aligned to `align`, a power of two of at least a page. `len` is a
 /// multiple of the page size. With `huge`, asks for huge pages, best effort.
 pub(crate) fn reserve(len: usize, align: usize, huge: bool) -> io::Result<NonNull<u8>> {
     // Over-reserves by the alignment and gives the ends back; address space costs nothing.
-    let len = len.checked_next_multiple_of(page_size()).ok_or(io::ErrorKind::OutOfMemory)?;
     let slack = if align > PAGE_BYTES { align } else { 0 };
     let padded = len.checked_add(slack).ok_or(io::ErrorKind::OutOfMemory)?;
     // SAFETY: a new private mapping at an address of the kernel's choice aliases nothing.

@@ -2,7 +2,7 @@
 
 use crate::client_tls::TlsArgs;
 use anyhow::{Context, Result, bail};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 use terrace_resp::{Limits, Reply, ReplyParser, ReplyStep, write_request};
@@ -108,9 +108,12 @@ impl ClusterClient {
                 return Ok(reply);
             }
             let mut piece = [0; 16 << 10];
-            match self.stream.read(&mut piece)? {
-                0 => bail!("the connection has ended"),
-                read => self.received.extend_from_slice(piece.get(..read).unwrap_or_default()),
+            match self.stream.read(&mut piece) {
+                Ok(0) => bail!("the connection has ended"),
+                Ok(read) => self.received.extend_from_slice(piece.get(..read).unwrap_or_default()),
+                // A signal that ends the program ends the connection, too.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
             }
         }
     }

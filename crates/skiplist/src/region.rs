@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 
 /// The size and alignment of a huge page.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// The size of an ordinary page, or less.
+/// The size of an ordinary page.
 const PAGE_BYTES: usize = 4 << 10;
 
 /// Zeroed memory, returned when dropped.
@@ -42,17 +42,16 @@ impl Region {
 
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 mod mapped {
-    use super::{HUGE_PAGE_BYTES, NonNull, Region, io};
+    use super::{HUGE_PAGE_BYTES, NonNull, PAGE_BYTES, Region, io};
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
     impl Region {
         /// Reserves at least `bytes` bytes.
         pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
             let too_large = || io::Error::from(io::ErrorKind::OutOfMemory);
-            let page = rustix::param::page_size();
-            let len = bytes.max(1).checked_next_multiple_of(page).ok_or_else(too_large)?;
-            let align = if len > HUGE_PAGE_BYTES { HUGE_PAGE_BYTES.max(page) } else { page };
-            let mapped = len.checked_add(align - page).ok_or_else(too_large)?;
+            let len = bytes.max(1).checked_next_multiple_of(PAGE_BYTES).ok_or_else(too_large)?;
+            let align = if len > HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { PAGE_BYTES };
+            let mapped = len.checked_add(align - PAGE_BYTES).ok_or_else(too_large)?;
             // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
             let start = unsafe {
                 mmap_anonymous(
@@ -64,7 +63,7 @@ mod mapped {
             }
             .cast::<u8>();
             let skipped = start.align_offset(align);
-            // SAFETY: skipped <= align - page, so base..base + len lies in the mapping; what
+            // SAFETY: skipped <= align - PAGE_BYTES, so base..base + len lies in the mapping; what
             // is unmapped before and after it is ours and unused. The lengths are page multiples.
             let base = unsafe {
                 let base = start.add(skipped);
