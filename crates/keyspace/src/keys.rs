@@ -121,34 +121,41 @@ impl Outline {
 impl CommandBatch {
     /// As [`Self::content`], without the bytes of a string.
     pub(crate) fn outline(&mut self, db: u8, key: &[u8]) -> Result<Outline> {
-        if let Some(text) = self.text_info(db, key)? {
-            return Ok(Outline::Text(text));
-        }
-        if !self.may_hold_collections(db) {
-            return Ok(Outline::Nothing);
-        }
-        if self.pin_view(db, key)
-            && let Some(text) = self.text_info(db, key)?
-        {
-            return Ok(Outline::Text(text));
-        }
-        Ok(self.meta(db, key)?.map_or(Outline::Nothing, Outline::Collection))
+        Ok(match self.text_or_meta(db, key, |batch| batch.text_info(db, key))? {
+            (Some(text), _) => Outline::Text(text),
+            (None, Some(meta)) => Outline::Collection(meta),
+            (None, None) => Outline::Nothing,
+        })
     }
 
     /// What is under `key`.
     pub(crate) fn content(&mut self, db: u8, key: &[u8]) -> Result<Content> {
-        if let Some(text) = self.text(db, key)? {
-            return Ok(Content::Text(text));
+        Ok(match self.text_or_meta(db, key, |batch| batch.text(db, key))? {
+            (Some(text), _) => Content::Text(text),
+            (None, Some(meta)) => Content::Collection(meta),
+            (None, None) => Content::Nothing,
+        })
+    }
+
+    /// What `text` finds of the string under `key`, or the collection there; neither if there is nothing.
+    fn text_or_meta<T>(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        text: impl Fn(&mut Self) -> Result<Option<T>>,
+    ) -> Result<(Option<T>, Option<Meta>)> {
+        if let Some(text) = text(self)? {
+            return Ok((Some(text), None));
         }
         if !self.may_hold_collections(db) {
-            return Ok(Content::Nothing);
+            return Ok((None, None));
         }
         if self.pin_view(db, key)
-            && let Some(text) = self.text(db, key)?
+            && let Some(text) = text(self)?
         {
-            return Ok(Content::Text(text));
+            return Ok((Some(text), None));
         }
-        Ok(self.meta(db, key)?.map_or(Content::Nothing, Content::Collection))
+        Ok((None, self.meta(db, key)?))
     }
 
     /// Removes the collection under `key`, also one that has expired, so that a string can be
