@@ -177,13 +177,7 @@ pub(super) fn choose(
     let may_begin = |f: &&Arc<Family>| {
         !f.is_dropped() && env.jobs.errors.may_begin(Work::Compaction, f.id, now_us)
     };
-    // As a part of what lies between slowdown and stop.
-    let pressure = |family: &Family| {
-        let options = &family.options;
-        let over = family.state().version.level(0).len().checked_sub(options.l0_slowdown)?;
-        let steps = options.l0_stop.saturating_sub(options.l0_slowdown).max(1);
-        Some((over as f64 / steps as f64).min(1.0))
-    };
+    let pressure = |family: &Family| family.l0_pressure().map(|pressure| pressure.min(1.0));
     let mut order: Vec<(Option<f64>, &Arc<Family>)> =
         families.iter().filter(may_begin).map(|family| (pressure(family), family)).collect();
     order.sort_by(|(a, one), (b, other)| {

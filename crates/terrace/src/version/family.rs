@@ -264,6 +264,14 @@ impl Family {
         Ok(Operands::merge(operator, key, existing, operands)?)
     }
 
+    /// How far its L0 is between slowing writers (0) and stopping them (1); `None` below the slowdown.
+    pub fn l0_pressure(&self) -> Option<f64> {
+        let options = &self.options;
+        let over = self.state().version.level(0).len().checked_sub(options.l0_slowdown)?;
+        let steps = (options.l0_stop - options.l0_slowdown).max(1);
+        Some(over as f64 / steps as f64)
+    }
+
     /// Whether the family was dropped.
     #[inline]
     pub fn is_dropped(&self) -> bool {

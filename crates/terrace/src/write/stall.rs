@@ -36,13 +36,9 @@ const MAX_SMALL: usize = 4;
 /// How far a family is between slowdown (0) and stop (1), and by what; `None` below the slowdown.
 fn pressure(family: &Family) -> Option<(f64, StallCause)> {
     let options = &family.options;
-    let l0 = family.state().version.level(0).len();
     let pending = family.pending_bytes.load(Ordering::Relaxed);
     let slow_at = options.pending_compaction_slowdown_bytes;
-    let of_l0 = (l0 >= options.l0_slowdown).then(|| {
-        let steps = (options.l0_stop - options.l0_slowdown).max(1);
-        ((l0 - options.l0_slowdown) as f64 / steps as f64, StallCause::L0Files)
-    });
+    let of_l0 = family.l0_pressure().map(|pressure| (pressure, StallCause::L0Files));
     // Pending bytes slow writes down but never stop them: at twice the limit the rate is lowest.
     let of_pending = (pending >= slow_at && slow_at > 0).then(|| {
         let over = (pending - slow_at) as f64 / slow_at as f64;

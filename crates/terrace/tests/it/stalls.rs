@@ -155,7 +155,7 @@ fn what_was_acknowledged_becomes_durable_while_writers_stand_still() {
                 let after = Db::open(DIR, options).unwrap();
                 (0..count).all(|n| after.get(n.to_be_bytes()).unwrap().is_some())
             };
-            let is_durable = (0..100).any(|_| {
+            let is_durable = (0..1000).any(|_| {
                 std::thread::sleep(Duration::from_millis(50));
                 (0..4).all(has_all)
             });
