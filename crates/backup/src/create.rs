@@ -94,6 +94,11 @@ impl Backups {
     /// [`Self::create`], while nobody else changes the directory or backs the store up.
     fn create_in_turn(&self, db: &Db, progress: &mut dyn FnMut(u64)) -> Result<Created> {
         let store_vfs = &*db.options().advanced.vfs;
+        if store_vfs.is_encrypted() && !self.vfs.is_encrypted() {
+            let why = "the store is encrypted and its backups would not be: open the directory of \
+                       backups with an encrypted file system, too";
+            return Err(terrace::Error::InvalidArgument(why.into()).into());
+        }
         let checkpoint = Checkpoint { vfs: store_vfs, dir: db.path().join(CHECKPOINT) };
         empty_dir(store_vfs, &checkpoint.dir)?;
         db.checkpoint(&checkpoint.dir)?;

@@ -126,8 +126,8 @@ impl LogWriter {
                 "log segment {segment} after {previous:?}: numbers start at 1 and ascend"
             )));
         }
-        let create =
-            CreateOptions { preallocate_bytes: options.preallocate_bytes, ..Default::default() };
+        let preallocate_bytes = options.preallocate_bytes;
+        let create = CreateOptions { preallocate_bytes, grows: true, ..Default::default() };
         let mut file = vfs.create(path, &create)?;
         file.append(&format::encode_header(&Header { segment, previous }))?;
         Ok(Self {

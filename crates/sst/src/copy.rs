@@ -30,7 +30,7 @@ impl SstReader {
     ) -> Result<UnfinishedSst> {
         check_external(self)?;
         verify::verify(self)?;
-        let create = CreateOptions { direct: direct_write, preallocate_bytes: 0 };
+        let create = CreateOptions { direct: direct_write, ..Default::default() };
         let mut output = Output::new(vfs.create(target, &create)?, file_number);
         self.copy_blocks(&mut output)?;
         Ok(UnfinishedSst {

@@ -84,7 +84,7 @@ impl SstWriter {
         file_number: FileNumber,
         options: SstOptions,
     ) -> Result<Self> {
-        let create = CreateOptions { direct: options.direct_write, preallocate_bytes: 0 };
+        let create = CreateOptions { direct: options.direct_write, ..Default::default() };
         let payload = |size: usize| size.saturating_sub(SLOT_OVERHEAD_BYTES).max(MIN_TARGET_BYTES);
         let metadata_target = options.partitioned.then(|| payload(options.metadata_block_size));
         let pages = PageFit::new(options.block_size, options.compression);

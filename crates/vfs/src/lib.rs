@@ -20,6 +20,10 @@ pub use terrace_base::{Error, Result};
 use std::path::Path;
 use std::sync::Arc;
 
+/// The first bytes of every file that is kept encrypted (crate `terrace-encryption`). No file of a store begins so
+/// when it is read with its keys.
+pub const ENCRYPTED_MAGIC: [u8; 8] = *b"\x93TERCRY\x1a";
+
 /// A file system.
 ///
 /// Paths are used as they are given. Durability is explicit: file contents by
@@ -76,6 +80,10 @@ pub trait Vfs: Send + Sync + 'static {
     fn lock_shared(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
         Err(Error::io("lock", path, std::io::ErrorKind::Unsupported.into()))
     }
+    /// Whether what it stores is encrypted: a copy of a file's content to a file system for which this is false is not.
+    fn is_encrypted(&self) -> bool {
+        false
+    }
     /// Bytes that this process may still write to the file system that holds `dir`.
     fn free_space_bytes(&self, dir: &Path) -> Result<u64>;
     /// Executes many reads, together where the system can; fills the `result` of each.
@@ -125,6 +133,9 @@ pub struct CreateOptions {
     pub direct: bool,
     /// Reserve this much room on the device; best effort, 0 for none.
     pub preallocate_bytes: u64,
+    /// The file is read while it grows, and after a crash up to where it came. Without this it is read once
+    /// [`AppendFile::finish`] or [`AppendFile::sync`] has been called, and grows no more then.
+    pub grows: bool,
 }
 
 /// One read of a batch.
@@ -163,6 +174,10 @@ pub trait RandomFile: Send + Sync {
     /// Says that a range will be read soon. Best effort.
     fn advise_willneed(&self, offset: u64, len: u64) {
         let _ = (offset, len);
+    }
+    /// The file itself, for a file system that handles its own files in [`Vfs::read_batch`].
+    fn as_any(&self) -> Option<&(dyn std::any::Any + Send + Sync)> {
+        None
     }
 }
 

@@ -30,8 +30,9 @@ use crate::options::{CfOptions, Options};
 use plan::Plan;
 use std::path::Path;
 use std::sync::Arc;
+use terrace_manifest::current;
 use terrace_manifest::names::{self, FileName};
-use terrace_vfs::Vfs;
+use terrace_vfs::{OpenMode, Vfs};
 
 /// Bytes of a key in a sentence.
 const SHOWN_BYTES: usize = 40;
@@ -135,10 +136,20 @@ fn check_is_store(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
         let kind = names::parse(name);
         matches!(kind, Current | Evidence(_) | Log(_) | Manifest(_) | Sst(_) | ValueLog(_))
     };
-    match vfs.list(dir)?.iter().any(is_file) {
-        true => Ok(()),
-        false => Err(read_write::not_a_store(dir, "there is no file of a store in it")),
+    let mut names = vfs.list(dir)?;
+    names.retain(is_file);
+    if names.is_empty() {
+        return Err(read_write::not_a_store(dir, "there is no file of a store in it"));
     }
+    for name in names {
+        // Files that cannot be read without a key are not lost.
+        let opened = vfs.open(&dir.join(name), OpenMode::default());
+        let checked = opened.and_then(|file| current::check_not_encrypted(&*file));
+        if let Err(error @ terrace_base::Error::Unsupported { .. }) = checked {
+            return Err(error.into());
+        }
+    }
+    Ok(())
 }
 
 struct Repair<'a> {

@@ -29,7 +29,7 @@ fn kind<T>(result: Result<T>) -> ErrorKind {
 }
 
 fn write(path: &Path, data: &[u8], direct: bool) {
-    let options = CreateOptions { direct, preallocate_bytes: 0 };
+    let options = CreateOptions { direct, ..Default::default() };
     let mut file = PosixVfs.create(path, &options).unwrap();
     file.append(data).unwrap();
     file.sync().unwrap();
@@ -44,7 +44,7 @@ fn open(path: &Path, direct: bool) -> Arc<dyn RandomFile> {
 fn what_a_failed_reservation_leaves_is_cut_off() {
     let dir = directory();
     // Longer than any file may be.
-    let options = CreateOptions { direct: false, preallocate_bytes: u64::MAX };
+    let options = CreateOptions { preallocate_bytes: u64::MAX, ..Default::default() };
     let path = dir.path().join("a");
     let (left, overlong) = create_new(&path, &options).unwrap();
     left.set_len(1 << 20).unwrap();
@@ -60,7 +60,7 @@ fn direct_appends_of_odd_sizes_make_the_same_file() {
     let data = noise(5_000_000, 1);
     for (direct, preallocate_bytes) in [(false, 0), (false, 8 << 20), (true, 0), (true, 1 << 20)] {
         let path = dir.path().join(format!("{direct}-{preallocate_bytes}"));
-        let options = CreateOptions { direct, preallocate_bytes };
+        let options = CreateOptions { direct, preallocate_bytes, ..Default::default() };
         let mut file = PosixVfs.create(&path, &options).unwrap();
         let mut rng = SplitMix64::new(2);
         let mut at = 0;
@@ -89,7 +89,7 @@ fn direct_appends_of_odd_sizes_make_the_same_file() {
 fn preallocated_room_is_zeros_until_finish() {
     let dir = directory();
     let path = dir.path().join("log");
-    let options = CreateOptions { direct: false, preallocate_bytes: 100_000 };
+    let options = CreateOptions { preallocate_bytes: 100_000, ..Default::default() };
     let mut file = PosixVfs.create(&path, &options).unwrap();
     file.append(b"record").unwrap();
     let bytes = fs::read(&path).unwrap();
@@ -330,7 +330,7 @@ proptest! {
         let dir = directory();
         let paths = [dir.path().join("buffered"), dir.path().join("direct")];
         for (path, direct) in paths.iter().zip([false, true]) {
-            let options = CreateOptions { direct, preallocate_bytes: 0 };
+            let options = CreateOptions { direct, ..Default::default() };
             let mut file = PosixVfs.create(path, &options).unwrap();
             for (seed, (len, sync)) in parts.iter().enumerate() {
                 file.append(&noise(*len, seed as u64)).unwrap();

@@ -1,0 +1,250 @@
+//! The file system that encrypts.
+
+use crate::header::{self, Found, HEADER_BYTES, Layout};
+use crate::keys::KeyRing;
+use crate::pages::{PagesFile, PagesWriter, Span, content_len};
+use crate::stream::{StreamFile, StreamWriter};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use terrace_base::{Error, Result};
+use terrace_vfs::{AppendFile, CreateOptions, OpenMode, RandomFile, ReadRequest, Vfs};
+
+/// A file system over `below` in which the content of every file is encrypted; see [the crate](crate).
+///
+/// Files are created with the active key of the ring and read with whichever key they name. Lengths, and offsets of
+/// reads and appends, are those of the content. A file has 128 bytes more below, and, unless it is read while it grows, 16
+/// more for each 4,096 bytes. Nothing is preallocated for files that grow: reserved room would read as noise.
+///
+/// A clone shares the keys.
+#[derive(Clone)]
+pub struct EncryptedVfs {
+    below: Arc<dyn Vfs>,
+    keys: Arc<KeyRing>,
+    accepts_plain: bool,
+}
+
+impl EncryptedVfs {
+    /// Encrypts what `below` stores. Files that are not encrypted are refused.
+    pub fn new(below: Arc<dyn Vfs>, keys: KeyRing) -> Self {
+        Self { below, keys: Arc::new(keys), accepts_plain: false }
+    }
+
+    /// As [`Self::new`], but files that are not encrypted are read as they are. For conversions only: who can write to
+    /// the disk can then replace any file by one of their own.
+    pub(crate) fn accepting_plain(below: Arc<dyn Vfs>, keys: KeyRing) -> Self {
+        Self { below, keys: Arc::new(keys), accepts_plain: true }
+    }
+
+    /// The keys.
+    pub fn keys(&self) -> &KeyRing {
+        &self.keys
+    }
+
+    /// What the header of an open file says.
+    fn read_header(&self, file: &dyn RandomFile) -> Result<Found> {
+        let mut bytes = [0; HEADER_BYTES];
+        let bytes = &mut bytes[..file.len().min(HEADER_BYTES as u64) as usize];
+        file.read_at(0, bytes)?;
+        match header::read(bytes, &self.keys, file.path())? {
+            Found::Plain if !self.accepts_plain => {
+                let detail = "it is not encrypted: open the store without keys, or encrypt it first \
+                              with `terrace encrypt`";
+                Err(Error::Unsupported { path: file.path().into(), detail: detail.into() })
+            }
+            found => Ok(found),
+        }
+    }
+}
+
+/// A file whose writer was interrupted before it wrote anything.
+struct UnwrittenFile(PathBuf);
+
+impl RandomFile for UnwrittenFile {
+    fn read_at(&self, _offset: u64, buf: &mut [u8]) -> Result<()> {
+        match buf.is_empty() {
+            true => Ok(()),
+            false => Err(Error::io("read", &self.0, ErrorKind::UnexpectedEof.into())),
+        }
+    }
+
+    fn len(&self) -> u64 {
+        0
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+/// How a request of a batch is answered.
+enum Way<'a> {
+    /// Read into a buffer of its own, then opened.
+    Pages(&'a PagesFile, Span, Vec<u8>),
+    /// Read in place, then decrypted.
+    Stream(&'a StreamFile),
+    /// By the file itself: it is not encrypted, or has nothing to read.
+    Itself,
+    /// It cannot be.
+    Refused(Error),
+}
+
+impl<'a> Way<'a> {
+    fn of(request: &ReadRequest<'a>) -> Self {
+        let file: &'a dyn RandomFile = request.file;
+        let Some(any) = file.as_any() else { return Self::Itself };
+        if let Some(file) = any.downcast_ref::<PagesFile>() {
+            return match file.span(request.offset, request.buf.len()) {
+                Ok(span) => {
+                    let sealed = vec![0; span.len];
+                    Self::Pages(file, span, sealed)
+                }
+                Err(error) => Self::Refused(error),
+            };
+        }
+        any.downcast_ref::<StreamFile>().map_or(Self::Itself, Self::Stream)
+    }
+}
+
+impl Vfs for EncryptedVfs {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn RandomFile>> {
+        let file = self.below.open(path, mode)?;
+        Ok(match self.read_header(&*file)? {
+            Found::Encrypted { layout: Layout::Pages, keys } => {
+                Arc::new(PagesFile::new(file, keys.sealing)?)
+            }
+            Found::Encrypted { layout: Layout::Stream, keys } => {
+                Arc::new(StreamFile::new(file, &keys.stream))
+            }
+            Found::Unwritten => Arc::new(UnwrittenFile(path.to_path_buf())),
+            Found::Plain => file,
+        })
+    }
+
+    fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
+        let (layout, preallocate_bytes) = match options.grows {
+            true => (Layout::Stream, 0),
+            false => (Layout::Pages, options.preallocate_bytes),
+        };
+        let (header, keys) = header::create(&self.keys, layout, path)?;
+        let below = CreateOptions { preallocate_bytes, ..options.clone() };
+        let mut file = self.below.create(path, &below)?;
+        if let Err(error) = file.append(&header) {
+            // As if it had not been created; if that fails too, its content is none.
+            drop(file);
+            let _ = self.below.remove(path);
+            return Err(error);
+        }
+        Ok(match layout {
+            Layout::Pages => Box::new(PagesWriter::new(file, keys.sealing)),
+            Layout::Stream => Box::new(StreamWriter::new(file, &keys.stream)),
+        })
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.below.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.below.remove(path)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.below.hard_link(from, to)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> Result<()> {
+        self.below.create_dir_all(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        self.below.sync_dir(path)
+    }
+
+    fn sync_file(&self, path: &Path) -> Result<()> {
+        self.below.sync_file(path)
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        self.below.list(dir)
+    }
+
+    fn list_others(&self, dir: &Path) -> Result<Vec<String>> {
+        self.below.list_others(dir)
+    }
+
+    fn is_own_dir(&self, path: &Path) -> Result<bool> {
+        self.below.is_own_dir(path)
+    }
+
+    fn copy_permissions(&self, from: &Path, to: &Path) -> Result<()> {
+        self.below.copy_permissions(from, to)
+    }
+
+    fn len(&self, path: &Path) -> Result<u64> {
+        let file_bytes = self.below.len(path)?;
+        if file_bytes == 0 {
+            return Ok(0);
+        }
+        let file = self.below.open(path, OpenMode::default())?;
+        Ok(match self.read_header(&*file)? {
+            Found::Encrypted { layout: Layout::Pages, .. } => content_len(file.len()),
+            Found::Encrypted { layout: Layout::Stream, .. } => {
+                file.len().saturating_sub(HEADER_BYTES as u64)
+            }
+            Found::Unwritten => 0,
+            Found::Plain => file_bytes,
+        })
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        self.below.exists(path)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        self.below.lock(path)
+    }
+
+    fn lock_shared(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        self.below.lock_shared(path)
+    }
+
+    fn is_encrypted(&self) -> bool {
+        true
+    }
+
+    fn free_space_bytes(&self, dir: &Path) -> Result<u64> {
+        self.below.free_space_bytes(dir)
+    }
+
+    fn read_batch(&self, requests: &mut [ReadRequest<'_>]) {
+        let mut ways: Vec<Way<'_>> = requests.iter().map(Way::of).collect();
+        let mut below = Vec::with_capacity(requests.len());
+        for (request, way) in requests.iter_mut().zip(&mut ways) {
+            below.push(match way {
+                Way::Pages(file, span, sealed) => {
+                    ReadRequest::new(file.below(), span.offset, sealed)
+                }
+                Way::Stream(file) => {
+                    let offset = StreamFile::place(request.offset);
+                    ReadRequest::new(file.below(), offset, request.buf)
+                }
+                Way::Itself => ReadRequest::new(request.file, request.offset, request.buf),
+                // Asks for nothing.
+                Way::Refused(_) => ReadRequest::new(request.file, 0, &mut []),
+            });
+        }
+        self.below.read_batch(&mut below);
+        let read: Vec<_> = below.into_iter().map(|request| request.result).collect();
+        for ((request, way), read) in requests.iter_mut().zip(ways).zip(read) {
+            request.result = read.map(|read| match way {
+                Way::Refused(error) => Err(error),
+                Way::Itself => read,
+                Way::Stream(file) => read.map(|()| file.decrypt(request.offset, request.buf)),
+                Way::Pages(file, span, mut sealed) => {
+                    read.and_then(|()| file.open(&span, &mut sealed, request.offset, request.buf))
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Encryption at rest: [`EncryptedVfs`] is a file system over another that keeps the content of every file
+//! encrypted. The engine above it knows nothing of keys, the disk below it sees nothing of the content.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use terrace::vfs::PosixVfs;
+//! use terrace_encryption::{EncryptedVfs, KeyRing};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let keys = KeyRing::load("terrace.keys".as_ref())?;
+//! let mut options = terrace::Options::default();
+//! options.advanced.vfs = Arc::new(EncryptedVfs::new(PosixVfs::shared(), keys));
+//! let db = terrace::Db::open("data", options)?;
+//! # Ok(()) }
+//! ```
+//!
+//! Every file has a key of its own, derived from a key of the [`KeyRing`] and 32 random bytes in the file's header
+//! (HKDF-SHA-256, RFC 5869). Files that are written once and then read are divided into pages, each sealed by AES-256-GCM
+//! (NIST SP 800-38D), the last one marked as the last: a changed, moved or missing page is noticed ([`pages`]; the
+//! construction is STREAM of Hoang, Reyhanitabar, Rogaway and Vizár, CRYPTO 2015, section 5). Files that are read while
+//! they grow, log segments and the manifest, are encrypted by AES-256-CTR, byte by byte where they stand ([`stream`]): their
+//! content is hidden, but who can write to the disk can change it unnoticed.
+//!
+//! Names, lengths and times of files are not hidden, nor which files share a key. What is deleted or put back in an
+//! older state is noticed only as far as the engine notices it. Decrypted blocks lie in memory in the clear.
+//!
+//! Floor 5: uses `terrace-base`, `terrace-vfs` and the names of `terrace-manifest`; its tests use the engine.
+
+mod encrypted_vfs;
+mod header;
+mod keys;
+mod pages;
+mod rewrite;
+mod stream;
+
+pub use encrypted_vfs::EncryptedVfs;
+pub use keys::{Key, KeyError, KeyRing};
+pub use rewrite::{Rewritten, Target, UsedKey, rewrite, used_keys};

@@ -1,0 +1,158 @@
+//! Files under another key: a store is encrypted, gets a new key, or is decrypted, while no process has it open.
+
+use crate::encrypted_vfs::EncryptedVfs;
+use crate::header::{self, HEADER_BYTES};
+use crate::keys::KeyRing;
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use terrace_base::{Error, Result};
+use terrace_manifest::names::{self, FileName};
+use terrace_vfs::{CreateOptions, OpenMode, Vfs, copy_rest};
+
+/// The name under which a file is written anew; the store takes it for a temporary one.
+const TEMP_NAME: &str = "rewrite.tmp";
+
+/// What files are to become.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// Encrypted with the active key of this ring; files under its other keys, or not encrypted, are written anew.
+    Encrypted(KeyRing),
+    /// Not encrypted; the keys are those that they are read with.
+    Plain(KeyRing),
+}
+
+/// What [`rewrite`] has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rewritten {
+    /// Files that were written anew.
+    pub files: u64,
+    /// Bytes of their content.
+    pub bytes: u64,
+    /// Files that were as they are to be.
+    pub kept: u64,
+}
+
+/// Files that need one key.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UsedKey {
+    /// How many.
+    pub files: u64,
+    /// Their bytes on the disk.
+    pub bytes: u64,
+}
+
+/// Makes every file of the store in `dir` what `target` says; `each` is called with the bytes of content after each
+/// file that was written anew. Takes the store's lock meanwhile.
+///
+/// Files are replaced one by one, each as a whole and durably, so that a crash leaves files of both kinds: call it
+/// again, and it does what is left. Other names of a replaced file, in checkpoints, keep what they have. The disk needs
+/// room for a copy of the largest file. Files that are not the store's are left alone.
+///
+/// # Errors
+/// An I/O error of kind `WouldBlock` if a process has the store open for writing, and one of kind `NotFound` if there
+/// is no file of a store; `Unsupported` for files whose key is missing; `Corruption` for those that are not what was
+/// written. The store is then as after a crash.
+pub fn rewrite(
+    below: &Arc<dyn Vfs>,
+    dir: &Path,
+    target: &Target,
+    each: &mut dyn FnMut(u64),
+) -> Result<Rewritten> {
+    let folders = folders(&**below, dir)?;
+    let _lock = below.lock(&names::lock_path(dir))?;
+    let (Target::Encrypted(keys) | Target::Plain(keys)) = target;
+    let source = EncryptedVfs::accepting_plain(below.clone(), keys.clone());
+    let (to, wanted): (&dyn Vfs, _) = match target {
+        Target::Encrypted(keys) => (&source, Some(keys.active())),
+        Target::Plain(_) => (&**below, None),
+    };
+    let mut done = Rewritten::default();
+    for folder in folders {
+        let temp = folder.join(TEMP_NAME);
+        for name in below.list(&folder)? {
+            // The next open makes the reserve anew and removes what is temporary.
+            if name == TEMP_NAME
+                || matches!(names::parse(&name), FileName::Temp | FileName::Reserve)
+            {
+                below.remove(&folder.join(&name))?;
+            }
+        }
+        for path in contents(&**below, &folder)? {
+            let file = source.open(&path, OpenMode::default())?;
+            if file.len() == 0 || key_id(&**below, &path)? == wanted {
+                done.kept += 1;
+                continue;
+            }
+            let mut copy = to.create(&temp, &CreateOptions::default())?;
+            copy_rest(&*file, 0, &mut *copy)?;
+            drop(copy);
+            below.copy_permissions(&path, &temp)?;
+            below.rename(&temp, &path)?;
+            done.files += 1;
+            done.bytes += file.len();
+            each(file.len());
+        }
+        below.sync_dir(&folder)?;
+    }
+    Ok(done)
+}
+
+/// What the files of the store in `dir` are encrypted with: the number of a key, or nothing. Needs no key, and may be
+/// called while a process has the store open.
+///
+/// # Errors
+/// I/O, of kind `NotFound` if there is no file of a store.
+pub fn used_keys(below: &dyn Vfs, dir: &Path) -> Result<BTreeMap<Option<u32>, UsedKey>> {
+    let mut used = BTreeMap::<_, UsedKey>::new();
+    for folder in folders(below, dir)? {
+        for path in contents(below, &folder)? {
+            let found = key_id(below, &path).and_then(|id| Ok((id, below.len(&path)?)));
+            match found {
+                Ok((id, bytes)) => {
+                    let used = used.entry(id).or_default();
+                    used.files += 1;
+                    used.bytes += bytes;
+                }
+                // The writer has removed it meanwhile.
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(used)
+}
+
+/// The folders of the store in `dir` that have files with content of users.
+fn folders(below: &dyn Vfs, dir: &Path) -> Result<Vec<PathBuf>> {
+    if !below.exists(dir)? || contents(below, dir)?.is_empty() {
+        let none = std::io::Error::new(ErrorKind::NotFound, "there is no file of a store in it");
+        return Err(Error::io("read", dir, none));
+    }
+    let lost = names::lost_dir(dir);
+    let has_lost = below.exists(&lost)?;
+    Ok(std::iter::once(dir.to_path_buf()).chain(has_lost.then_some(lost)).collect())
+}
+
+/// The files in `folder` that may have something of users.
+fn contents(below: &dyn Vfs, folder: &Path) -> Result<Vec<PathBuf>> {
+    use FileName::{Current, Evidence, Log, Manifest, Sst, ValueLog};
+    let has_content = |name: &String| {
+        let kind = names::parse(name);
+        matches!(kind, Current | Evidence(_) | Log(_) | Manifest(_) | Sst(_) | ValueLog(_))
+    };
+    let mut names = below.list(folder)?;
+    names.retain(has_content);
+    names.sort();
+    Ok(names.into_iter().map(|name| folder.join(name)).collect())
+}
+
+/// The number of the key that a file needs; `None` if it is not encrypted.
+fn key_id(below: &dyn Vfs, path: &Path) -> Result<Option<u32>> {
+    let file = below.open(path, OpenMode::default())?;
+    let mut bytes = [0; HEADER_BYTES];
+    let bytes = &mut bytes[..file.len().min(HEADER_BYTES as u64) as usize];
+    file.read_at(0, bytes)?;
+    Ok(header::key_id(bytes))
+}

@@ -1,0 +1,120 @@
+//! Stores that are encrypted, get another key, and are decrypted again, file by file.
+
+use super::{DIR, contents, encrypted, holds, key, open, options, path, raw_files, ring};
+use std::path::Path;
+use std::sync::Arc;
+use terrace::Db;
+use terrace::vfs::{SimVfs, Vfs};
+use terrace_encryption::{KeyRing, Target, rewrite, used_keys};
+
+fn plain(sim: &SimVfs) -> Db {
+    Db::open(DIR, options(Arc::new(sim.clone()))).unwrap()
+}
+
+fn fill(db: &Db) {
+    for n in 0..900_u32 {
+        let value = format!("secret {n} ").repeat(if n % 3 == 0 { 90 } else { 5 });
+        db.put(format!("secret-{n:05}"), value).unwrap();
+    }
+    db.flush().unwrap();
+    db.put("in-the-log", "secret").unwrap();
+}
+
+fn convert(sim: &SimVfs, target: &Target) -> terrace_vfs::Result<terrace_encryption::Rewritten> {
+    let below: Arc<dyn Vfs> = Arc::new(sim.clone());
+    rewrite(&below, Path::new(DIR), target, &mut |_| {})
+}
+
+fn key_ids(sim: &SimVfs) -> Vec<Option<u32>> {
+    used_keys(sim, Path::new(DIR)).unwrap().into_keys().collect()
+}
+
+fn is_hidden(sim: &SimVfs) -> bool {
+    raw_files(sim).iter().all(|(_, bytes)| !holds(bytes, b"secret"))
+}
+
+#[test]
+fn a_store_is_encrypted_gets_a_new_key_and_is_decrypted() {
+    let sim = SimVfs::new(1);
+    let db = plain(&sim);
+    fill(&db);
+    let want = contents(&db);
+    db.close().unwrap();
+    assert!(!is_hidden(&sim));
+    sim.write_file(path("lost/000099.log"), b"secret, but lost");
+
+    let done = convert(&sim, &Target::Encrypted(ring(&[1]))).unwrap();
+    assert!(done.files > 3 && done.bytes > 50_000 && done.kept == 0, "{done:?}");
+    assert!(is_hidden(&sim));
+    assert_eq!(key_ids(&sim), [Some(1)]);
+    let db = open(&sim, &[1]);
+    assert_eq!(contents(&db), want);
+    db.verify().unwrap();
+    db.close().unwrap();
+
+    let done = convert(&sim, &Target::Encrypted(ring(&[1, 2]))).unwrap();
+    assert!(done.files > 3);
+    assert_eq!(key_ids(&sim), [Some(2)]);
+    let again = convert(&sim, &Target::Encrypted(ring(&[1, 2]))).unwrap();
+    assert_eq!((again.files, again.bytes), (0, 0));
+    assert_eq!(again.kept, done.files);
+    let db = open(&sim, &[2]);
+    assert_eq!(contents(&db), want);
+    db.close().unwrap();
+
+    convert(&sim, &Target::Plain(ring(&[2]))).unwrap();
+    assert_eq!(key_ids(&sim), [None]);
+    let db = plain(&sim);
+    assert_eq!(contents(&db), want);
+    db.verify().unwrap();
+    db.close().unwrap();
+    assert_eq!(sim.read_file(path("lost/000099.log")).unwrap(), b"secret, but lost");
+}
+
+#[test]
+fn an_interrupted_conversion_is_finished_by_the_next() {
+    let sim = SimVfs::new(1);
+    let db = plain(&sim);
+    fill(&db);
+    let want = contents(&db);
+    db.close().unwrap();
+    let mut crashes = 0;
+    for step in 0.. {
+        let image = sim.kill_image();
+        image.crash_after(image.op_count() + step * 2);
+        let ended = convert(&image, &Target::Encrypted(ring(&[1]))).is_ok();
+        let image = if step % 2 == 0 { image.kill_image() } else { image.crash_image(step) };
+        convert(&image, &Target::Encrypted(ring(&[1]))).unwrap();
+        assert!(is_hidden(&image), "step {step}");
+        let db = open(&image, &[1]);
+        assert_eq!(contents(&db), want, "step {step}");
+        db.close().unwrap();
+        crashes += 1;
+        if ended {
+            break;
+        }
+    }
+    assert!(crashes > 10, "{crashes}");
+}
+
+#[test]
+fn what_cannot_be_converted_is_refused_and_stays() {
+    let sim = SimVfs::new(1);
+    let refused = convert(&sim, &Target::Encrypted(ring(&[1]))).unwrap_err();
+    assert!(refused.is_not_found(), "{refused}");
+    let db = open(&sim, &[1]);
+    fill(&db);
+    let want = contents(&db);
+    let open_store = convert(&sim, &Target::Plain(ring(&[1]))).unwrap_err();
+    assert!(open_store.to_string().contains("lock"), "{open_store}");
+    db.close().unwrap();
+    let missing = convert(&sim, &Target::Encrypted(ring(&[2]))).unwrap_err().to_string();
+    assert!(missing.contains("key 1, which is not among the keys given"), "{missing}");
+    // The number is right, the key is not: also for files that seem to be done.
+    let another = KeyRing::new([(1, key(77))]).unwrap();
+    let another = convert(&sim, &Target::Encrypted(another)).unwrap_err().to_string();
+    assert!(another.contains("another key 1 than the one given"), "{another}");
+    let db = Db::open(DIR, options(encrypted(&sim, &[1]))).unwrap();
+    assert_eq!(contents(&db), want);
+    db.close().unwrap();
+}

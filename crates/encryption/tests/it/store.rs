@@ -1,0 +1,318 @@
+//! The engine above the encrypted file system: nothing of a user's on the disk, every answer right after crashes,
+//! damage and full disks, and clear words for a wrong key.
+
+use super::{DIR, contents, encrypted, holds, key, open, options, raw_files};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use terrace::vfs::{Fault, FaultKind, OpClass, SimVfs, Vfs};
+use terrace::{Db, Error, RepairOptions, SyncMode, WriteBatch, WriteOptions, repair};
+use terrace_backup::Backups;
+use terrace_encryption::{EncryptedVfs, KeyRing};
+
+/// What may be in no file.
+const SECRETS: [&[u8]; 2] = [b"secret-key", b"secret value"];
+
+fn secret_key(n: u32) -> Vec<u8> {
+    format!("secret-key-{n:06}").into_bytes()
+}
+
+fn secret_value(n: u32, len: usize) -> Vec<u8> {
+    format!("secret value {n:06} ").into_bytes().into_iter().cycle().take(len).collect()
+}
+
+fn assert_hidden(sim: &SimVfs) {
+    for (name, bytes) in raw_files(sim) {
+        for secret in SECRETS {
+            assert!(!holds(&bytes, secret), "{name} has {:?}", String::from_utf8_lossy(secret));
+        }
+    }
+}
+
+/// Files of every kind: SSTs of several levels, a log in force, value segments, also of garbage collection.
+fn fill(db: &Db) {
+    for round in 0..4 {
+        for n in 0..600 {
+            let len = if n % 3 == 0 { 900 } else { 60 };
+            db.put(secret_key(n), secret_value(n * 10 + round, len)).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    db.compact_range::<&[u8]>(..).unwrap();
+    for n in 0..100 {
+        db.put(secret_key(n), secret_value(n, 300)).unwrap();
+    }
+}
+
+#[test]
+fn nothing_of_a_user_is_on_the_disk_and_everything_is_read() {
+    let sim = SimVfs::new(1);
+    let db = open(&sim, &[1]);
+    fill(&db);
+    let want = contents(&db);
+    assert_eq!(want.len(), 600);
+    db.sync().unwrap();
+    assert_hidden(&sim);
+    db.close().unwrap();
+    assert_hidden(&sim);
+    // The test would find them.
+    let plain = SimVfs::new(1);
+    let db = Db::open(DIR, options(Arc::new(plain.clone()))).unwrap();
+    fill(&db);
+    db.close().unwrap();
+    assert!(raw_files(&plain).iter().any(|(_, bytes)| holds(bytes, SECRETS[0])));
+
+    let db = open(&sim, &[1]);
+    assert_eq!(contents(&db), want);
+    let keys: Vec<_> = (0..600).map(secret_key).collect();
+    let many = db.multi_get(&keys).unwrap();
+    for (n, value) in many.into_iter().enumerate() {
+        assert_eq!(value.as_deref(), Some(&want[n].1[..]));
+    }
+    db.verify().unwrap();
+    db.close().unwrap();
+}
+
+#[test]
+fn the_wrong_key_no_key_and_a_plain_store_are_told_apart_and_change_nothing() {
+    let sim = SimVfs::new(1);
+    let db = open(&sim, &[1]);
+    fill(&db);
+    db.close().unwrap();
+    let before = raw_files(&sim);
+    let another = KeyRing::new([(1, key(99))]).unwrap();
+    let another = EncryptedVfs::new(Arc::new(sim.clone()), another);
+    let ways: [(&str, Arc<dyn Vfs>); 3] = [
+        ("it is encrypted with key 1, which is not among the keys given", encrypted(&sim, &[2])),
+        ("it is encrypted with another key 1 than the one given", Arc::new(another)),
+        ("it is encrypted: open the store with its keys", Arc::new(sim.clone())),
+    ];
+    for (why, vfs) in ways {
+        let opened = Db::open(DIR, options(vfs.clone())).err().unwrap();
+        assert!(opened.to_string().contains(why), "{opened}");
+        let read_only = Db::open_read_only(DIR, options(vfs.clone())).err().unwrap();
+        assert!(read_only.to_string().contains(why), "{read_only}");
+        for from_lost in [false, true] {
+            let how = RepairOptions { from_lost, ..Default::default() };
+            let repaired = repair(DIR, options(vfs.clone()), how).err().unwrap();
+            assert!(repaired.to_string().contains(why), "{repaired}");
+        }
+    }
+    let after = raw_files(&sim);
+    let of_store = |files: Vec<(String, Vec<u8>)>| -> BTreeMap<_, _> {
+        files.into_iter().filter(|(name, _)| !name.ends_with("LOCK")).collect()
+    };
+    assert!(of_store(before) == of_store(after), "a refusal changes nothing");
+
+    let plain = SimVfs::new(1);
+    let db = Db::open(DIR, options(Arc::new(plain.clone()))).unwrap();
+    db.put("a", "1").unwrap();
+    db.close().unwrap();
+    for outcome in [
+        Db::open(DIR, options(encrypted(&plain, &[1]))).map(drop),
+        repair(DIR, options(encrypted(&plain, &[1])), RepairOptions::default()).map(drop),
+    ] {
+        let error = outcome.unwrap_err();
+        assert!(error.to_string().contains("it is not encrypted"), "{error}");
+    }
+    Db::open(DIR, options(Arc::new(plain.clone()))).unwrap().close().unwrap();
+}
+
+#[test]
+fn new_files_are_under_the_active_key_and_old_ones_stay_readable() {
+    let sim = SimVfs::new(1);
+    let db = open(&sim, &[1]);
+    fill(&db);
+    let want = contents(&db);
+    db.close().unwrap();
+    let db = open(&sim, &[1, 2]);
+    assert_eq!(contents(&db), want);
+    db.put("new", "1").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let used = terrace_encryption::used_keys(&sim, DIR.as_ref()).unwrap();
+    assert!(used[&Some(1)].files > 0 && used[&Some(2)].files > 0, "{used:?}");
+    // With the old key alone the new files cannot be read.
+    assert!(matches!(Db::open(DIR, options(encrypted(&sim, &[1]))), Err(Error::Unsupported(_))));
+}
+
+/// Writes by turns what must be there after a crash; gives what the model has at each acknowledged write.
+fn crash_workload(db: &Db, model: &mut Vec<(Vec<u8>, Option<Vec<u8>>)>) -> terrace::Result<()> {
+    let sync = WriteOptions { sync: Some(SyncMode::Batch), ..Default::default() };
+    for n in 0..60_u32 {
+        let (key, value) =
+            (secret_key(n % 17), secret_value(n, if n % 4 == 0 { 2000 } else { 80 }));
+        let mut batch = WriteBatch::new();
+        match n % 7 == 6 {
+            true => batch.delete(&key),
+            false => batch.put(&key, &value),
+        }
+        db.write_with(batch, &sync)?;
+        model.push((key, (n % 7 != 6).then_some(value)));
+        if n % 25 == 24 {
+            db.flush()?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_power_cut_or_a_kill_at_any_operation_loses_no_synced_write() {
+    let mut crashes = 0;
+    for step in 0.. {
+        let sim = SimVfs::new(7);
+        let db = open(&sim, &[1]);
+        let mut model = Vec::new();
+        sim.crash_after(sim.op_count() + step * 3);
+        let ended = crash_workload(&db, &mut model).is_ok() && db.close().is_ok();
+        let image = if step % 3 == 0 { sim.kill_image() } else { sim.crash_image(step) };
+        let db = open(&image, &[1]);
+        let found: BTreeMap<_, _> = contents(&db).into_iter().collect();
+        // The write that was under way may be there as well.
+        let after = |writes: &[(Vec<u8>, Option<Vec<u8>>)]| {
+            let mut state = BTreeMap::new();
+            for (key, value) in writes {
+                match value {
+                    Some(value) => drop(state.insert(key.clone(), value.clone())),
+                    None => drop(state.remove(key)),
+                }
+            }
+            state
+        };
+        let acknowledged = model.len();
+        let mut all = Vec::new();
+        crash_workload(&open(&SimVfs::new(7), &[1]), &mut all).unwrap();
+        let next = (acknowledged + 1).min(all.len());
+        assert!(
+            found == after(&all[..acknowledged]) || found == after(&all[..next]),
+            "step {step}: {acknowledged} writes were acknowledged"
+        );
+        db.verify().unwrap();
+        db.put("after", "1").unwrap();
+        db.close().unwrap();
+        assert_hidden(&image);
+        crashes += 1;
+        if ended {
+            break;
+        }
+    }
+    println!("{crashes} crashes");
+    assert!(crashes > 40, "{crashes}");
+}
+
+#[test]
+fn a_changed_byte_in_an_sst_is_an_error_and_never_another_value() {
+    let sim = SimVfs::new(1);
+    let db = open(&sim, &[1]);
+    fill(&db);
+    let want: BTreeMap<_, _> = contents(&db).into_iter().collect();
+    db.close().unwrap();
+    let ssts: Vec<_> = sim
+        .files()
+        .into_iter()
+        .filter(|(path, _)| path.extension().is_some_and(|e| e == "sst"))
+        .collect();
+    let (mut errors, mut tries) = (0, 0);
+    for (sst, bytes) in ssts {
+        for at in (7..bytes).step_by(997) {
+            let image = sim.kill_image();
+            assert!(image.corrupt(&sst, at, 0x10));
+            tries += 1;
+            let Ok(db) = Db::open(DIR, options(encrypted(&image, &[1]))) else {
+                errors += 1;
+                continue;
+            };
+            let mut has_error = db.verify().is_err();
+            for (key, value) in &want {
+                match db.get(key) {
+                    Ok(found) => assert_eq!(found.as_deref(), Some(&value[..])),
+                    Err(_) => has_error = true,
+                }
+            }
+            errors += u32::from(has_error);
+        }
+    }
+    assert!(tries > 20);
+    assert_eq!(errors, tries);
+}
+
+#[test]
+fn a_full_disk_is_survived() {
+    let sim = SimVfs::new(1);
+    let mut options = options(encrypted(&sim, &[1]));
+    options.advanced.reserve_bytes = 64 << 10;
+    let db = Db::open(DIR, options.clone()).unwrap();
+    fill(&db);
+    let want = contents(&db);
+    let used: u64 = sim.files().into_iter().map(|(_, bytes)| bytes).sum();
+    sim.set_capacity_bytes(Some(used + (50 << 10)));
+    let mut n = 0;
+    let full = loop {
+        match db.put(format!("filler-{n}"), vec![7; 2000]) {
+            Ok(()) => n += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(full, Error::DiskFull(_)), "{full}");
+    // Deletions go through, and with room everything is as before.
+    for filler in 0..n {
+        db.delete(format!("filler-{filler}")).unwrap();
+    }
+    sim.set_capacity_bytes(None);
+    db.close().unwrap();
+    let db = Db::open(DIR, options).unwrap();
+    assert_eq!(contents(&db), want);
+    db.close().unwrap();
+}
+
+#[test]
+fn a_refused_append_of_the_log_goes_on_in_another_segment() {
+    let sim = SimVfs::new(1);
+    let db = open(&sim, &[1]);
+    db.put("a", "1").unwrap();
+    sim.set_fault(Some(Fault {
+        at_op: sim.op_count(),
+        kind: FaultKind::Enospc,
+        forever: false,
+        filter: Some(OpClass::Append),
+    }));
+    let refused = db.put("b", "2");
+    assert_eq!(sim.executed_faults(), 1);
+    sim.set_fault(None);
+    let mut want = vec![(b"a".to_vec(), b"1".to_vec())];
+    if refused.is_ok() {
+        want.push((b"b".to_vec(), b"2".to_vec()));
+    }
+    while db.put("c", "3").is_err() {
+        std::thread::yield_now();
+    }
+    want.push((b"c".to_vec(), b"3".to_vec()));
+    assert_eq!(contents(&db), want);
+    drop(db);
+    assert_eq!(contents(&open(&sim.kill_image(), &[1])), want);
+}
+
+#[test]
+fn checkpoints_are_encrypted_and_backups_are_not_made_in_the_clear() {
+    let sim = SimVfs::new(1);
+    let db = open(&sim, &[1]);
+    fill(&db);
+    let want = contents(&db);
+    db.checkpoint("/copy").unwrap();
+    let copy = Db::open("/copy", options(encrypted(&sim, &[1]))).unwrap();
+    assert_eq!(contents(&copy), want);
+    copy.close().unwrap();
+
+    let clear = Backups::open_with(Arc::new(sim.clone()), "/clear").unwrap();
+    let refused = clear.create(&db, &mut |_| {}).unwrap_err().to_string();
+    assert!(refused.contains("encrypted"), "{refused}");
+    let backups = Backups::open_with(encrypted(&sim, &[1]), "/backups").unwrap();
+    backups.create(&db, &mut |_| {}).unwrap();
+    backups.verify(1, &mut |_| {}).unwrap();
+    backups.restore(1, Path::new("/restored"), &mut |_| {}).unwrap();
+    let restored = Db::open("/restored", options(encrypted(&sim, &[1]))).unwrap();
+    assert_eq!(contents(&restored), want);
+    restored.close().unwrap();
+    db.close().unwrap();
+    assert_hidden(&sim);
+}
