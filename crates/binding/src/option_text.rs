@@ -3,14 +3,17 @@
 
 use crate::failure::{Failure, Outcome};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
+use terrace::vfs::PosixVfs;
 use terrace::{
     CfOptions, CompactionStyle, Compression, FilterPolicy, Learning, Options, ReadOptions,
     SyncMode, builtin_merge_operator,
 };
+use terrace_encryption::{EncryptedVfs, KeyRing};
 
 /// The names that [`set_store_option`] takes.
-pub const STORE_OPTIONS: [&str; 26] = [
+pub const STORE_OPTIONS: [&str; 27] = [
     "memory_budget",
     "memory_split",
     "create_if_missing",
@@ -37,6 +40,7 @@ pub const STORE_OPTIONS: [&str; 26] = [
     "gc_garbage_ratio",
     "log_retention_bytes",
     "max_reader_pinned_bytes",
+    "encryption_key_file",
 ];
 
 /// The names that [`set_family_option`] takes.
@@ -54,10 +58,10 @@ pub const FAMILY_OPTIONS: [&str; 8] = [
 /// Sets the option `name` of a store, or of its default column family, to what `text` says.
 ///
 /// Sizes are bytes, or have a unit: `64MiB`. `sync` is `none`, `buffered`, `batch` or `interval:` with
-/// milliseconds.
+/// milliseconds. `encryption_key_file` names a file of keys, which is read at once.
 ///
 /// # Errors
-/// An unknown name; text that is none of what the option can be.
+/// An unknown name; a file that has no keys; text that is none of what the option can be.
 pub fn set_store_option(options: &mut Options, name: &str, text: &str) -> Outcome<()> {
     let advanced = &mut options.advanced;
     match name {
@@ -88,6 +92,11 @@ pub fn set_store_option(options: &mut Options, name: &str, text: &str) -> Outcom
         "log_retention_bytes" => advanced.log_retention_bytes = size(name, text)?,
         "max_reader_pinned_bytes" => {
             advanced.max_reader_pinned_bytes = unless_none(text, |text| size(name, text))?;
+        }
+        "encryption_key_file" => {
+            let keys =
+                KeyRing::load(text.as_ref()).map_err(|e| Failure::argument(e.to_string()))?;
+            advanced.vfs = Arc::new(EncryptedVfs::new(PosixVfs::shared(), keys));
         }
         _ if FAMILY_OPTIONS.contains(&name) => {
             return set_family_option(&mut options.default_family, name, text);

@@ -10,6 +10,7 @@ mod delete;
 mod dump;
 mod get;
 mod inspect;
+mod keys;
 mod load;
 mod man_pages;
 mod put;
@@ -53,6 +54,12 @@ pub enum Command {
     Restore(restore::RestoreArgs),
     /// Copy a server's store into one whose keys lie by another placement
     Convert(convert::ConvertArgs),
+    /// Make keys for encryption at rest, and tell which ones a store needs
+    Keys(keys::KeysArgs),
+    /// Encrypt a store that is not, or bring all of it under the newest key; takes --key-file
+    Encrypt(keys::RewriteArgs),
+    /// Make an encrypted store one that is not; takes --key-file
+    Decrypt(keys::RewriteArgs),
     /// Check every checksum and every invariant of a store; nothing is written
     Verify(verify::VerifyArgs),
     /// Make a store that does not open into one that does, and tell what could not be saved
@@ -95,6 +102,9 @@ impl Command {
             Self::Dump(args) => dump::run(&args),
             Self::Restore(args) => restore::run(&args),
             Self::Convert(args) => convert::run(&args),
+            Self::Keys(args) => keys::run(&args),
+            Self::Encrypt(args) => keys::encrypt(&args),
+            Self::Decrypt(args) => keys::decrypt(&args),
             Self::Verify(args) => verify::run(&args),
             Self::Repair(args) => repair::run(&args),
             Self::Inspect(args) => inspect::run(&args),

@@ -14,6 +14,7 @@ mod cluster_client;
 mod commands;
 mod csv;
 mod demo;
+mod files;
 mod format;
 mod input;
 mod json_form;
@@ -32,6 +33,7 @@ mod traces;
 use clap::{ArgAction, CommandFactory, Parser};
 use commands::Command;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use tracing::level_filters::LevelFilter;
@@ -46,6 +48,10 @@ struct Cli {
     /// Tell what the engine does on standard error; twice for more. Of a server: log more, unless `loglevel` says how much
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
+
+    /// File with the keys of an encrypted store (see `terrace keys new`)
+    #[arg(long, global = true, value_name = "FILE", env = files::KEY_FILE_VARIABLE)]
+    key_file: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -56,7 +62,8 @@ fn main() -> ExitCode {
     }
     // A limit of file sizes is an error of the write, not the end of the process.
     let _handled = signal_hook::flag::register(libc::SIGXFSZ, Arc::default());
-    outcome::exit_code(cli.command.run(Cli::command, cli.verbose))
+    let keys = cli.key_file.map_or(Ok(()), files::use_keys);
+    outcome::exit_code(keys.and_then(|()| cli.command.run(Cli::command, cli.verbose)))
 }
 
 /// Shows the engine's events if they are asked for.

@@ -1,10 +1,10 @@
 //! Which store a command works on, and opening it.
 
 use crate::arguments;
+use crate::files;
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::sync::Arc;
-use terrace::vfs::PosixVfs;
 use terrace::{ColumnFamily, Db, Options};
 use terrace_inspect::Contents;
 use terrace_keyspace::{Keyspace, MAX_DATABASES, StoreKind};
@@ -59,7 +59,7 @@ pub enum IfMissing {
 impl StoreArgs {
     /// The options that the arguments ask for.
     pub fn options(&self) -> Options {
-        Options { memory_budget: self.memory, ..Options::default() }
+        Options { memory_budget: self.memory, ..files::options() }
     }
 
     /// Opens the store for writing; nobody else may have it open.
@@ -138,7 +138,7 @@ impl StoreArgs {
     }
 
     fn contents(&self) -> Result<Contents> {
-        Ok(terrace_inspect::contents(&*PosixVfs::shared(), &self.dir)?)
+        Ok(terrace_inspect::contents(&*files::vfs(), &self.dir)?)
     }
 
     fn no_store(&self, contents: &Contents) -> String {

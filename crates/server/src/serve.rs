@@ -10,6 +10,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
 use terrace_cluster::{CommandExecutor, Coordinator, Placement};
+use terrace_encryption::{EncryptedVfs, KeyError, KeyRing};
 use terrace_keyspace::Keyspace;
 use terrace_metadata::Metadata;
 
@@ -28,6 +29,9 @@ pub enum ServeError {
         /// What was wrong.
         error: terrace_keyspace::Error,
     },
+    /// There are no keys for the store.
+    #[error("{0}")]
+    Keys(#[from] KeyError),
     /// The configuration does not make a server.
     #[error("{0}")]
     Server(#[from] ServerError),
@@ -129,6 +133,10 @@ impl Running {
         let for_http = listen(&settings, &settings.http_bind, settings.http_port, searches_http)?;
         let (plain, encrypted) = (bound(plain, false)?, bound(encrypted, true)?);
         let mut options = settings.engine_options();
+        if let Some(file) = &settings.encryption_key_file {
+            let below = options.advanced.vfs.clone();
+            options.advanced.vfs = Arc::new(EncryptedVfs::new(below, KeyRing::load(file)?));
+        }
         change(&mut options);
         let opened = match placement {
             Some(placement) => Keyspace::open_placed(&settings.dir, options, placement),

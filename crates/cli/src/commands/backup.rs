@@ -1,6 +1,7 @@
 //! `terrace backup`: incremental backups, and stores made of them.
 
 use crate::arguments;
+use crate::files;
 use crate::outcome::Outcome;
 use crate::print::{self, Grouped};
 use crate::standard_output;
@@ -88,13 +89,13 @@ fn open(dir: &Path) -> Result<Backups> {
     if !dir.join("backups").is_dir() {
         bail!("{} holds no backups", dir.display());
     }
-    Ok(Backups::open(dir)?)
+    Ok(Backups::open_with(files::vfs(), dir)?)
 }
 
 fn create(dir: &Path, backups: &Path, keep: Option<u32>, memory: usize) -> Result<Outcome> {
     let store = StoreArgs { dir: dir.into(), memory };
     let db = store.open(store.options(), IfMissing::Fail)?;
-    let backups = Backups::open(backups)?;
+    let backups = Backups::open_with(files::vfs(), backups)?;
     let bar = print::bytes_bar(0, "backing up");
     let created = backups.create(&db, &mut |bytes| bar.set_position(bytes));
     bar.finish_and_clear();

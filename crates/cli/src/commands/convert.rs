@@ -1,6 +1,7 @@
 //! `terrace convert`: a server's store with another placement of its keys.
 
 use crate::arguments;
+use crate::files;
 use crate::outcome::Outcome;
 use crate::print::Grouped;
 use crate::standard_output;
@@ -44,7 +45,7 @@ pub fn run(args: &ConvertArgs) -> Result<Outcome> {
     let options = |create_if_missing| Options {
         memory_budget: args.memory,
         create_if_missing,
-        ..Options::default()
+        ..files::options()
     };
     // Open for writing, so that nothing is written behind the copy's back.
     let from = Db::open(&args.from, options(false))?;

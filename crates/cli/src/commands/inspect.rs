@@ -1,5 +1,6 @@
 //! `terrace inspect`: what is in the files, damaged or not.
 
+use crate::files;
 use crate::outcome::{Outcome, tell};
 use crate::standard_output;
 use crate::store::{DEFAULT_DIR, DIR_VARIABLE};
@@ -7,7 +8,7 @@ use anyhow::{Context, Result};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use terrace::vfs::{PosixVfs, Vfs};
+use terrace::vfs::Vfs;
 use terrace_inspect::{LogDetail, SstDetail};
 
 /// Arguments of `inspect`.
@@ -83,7 +84,7 @@ fn draw(vfs: &Arc<dyn Vfs>, file: &Path, plot: &Path) -> Result<()> {
 
 /// Prints what it can, then says how much is damaged. All of it is looked at even if the reader goes before the end.
 pub fn run(args: &InspectArgs) -> Result<Outcome> {
-    let vfs = PosixVfs::shared();
+    let vfs = files::vfs();
     let mut out = BufWriter::new(standard_output::read_or_not());
     let printed = match &args.what {
         What::Lsm { dir } => terrace_inspect::lsm(&*vfs, dir, &mut out),

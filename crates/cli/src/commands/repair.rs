@@ -1,12 +1,12 @@
 //! `terrace repair`: a manifest made of what there is, and what could not be saved.
 
 use crate::arguments;
+use crate::files;
 use crate::outcome::{Outcome, tell};
 use crate::standard_output;
 use anyhow::Result;
 use std::io::Write;
 use std::path::PathBuf;
-use terrace::vfs::PosixVfs;
 use terrace::{Options, RepairOptions};
 use terrace_inspect::Contents;
 
@@ -33,7 +33,7 @@ pub struct RepairArgs {
 /// Repairs the store, which nobody may have open; tells what was saved and what was not.
 pub fn run(args: &RepairArgs) -> Result<Outcome> {
     let dir = args.dir.display();
-    match terrace_inspect::contents(&*PosixVfs::shared(), &args.dir)? {
+    match terrace_inspect::contents(&*files::vfs(), &args.dir)? {
         Contents::Store | Contents::Remains => {}
         Contents::Missing => {
             tell(&format!("there is no directory {dir}"));
@@ -45,7 +45,7 @@ pub fn run(args: &RepairArgs) -> Result<Outcome> {
         }
     }
     let options =
-        Options { memory_budget: args.memory, create_if_missing: false, ..Options::default() };
+        Options { memory_budget: args.memory, create_if_missing: false, ..files::options() };
     let how = RepairOptions { dry_run: args.dry_run, from_lost: args.from_lost };
     let report = terrace::repair(&args.dir, options, how)?;
     let mut out = standard_output::read_or_not();

@@ -1,6 +1,7 @@
 //! `terrace restore`: a store of a dump.
 
 use crate::arguments;
+use crate::files;
 use crate::outcome::Outcome;
 use crate::print::{self, Grouped};
 use crate::standard_output;
@@ -78,7 +79,7 @@ fn fill(
     records: &mut RecordReader<impl Read>,
     bar: &ProgressBar,
 ) -> Result<Counts> {
-    let options = Options { memory_budget: args.memory, ..Options::default() };
+    let options = Options { memory_budget: args.memory, ..files::options() };
     let db = Db::open(dir, options)?;
     // What is read is shown on the bar; each report lets it draw.
     let counts = terrace_dump::restore(records, &db, &mut |_| bar.tick())?;

@@ -1,6 +1,7 @@
 //! `terrace serve`: the store behind the Redis protocol, HTTP and the dashboard.
 
 use crate::allocator;
+use crate::files;
 use crate::outcome::Outcome;
 use crate::sd_notify::{self, READY, STOPPING};
 use crate::standard_output;
@@ -79,7 +80,9 @@ pub fn run(args: ServeArgs, verbose: u8) -> Result<Outcome> {
     allocator::give_back_large_blocks();
     let default = PathBuf::from(DEFAULT_FILE);
     let file = args.file.or_else(|| default.is_file().then_some(default));
-    let config = config(file.as_deref(), args.flags, verbose)?;
+    let mut flags = args.flags;
+    files::add_key_file(&mut flags);
+    let config = config(file.as_deref(), flags, verbose)?;
     #[cfg(debug_assertions)]
     die_at_move_point();
     let set_log_level = log(&config.settings());

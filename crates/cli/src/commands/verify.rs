@@ -1,5 +1,6 @@
 //! `terrace verify`: every checksum and every invariant.
 
+use crate::files;
 use crate::outcome::{Outcome, tell};
 use crate::print;
 use crate::standard_output;
@@ -7,7 +8,6 @@ use crate::store::{DEFAULT_DIR, DIR_VARIABLE};
 use anyhow::Result;
 use std::io::Write;
 use std::path::PathBuf;
-use terrace::vfs::PosixVfs;
 use terrace_inspect::Progress;
 
 /// Arguments of `verify`.
@@ -27,8 +27,7 @@ pub fn run(args: &VerifyArgs) -> Result<Outcome> {
         }
         bar.set_position(progress.done_bytes);
     };
-    let result =
-        terrace_inspect::check_store_with(&PosixVfs::shared(), &args.dir, &mut tell_progress);
+    let result = terrace_inspect::check_store_with(&files::vfs(), &args.dir, &mut tell_progress);
     bar.finish_and_clear();
     let report = match result {
         Ok(report) => report,

@@ -15,6 +15,7 @@ mod convert;
 mod damage;
 mod demo;
 mod dump;
+mod encryption;
 mod installation;
 mod kill9;
 mod kinds;

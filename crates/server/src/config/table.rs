@@ -260,6 +260,10 @@ options! {
             Kind::Choice(DebugCommand::NAMES), Start,
             "Who may use DEBUG.";
     }
+    "Encryption at rest" {
+        "encryption-key-file" => encryption_key_file: Option<PathBuf> = "", Kind::Path, Start,
+            "File with the keys of an encrypted store; empty opens one that is not encrypted.";
+    }
     "TLS" {
         "tls-port" => tls_port: u16 = "0", PORT, Start,
             "Port of the Redis protocol over TLS; 0 listens to none.";

@@ -5,6 +5,7 @@ use super::create;
 use crate::allocator;
 use crate::cluster_client::{ClusterClient, Login};
 use crate::commands::serve;
+use crate::files;
 use crate::outcome::Outcome;
 use crate::standard_output;
 use crate::traces::Traces;
@@ -147,7 +148,7 @@ fn node_name(at: u16) -> String {
 }
 
 fn open_metadata(dir: &Path) -> Result<(Arc<dyn Metadata>, Db)> {
-    let options = Options { memory_budget: METADATA_MEMORY, ..Options::default() };
+    let options = Options { memory_budget: METADATA_MEMORY, ..files::options() };
     let db = Db::open(dir, options).with_context(|| format!("the store in {}", dir.display()))?;
     let metadata = Embedded::open(&db, Arc::new(SystemClock::default()))?;
     Ok((Arc::new(metadata), db))
@@ -171,6 +172,7 @@ fn config(args: &UpArgs, at: u16, verbose: u8) -> Result<Config> {
     ]
     .map(|(name, value)| (name.to_string(), value))
     .into();
+    files::add_key_file(&mut flags);
     for option in &args.options {
         let (name, value) = option
             .split_once('=')

@@ -1,0 +1,116 @@
+//! `terrace keys`, `terrace encrypt` and `terrace decrypt`: encryption at rest.
+
+use crate::files;
+use crate::outcome::Outcome;
+use crate::output_file::OutputFile;
+use crate::print::{self, Grouped};
+use crate::standard_output;
+use anyhow::{Context, Result, bail};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use terrace::vfs::PosixVfs;
+use terrace_encryption::{Key, KeyError, KeyRing, Target, rewrite, used_keys};
+use terrace_inspect::SizeBytes;
+use zeroize::Zeroizing;
+
+/// Arguments of `keys`.
+#[derive(Debug, clap::Args)]
+pub struct KeysArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Add a new key to a key file, which is made if it is missing; new files are encrypted with it
+    New {
+        /// The key file
+        file: PathBuf,
+    },
+    /// Print which keys the files of a store need; no key is needed for that
+    Used {
+        /// Directory of the store
+        dir: PathBuf,
+    },
+}
+
+/// Arguments of `encrypt` and `decrypt`.
+#[derive(Debug, clap::Args)]
+pub struct RewriteArgs {
+    /// Directory of the store, which nobody may have open
+    dir: PathBuf,
+}
+
+/// Adds a key, or tells which are used.
+pub fn run(args: &KeysArgs) -> Result<Outcome> {
+    match &args.action {
+        Action::New { file } => add(file),
+        Action::Used { dir } => tell_used(dir),
+    }
+}
+
+fn add(file: &Path) -> Result<Outcome> {
+    let old = match std::fs::read_to_string(file) {
+        Ok(text) => Zeroizing::new(text),
+        Err(error) if error.kind() == ErrorKind::NotFound => Zeroizing::default(),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", file.display())),
+    };
+    let id = match KeyRing::parse(&old) {
+        Ok(ring) => ring.active().checked_add(1).context("there is no larger number for a key")?,
+        Err(KeyError::Empty) => 1,
+        Err(error) => bail!("{}: {error}", file.display()),
+    };
+    let mut output = OutputFile::create(file)?;
+    output.write_all(old.as_bytes())?;
+    if !old.is_empty() && !old.ends_with('\n') {
+        output.write_all(b"\n")?;
+    }
+    output.write_all(Key::generate()?.to_line(id).as_bytes())?;
+    output.finish().with_context(|| format!("cannot write {}", file.display()))?;
+    writeln!(
+        standard_output::until_unread(),
+        "key {id} is in {}; without this file nothing that is encrypted with it can be read",
+        file.display()
+    )?;
+    Ok(Outcome::Done)
+}
+
+fn tell_used(dir: &Path) -> Result<Outcome> {
+    let mut out = standard_output::read_or_not();
+    for (id, used) in used_keys(&*PosixVfs::shared(), dir)? {
+        let key = id.map_or("not encrypted".into(), |id| format!("key {id}"));
+        let (files, bytes) = (Grouped(used.files), SizeBytes(used.bytes));
+        writeln!(out, "{key}: {files} files, {bytes}")?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Writes the files of a store anew that are not under the active key.
+pub fn encrypt(args: &RewriteArgs) -> Result<Outcome> {
+    convert(args, "encrypting", Target::Encrypted)
+}
+
+/// Writes the files of a store anew that are encrypted.
+pub fn decrypt(args: &RewriteArgs) -> Result<Outcome> {
+    convert(args, "decrypting", Target::Plain)
+}
+
+fn convert(args: &RewriteArgs, doing: &str, target: fn(KeyRing) -> Target) -> Result<Outcome> {
+    let Some(key_file) = files::key_file() else {
+        bail!("name the key file with --key-file or {}", files::KEY_FILE_VARIABLE)
+    };
+    let target = target(KeyRing::load(key_file)?);
+    let bar = print::bytes_bar(0, doing);
+    let below = PosixVfs::shared();
+    let done = rewrite(&(below as _), &args.dir, &target, &mut |bytes| bar.inc(bytes));
+    bar.finish_and_clear();
+    let dir = args.dir.display();
+    let done = done.with_context(|| format!("{doing} {dir} did not end; begin it again"))?;
+    let (written, bytes) = (Grouped(done.files), SizeBytes(done.bytes));
+    writeln!(
+        standard_output::until_unread(),
+        "{written} files of {dir} are written anew ({bytes}), {} stay as they were",
+        Grouped(done.kept)
+    )?;
+    Ok(Outcome::Done)
+}
