@@ -65,7 +65,8 @@ pub unsafe extern "C" fn terrace_sst_writer_create(
         };
         let named = options.column_families.iter().find(|(other, _)| Some(other.as_str()) == name);
         let family = named.map_or(&options.default_family, |(_, family)| family);
-        let created = terrace::SstWriter::create(path, family)?;
+        let vfs = options.advanced.vfs.clone();
+        let created = terrace::SstWriter::create_on(vfs, path, family)?;
         out.give(SstWriter { kept: Kept::new(Some(created)) });
         Ok(())
     })

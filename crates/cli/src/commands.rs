@@ -86,6 +86,11 @@ impl Command {
         }
     }
 
+    /// Whether it may open a store of the user's.
+    pub fn opens_store(&self) -> bool {
+        !matches!(self, Self::Demo(_) | Self::Keys(_) | Self::Completions(_) | Self::ManPages(_))
+    }
+
     /// Carries the command out; `program` describes the whole command line, and `verbose` is how often that was said.
     pub fn run(self, program: fn() -> clap::Command, verbose: u8) -> Result<Outcome> {
         match self {

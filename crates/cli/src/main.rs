@@ -62,7 +62,8 @@ fn main() -> ExitCode {
     }
     // A limit of file sizes is an error of the write, not the end of the process.
     let _handled = signal_hook::flag::register(libc::SIGXFSZ, Arc::default());
-    let keys = cli.key_file.map_or(Ok(()), files::use_keys);
+    let key_file = cli.key_file.filter(|_| cli.command.opens_store());
+    let keys = key_file.map_or(Ok(()), files::use_keys);
     outcome::exit_code(keys.and_then(|()| cli.command.run(Cli::command, cli.verbose)))
 }
 

@@ -2,9 +2,10 @@
 
 use crate::header::{self, Found, HEADER_BYTES, Layout};
 use crate::keys::KeyRing;
+use crate::kind::Kind;
 use crate::pages::{PagesFile, PagesWriter, Span, content_len};
 use crate::stream::{StreamFile, StreamWriter};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::{Error, Result};
@@ -15,6 +16,13 @@ use terrace_vfs::{AppendFile, CreateOptions, OpenMode, RandomFile, ReadRequest, 
 /// Files are created with the active key of the ring and read with whichever key they name. Lengths, and offsets of
 /// reads and appends, are those of the content. A file has 128 bytes more below, and, unless it is read while it grows, 16
 /// more for each 4,096 bytes. Nothing is preallocated for files that grow: reserved room would read as noise.
+///
+/// By their names in a store, log segments, manifests and the evidence of what was synced are read while they grow, and
+/// no other file is ever taken for such a one: it would not be authentic. Files whose names say that they have no
+/// content (`LOCK`, `READERS-*`, `RESERVE`) are as they are below.
+///
+/// A file that grows and whose header is damaged has zeros for content, as one that a power cut has torn: the log's own
+/// evidence says whether something is lost.
 ///
 /// A clone shares the keys.
 #[derive(Clone)]
@@ -46,34 +54,88 @@ impl EncryptedVfs {
         let mut bytes = [0; HEADER_BYTES];
         let bytes = &mut bytes[..file.len().min(HEADER_BYTES as u64) as usize];
         file.read_at(0, bytes)?;
-        match header::read(bytes, &self.keys, file.path())? {
-            Found::Plain if !self.accepts_plain => {
+        let found = header::read(bytes, &self.keys, file.path())?;
+        match found {
+            Found::Plain if self.accepts_plain => Ok(found),
+            Found::Plain if begins_like_a_store(file, bytes)? => {
                 let detail = "it is not encrypted: open the store without keys, or encrypt it first \
                               with `terrace encrypt`";
                 Err(Error::Unsupported { path: file.path().into(), detail: detail.into() })
             }
+            Found::Plain => {
+                let why = "the header of an encrypted file is damaged";
+                Err(Error::corruption(file.path(), 0, why))
+            }
+            Found::Encrypted { layout, .. } if !Kind::of(file.path()).allows(layout) => {
+                let why = "it is encrypted as no file of its name is";
+                Err(Error::corruption(file.path(), 0, why))
+            }
             found => Ok(found),
         }
     }
+
+    /// The content of an open file, and its length.
+    fn content(&self, file: Arc<dyn RandomFile>) -> Result<Arc<dyn RandomFile>> {
+        let path = file.path().to_path_buf();
+        Ok(match self.read_header(&*file) {
+            Ok(Found::Encrypted { layout: Layout::Pages, keys }) => {
+                Arc::new(PagesFile::new(file, keys.sealing)?)
+            }
+            Ok(Found::Encrypted { layout: Layout::Stream, keys }) => {
+                Arc::new(StreamFile::new(file, &keys.stream))
+            }
+            Ok(Found::Unwritten) => Arc::new(ZerosFile { path, len: 0 }),
+            Ok(Found::Plain) => file,
+            Err(error) if error.is_corruption() && self.stands_for_torn(&path) => {
+                let len = file.len().saturating_sub(HEADER_BYTES as u64);
+                Arc::new(ZerosFile { path, len })
+            }
+            Err(error) => return Err(error),
+        })
+    }
+
+    /// Whether the file at `path` is to be read as torn if its header is damaged; not by a conversion, which would store
+    /// the zeros.
+    fn stands_for_torn(&self, path: &Path) -> bool {
+        Kind::of(path) == Kind::Growing && !self.accepts_plain
+    }
 }
 
-/// A file whose writer was interrupted before it wrote anything.
-struct UnwrittenFile(PathBuf);
+/// Whether a file that is not encrypted begins or ends as one of a store, and not as an encrypted one whose first bytes
+/// are damaged.
+fn begins_like_a_store(file: &dyn RandomFile, start: &[u8]) -> Result<bool> {
+    /// Log segments, manifests and evidence; `CURRENT`.
+    const STARTS: [&[u8]; 2] = [b"TERRALOG", b"MANIFEST-"];
+    const SST_END: [u8; 8] = *b"TerraSST";
+    let mut end = [0; SST_END.len()];
+    if let Some(at) = file.len().checked_sub(SST_END.len() as u64) {
+        file.read_at(at, &mut end)?;
+    }
+    Ok(end == SST_END || STARTS.iter().any(|known| start.starts_with(known)))
+}
 
-impl RandomFile for UnwrittenFile {
-    fn read_at(&self, _offset: u64, buf: &mut [u8]) -> Result<()> {
-        match buf.is_empty() {
-            true => Ok(()),
-            false => Err(Error::io("read", &self.0, ErrorKind::UnexpectedEof.into())),
+/// A file of which nothing can be read.
+struct ZerosFile {
+    path: PathBuf,
+    len: u64,
+}
+
+impl RandomFile for ZerosFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let end = offset.checked_add(buf.len() as u64);
+        if end.is_none_or(|end| end > self.len) {
+            return Err(Error::io("read", &self.path, ErrorKind::UnexpectedEof.into()));
         }
+        buf.fill(0);
+        Ok(())
     }
 
     fn len(&self) -> u64 {
-        0
+        self.len
     }
 
     fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 }
 
@@ -109,22 +171,21 @@ impl<'a> Way<'a> {
 impl Vfs for EncryptedVfs {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn RandomFile>> {
         let file = self.below.open(path, mode)?;
-        Ok(match self.read_header(&*file)? {
-            Found::Encrypted { layout: Layout::Pages, keys } => {
-                Arc::new(PagesFile::new(file, keys.sealing)?)
-            }
-            Found::Encrypted { layout: Layout::Stream, keys } => {
-                Arc::new(StreamFile::new(file, &keys.stream))
-            }
-            Found::Unwritten => Arc::new(UnwrittenFile(path.to_path_buf())),
-            Found::Plain => file,
-        })
+        match Kind::of(path) {
+            Kind::Empty => Ok(file),
+            _ => self.content(file),
+        }
     }
 
     fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
-        let (layout, preallocate_bytes) = match options.grows {
-            true => (Layout::Stream, 0),
-            false => (Layout::Pages, options.preallocate_bytes),
+        let (layout, preallocate_bytes) = match (Kind::of(path), options.grows) {
+            (Kind::Empty, _) => return self.below.create(path, options),
+            (Kind::Growing, _) | (Kind::Temporary, true) => (Layout::Stream, 0),
+            (_, false) => (Layout::Pages, options.preallocate_bytes),
+            (Kind::Whole, true) => {
+                let why = "no encrypted file of this name is read while it grows";
+                return Err(Error::io("create", path, io::Error::other(why)));
+            }
         };
         let (header, keys) = header::create(&self.keys, layout, path)?;
         let below = CreateOptions { preallocate_bytes, ..options.clone() };
@@ -183,17 +244,14 @@ impl Vfs for EncryptedVfs {
 
     fn len(&self, path: &Path) -> Result<u64> {
         let file_bytes = self.below.len(path)?;
-        if file_bytes == 0 {
-            return Ok(0);
+        if file_bytes == 0 || Kind::of(path) == Kind::Empty {
+            return Ok(file_bytes);
         }
         let file = self.below.open(path, OpenMode::default())?;
-        Ok(match self.read_header(&*file)? {
-            Found::Encrypted { layout: Layout::Pages, .. } => content_len(file.len()),
-            Found::Encrypted { layout: Layout::Stream, .. } => {
-                file.len().saturating_sub(HEADER_BYTES as u64)
-            }
-            Found::Unwritten => 0,
-            Found::Plain => file_bytes,
+        Ok(match self.read_header(&*file) {
+            // Also of a file that was not finished.
+            Ok(Found::Encrypted { layout: Layout::Pages, .. }) => content_len(file.len()),
+            _ => self.content(file)?.len(),
         })
     }
 

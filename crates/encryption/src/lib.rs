@@ -29,6 +29,7 @@
 mod encrypted_vfs;
 mod header;
 mod keys;
+mod kind;
 mod pages;
 mod rewrite;
 mod stream;

@@ -121,8 +121,9 @@ impl AppendFile for PagesWriter {
         Ok(())
     }
 
+    /// Before [`AppendFile::finish`], of the pages that are full.
     fn sync(&mut self) -> Result<()> {
-        self.finish()?;
+        self.check("sync")?;
         self.file.sync()
     }
 

@@ -3,13 +3,14 @@
 use crate::encrypted_vfs::EncryptedVfs;
 use crate::header::{self, HEADER_BYTES};
 use crate::keys::KeyRing;
+use crate::kind::Kind;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::{Error, Result};
 use terrace_manifest::names::{self, FileName};
-use terrace_vfs::{CreateOptions, OpenMode, Vfs, copy_rest};
+use terrace_vfs::{CreateOptions, OpenMode, RandomFile, Vfs, copy_rest, empty_dir, partial_path};
 
 /// The name under which a file is written anew; the store takes it for a temporary one.
 const TEMP_NAME: &str = "rewrite.tmp";
@@ -24,7 +25,7 @@ pub enum Target {
 }
 
 /// What [`rewrite`] has done.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Rewritten {
     /// Files that were written anew.
     pub files: u64,
@@ -32,6 +33,8 @@ pub struct Rewritten {
     pub bytes: u64,
     /// Files that were as they are to be.
     pub kept: u64,
+    /// Why files in `lost/` stay as they were: they are damaged, or their key is missing.
+    pub unreadable: Vec<Error>,
 }
 
 /// Files that need one key.
@@ -68,35 +71,69 @@ pub fn rewrite(
         Target::Encrypted(keys) => (&source, Some(keys.active())),
         Target::Plain(_) => (&**below, None),
     };
+    remove_temporary(&**below, dir, &folders)?;
     let mut done = Rewritten::default();
     for folder in folders {
-        let temp = folder.join(TEMP_NAME);
-        for name in below.list(&folder)? {
-            // The next open makes the reserve anew and removes what is temporary.
-            if name == TEMP_NAME
-                || matches!(names::parse(&name), FileName::Temp | FileName::Reserve)
-            {
-                below.remove(&folder.join(&name))?;
-            }
-        }
-        for path in contents(&**below, &folder)? {
-            let file = source.open(&path, OpenMode::default())?;
-            if file.len() == 0 || key_id(&**below, &path)? == wanted {
+        let mut paths = contents(&**below, &folder)?;
+        // A store that is not wholly encrypted must not open without its keys: `CURRENT` is read first, and tells.
+        paths.sort_by_key(|path| (path.ends_with("CURRENT") != wanted.is_some(), path.clone()));
+        for path in paths {
+            let file = match source.open(&path, OpenMode::default()) {
+                Ok(file) => file,
+                Err(error) if folder != dir && !matches!(error, Error::Io { .. }) => {
+                    done.unreadable.push(error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            if key_id(&**below, &path)? == wanted {
                 done.kept += 1;
                 continue;
             }
-            let mut copy = to.create(&temp, &CreateOptions::default())?;
-            copy_rest(&*file, 0, &mut *copy)?;
-            drop(copy);
-            below.copy_permissions(&path, &temp)?;
-            below.rename(&temp, &path)?;
+            match write_anew(&*file, &**below, to, &path) {
+                Ok(()) => {}
+                Err(error) if folder != dir && error.is_corruption() => {
+                    done.unreadable.push(error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
             done.files += 1;
             done.bytes += file.len();
             each(file.len());
         }
-        below.sync_dir(&folder)?;
     }
     Ok(done)
+}
+
+/// Puts a copy of `file` in its place, on the file system `to`.
+fn write_anew(file: &dyn RandomFile, below: &dyn Vfs, to: &dyn Vfs, path: &Path) -> Result<()> {
+    let temp = path.with_file_name(TEMP_NAME);
+    if below.exists(&temp)? {
+        below.remove(&temp)?;
+    }
+    let grows = Kind::of(path) == Kind::Growing;
+    let mut copy = to.create(&temp, &CreateOptions { grows, ..Default::default() })?;
+    copy_rest(file, 0, &mut *copy)?;
+    drop(copy);
+    below.copy_permissions(path, &temp)?;
+    below.rename(&temp, path)?;
+    below.sync_dir(path.parent().unwrap_or(path))
+}
+
+/// Removes what would not be converted and is of no use any more: temporary files, and links to the store's files that an
+/// interrupted backup has left.
+fn remove_temporary(below: &dyn Vfs, dir: &Path, folders: &[PathBuf]) -> Result<()> {
+    for folder in folders {
+        for name in below.list(folder)? {
+            if names::parse(&name) == FileName::Temp {
+                below.remove(&folder.join(&name))?;
+            }
+        }
+    }
+    let work = dir.join(names::BACKUP_WORK_DIR);
+    empty_dir(below, &partial_path(&work))?;
+    empty_dir(below, &work)
 }
 
 /// What the files of the store in `dir` are encrypted with: the number of a key, or nothing. Needs no key, and may be
@@ -135,12 +172,14 @@ fn folders(below: &dyn Vfs, dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(std::iter::once(dir.to_path_buf()).chain(has_lost.then_some(lost)).collect())
 }
 
-/// The files in `folder` that may have something of users.
+/// The files in `folder` that may have something of users; in `lost/` all.
 fn contents(below: &dyn Vfs, folder: &Path) -> Result<Vec<PathBuf>> {
     use FileName::{Current, Evidence, Log, Manifest, Sst, ValueLog};
+    let is_lost = folder.parent().is_some_and(|dir| folder == names::lost_dir(dir));
     let has_content = |name: &String| {
         let kind = names::parse(name);
-        matches!(kind, Current | Evidence(_) | Log(_) | Manifest(_) | Sst(_) | ValueLog(_))
+        is_lost
+            || matches!(kind, Current | Evidence(_) | Log(_) | Manifest(_) | Sst(_) | ValueLog(_))
     };
     let mut names = below.list(folder)?;
     names.retain(has_content);

@@ -14,7 +14,7 @@ use crate::window::{CHUNK_BYTES, Window};
 use crc32c::crc32c_append;
 use std::path::Path;
 use terrace_base::{Error, Result, SegmentNumber};
-use terrace_vfs::{OpenMode, Vfs};
+use terrace_vfs::{OpenMode, Vfs, check_not_encrypted};
 
 /// Payloads up to this length are read whole before their checksum is known to match.
 const WHOLE_BYTES: usize = 1 << 20;
@@ -83,9 +83,10 @@ pub struct LogReader {
 /// Reads the header of whatever segment is at `path`.
 ///
 /// # Errors
-/// I/O only; what the bytes are is in the inner result.
+/// I/O, and `Unsupported` for a file that is encrypted; what the bytes are is in the inner result.
 pub fn read_header(vfs: &dyn Vfs, path: &Path) -> Result<std::result::Result<Header, HeaderFault>> {
     let file = vfs.open(path, OpenMode::default())?;
+    check_not_encrypted(&*file)?;
     let mut bytes = [0; HEADER_BYTES as usize];
     let bytes = &mut bytes[..file.len().min(HEADER_BYTES) as usize];
     file.read_at(0, bytes)?;
@@ -109,7 +110,9 @@ impl LogReader {
 
     /// Opens the segment and reads what the file has at its length of now.
     fn open_at_length(vfs: &dyn Vfs, path: &Path, segment: SegmentNumber) -> Result<Self> {
-        let mut window = Window::new(vfs.open(path, OpenMode::default())?);
+        let file = vfs.open(path, OpenMode::default())?;
+        check_not_encrypted(&*file)?;
+        let mut window = Window::new(file);
         let header = match format::decode_header(window.get(0, HEADER_BYTES as usize)?) {
             Ok(header) if header.segment == segment => Ok(header),
             Ok(header) => {

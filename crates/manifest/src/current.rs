@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 use terrace_base::checksum::crc32c;
 use terrace_base::{Error, Result};
-use terrace_vfs::{CreateOptions, ENCRYPTED_MAGIC, OpenMode, RandomFile, Vfs};
+use terrace_vfs::{CreateOptions, OpenMode, Vfs, check_not_encrypted};
 
 /// Longer than any `CURRENT`.
 const MAX_BYTES: u64 = 64;
@@ -33,26 +33,6 @@ pub fn decode(content: &[u8]) -> Option<u64> {
     }
 }
 
-/// Refuses a file that is encrypted and is read without its keys: its bytes must not be taken for damage.
-///
-/// # Errors
-/// `Unsupported` if it is; I/O.
-pub fn check_not_encrypted(file: &dyn RandomFile) -> Result<()> {
-    let mut start = [0; ENCRYPTED_MAGIC.len()];
-    if file.len() >= start.len() as u64 {
-        file.read_at(0, &mut start)?;
-    }
-    match start == ENCRYPTED_MAGIC {
-        true => Err(encrypted(file.path())),
-        false => Ok(()),
-    }
-}
-
-fn encrypted(path: &Path) -> Error {
-    let detail = "it is encrypted: open the store with its keys".into();
-    Error::Unsupported { path: path.to_path_buf(), detail }
-}
-
 /// Reads `CURRENT`.
 ///
 /// # Errors
@@ -67,12 +47,10 @@ pub fn read(vfs: &dyn Vfs, dir: &Path) -> Result<u64> {
                    create a store here";
         Error::io("open", &path, io::Error::new(io::ErrorKind::NotFound, why))
     })?;
+    check_not_encrypted(&*file)?;
     let len = file.len();
     let mut content = vec![0; len.min(MAX_BYTES) as usize];
     file.read_at(0, &mut content)?;
-    if content.starts_with(&ENCRYPTED_MAGIC) {
-        return Err(encrypted(&path));
-    }
     let number = if len <= MAX_BYTES { decode(&content) } else { None };
     number.ok_or_else(|| {
         let found = String::from_utf8_lossy(&content).trim_end().to_string();

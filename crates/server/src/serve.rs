@@ -133,11 +133,11 @@ impl Running {
         let for_http = listen(&settings, &settings.http_bind, settings.http_port, searches_http)?;
         let (plain, encrypted) = (bound(plain, false)?, bound(encrypted, true)?);
         let mut options = settings.engine_options();
+        change(&mut options);
         if let Some(file) = &settings.encryption_key_file {
             let below = options.advanced.vfs.clone();
             options.advanced.vfs = Arc::new(EncryptedVfs::new(below, KeyRing::load(file)?));
         }
-        change(&mut options);
         let opened = match placement {
             Some(placement) => Keyspace::open_placed(&settings.dir, options, placement),
             None => Keyspace::open(&settings.dir, options),

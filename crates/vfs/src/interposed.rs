@@ -142,6 +142,10 @@ impl<I: Interposed> Vfs for I {
         self.around(Call::LockShared, path, || self.files().lock_shared(path))
     }
 
+    fn is_encrypted(&self) -> bool {
+        self.files().is_encrypted()
+    }
+
     fn free_space_bytes(&self, dir: &Path) -> Result<u64> {
         self.files().free_space_bytes(dir)
     }

@@ -98,6 +98,24 @@ fn read_one_by_one(requests: &mut [ReadRequest<'_>]) {
     }
 }
 
+/// Refuses a file that is encrypted and is read without its keys: its bytes must not be taken for damage.
+///
+/// # Errors
+/// `Unsupported` if it is; I/O.
+pub fn check_not_encrypted(file: &dyn RandomFile) -> Result<()> {
+    let mut start = [0; ENCRYPTED_MAGIC.len()];
+    if file.len() >= start.len() as u64 {
+        file.read_at(0, &mut start)?;
+    }
+    match start == ENCRYPTED_MAGIC {
+        false => Ok(()),
+        true => {
+            let detail = "it is encrypted: open the store with its keys".into();
+            Err(Error::Unsupported { path: file.path().to_path_buf(), detail })
+        }
+    }
+}
+
 /// Appends what `source` has from `offset` on to `copy`, piece by piece, and makes `copy` durable.
 pub fn copy_rest(
     source: &dyn RandomFile,
@@ -134,7 +152,7 @@ pub struct CreateOptions {
     /// Reserve this much room on the device; best effort, 0 for none.
     pub preallocate_bytes: u64,
     /// The file is read while it grows, and after a crash up to where it came. Without this it is read once
-    /// [`AppendFile::finish`] or [`AppendFile::sync`] has been called, and grows no more then.
+    /// [`AppendFile::finish`] has been called.
     pub grows: bool,
 }
 

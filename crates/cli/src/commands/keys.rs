@@ -1,7 +1,7 @@
 //! `terrace keys`, `terrace encrypt` and `terrace decrypt`: encryption at rest.
 
 use crate::files;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, tell};
 use crate::output_file::OutputFile;
 use crate::print::{self, Grouped};
 use crate::standard_output;
@@ -112,5 +112,11 @@ fn convert(args: &RewriteArgs, doing: &str, target: fn(KeyRing) -> Target) -> Re
         "{written} files of {dir} are written anew ({bytes}), {} stay as they were",
         Grouped(done.kept)
     )?;
-    Ok(Outcome::Done)
+    for error in &done.unreadable {
+        tell(&format!("as it was: {error}"));
+    }
+    Ok(match done.unreadable.is_empty() {
+        true => Outcome::Done,
+        false => Outcome::Partial,
+    })
 }

@@ -21,6 +21,11 @@ fn content(len: usize) -> Vec<u8> {
     (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
+/// A name that allows the layout.
+fn name(number: usize, grows: bool) -> String {
+    format!("{number:06}.{}", if grows { "log" } else { "sst" })
+}
+
 fn write(vfs: &dyn Vfs, name: &str, bytes: &[u8], grows: bool) {
     let options = CreateOptions { grows, ..Default::default() };
     let mut file = vfs.create(&path(name), &options).unwrap();
@@ -45,7 +50,7 @@ fn files_of_every_length_around_a_page_are_read_as_they_were_written() {
     let (sim, vfs) = new(1);
     for grows in [false, true] {
         for len in [0, 1, 15, 16, 17, 4095, 4096, 4097, 8191, 8192, 8193, 3 << 20] {
-            let name = format!("{len}-{grows}");
+            let name = name(len, grows);
             write(&*vfs, &name, &content(len), grows);
             assert_eq!(vfs.len(&path(&name)).unwrap(), len as u64, "{name}");
             assert_eq!(read_all(&*vfs, &name).unwrap(), content(len), "{name}");
@@ -69,12 +74,11 @@ proptest! {
         pieces in prop::collection::vec(0_usize..10_000, 0..12),
         reads in prop::collection::vec((0.0..1.0_f64, 0.0..1.0_f64), 1..8),
         grows: bool,
-        by_sync: bool,
     ) {
         let (_, vfs) = new(1);
         let all = content(pieces.iter().sum());
         let mut file =
-            vfs.create(&path("file"), &CreateOptions { grows, ..Default::default() }).unwrap();
+            vfs.create(&path(&name(1, grows)), &CreateOptions { grows, ..Default::default() }).unwrap();
         let mut rest = &all[..];
         for piece in pieces {
             let (now, later) = rest.split_at(piece);
@@ -82,12 +86,9 @@ proptest! {
             rest = later;
             prop_assert_eq!(file.len(), (all.len() - rest.len()) as u64);
         }
-        match by_sync {
-            true => file.sync().unwrap(),
-            false => file.finish().unwrap(),
-        }
+        file.finish().unwrap();
         drop(file);
-        let file = vfs.open(&path("file"), OpenMode::default()).unwrap();
+        let file = vfs.open(&path(&name(1, grows)), OpenMode::default()).unwrap();
         prop_assert_eq!(file.len(), all.len() as u64);
         let ranges: Vec<_> = reads.iter().map(|(from, len)| {
             let from = (from * all.len() as f64) as usize;
@@ -118,12 +119,12 @@ fn batches_over_files_of_the_machine_are_read_as_one_by_one() {
     let dir = tempfile::tempdir().unwrap();
     let vfs = EncryptedVfs::new(PosixVfs::shared(), ring(&[3]));
     let mut files = Vec::new();
-    for (name, grows, direct) in [("a", false, false), ("b", true, false), ("c", false, true)] {
-        let at = dir.path().join(name);
+    for (number, grows, direct) in [(1, false, false), (2, true, false), (3, false, true)] {
+        let at = dir.path().join(name(number, grows));
         let options = CreateOptions { grows, direct, ..Default::default() };
         let mut file = vfs.create(&at, &options).unwrap();
         file.append(&content(50_000)).unwrap();
-        file.sync().unwrap();
+        file.finish().unwrap();
         files.push(vfs.open(&at, OpenMode { direct, random: true }).unwrap());
     }
     let mut buffers = vec![vec![0; 5000]; 30];
@@ -149,8 +150,6 @@ fn every_changed_byte_of_a_finished_file_is_noticed() {
         assert!(sim.corrupt(path("file"), at, 1 << (at % 8)));
         match read_all(&*vfs, "file") {
             Ok(_) => panic!("byte {at}"),
-            // Of another key, as far as anybody can tell.
-            Err(Error::Unsupported { .. }) => assert!((16..28).contains(&at), "byte {at}"),
             Err(error) => assert!(error.is_corruption(), "byte {at}: {error}"),
         }
         // Pages are noticed one by one.
@@ -218,7 +217,8 @@ fn a_file_takes_nothing_more_after_an_append_that_failed() {
     for grows in [false, true] {
         let (sim, vfs) = new(1);
         let options = CreateOptions { grows, ..Default::default() };
-        let mut file = vfs.create(&path("file"), &options).unwrap();
+        let at = path(&name(1, grows));
+        let mut file = vfs.create(&at, &options).unwrap();
         file.append(&content(5000)).unwrap();
         sim.set_fault(Some(Fault {
             at_op: sim.op_count(),
@@ -229,9 +229,9 @@ fn a_file_takes_nothing_more_after_an_append_that_failed() {
         assert!(file.append(&content(10_000)).unwrap_err().is_no_space());
         assert_eq!(sim.executed_faults(), 1);
         sim.set_fault(None);
-        let before = sim.read_file(path("file")).unwrap();
+        let before = sim.read_file(&at).unwrap();
         assert!(file.append(&content(10_000)).is_err());
-        assert_eq!(sim.read_file(path("file")).unwrap(), before);
+        assert_eq!(sim.read_file(&at).unwrap(), before);
         assert_eq!(file.finish().is_ok(), grows, "pages have no end; a stream ends where it came");
     }
 }
@@ -251,25 +251,88 @@ fn a_file_without_room_for_its_header_is_not_created() {
 fn a_file_that_grows_is_read_meanwhile() {
     let (_, vfs) = new(1);
     let options = CreateOptions { grows: true, preallocate_bytes: 1 << 20, ..Default::default() };
-    let mut file = vfs.create(&path("file"), &options).unwrap();
+    let at = path("000001.log");
+    let mut file = vfs.create(&at, &options).unwrap();
     let all = content(20_000);
     file.append(&all[..100]).unwrap();
-    let reader = vfs.open(&path("file"), OpenMode::default()).unwrap();
+    let reader = vfs.open(&at, OpenMode::default()).unwrap();
     assert_eq!(reader.len(), 100);
     for (from, to) in [(100, 4500), (4500, 20_000)] {
         file.append(&all[from..to]).unwrap();
         assert_eq!(read(&*reader, 50, to - 50).unwrap(), &all[50..to]);
-        assert_eq!(vfs.len(&path("file")).unwrap(), to as u64);
+        assert_eq!(vfs.len(&at).unwrap(), to as u64);
     }
 }
 
+/// Its end is written later, as that of an ingested SST.
 #[test]
-fn files_that_are_not_encrypted_are_refused() {
+fn a_file_in_pages_may_be_synced_before_it_is_finished() {
     let (sim, vfs) = new(1);
-    for plain in [&b"short"[..], &content(500), b"TERRALOG"] {
-        sim.write_file(path("plain"), plain);
-        let Err(error) = vfs.open(&path("plain"), OpenMode::default()) else { panic!("{plain:?}") };
+    let mut file = vfs.create(&path("000001.tmp"), &CreateOptions::default()).unwrap();
+    file.append(&content(10_000)[..9000]).unwrap();
+    file.sync().unwrap();
+    file.append(&content(10_000)[9000..]).unwrap();
+    file.finish().unwrap();
+    file.sync().unwrap();
+    drop(file);
+    vfs.sync_dir(Path::new(super::DIR)).unwrap();
+    let left = sim.crash_image(1);
+    assert_eq!(read_all(&*encrypted(&left, &[3]), "000001.tmp").unwrap(), content(10_000));
+}
+
+#[test]
+fn files_that_are_not_encrypted_are_told_from_damaged_ones() {
+    let (sim, vfs) = new(1);
+    let sst = [&content(500)[..], b"TerraSST"].concat();
+    for plain in [&b"MANIFEST-000001 01234567\n"[..], b"TERRALOG and more", &sst] {
+        sim.write_file(path("CURRENT"), plain);
+        let opened = vfs.open(&path("CURRENT"), OpenMode::default());
+        let Err(error) = opened else { panic!("{plain:?}") };
         assert!(error.to_string().contains("it is not encrypted"), "{error}");
-        assert!(matches!(vfs.len(&path("plain")), Err(Error::Unsupported { .. })));
+        assert!(matches!(vfs.len(&path("CURRENT")), Err(Error::Unsupported { .. })));
     }
+    for torn in [&content(500)[..], &[9; 30]] {
+        sim.write_file(path("000001.sst"), torn);
+        let opened = vfs.open(&path("000001.sst"), OpenMode::default());
+        assert!(opened.is_err_and(|error| error.is_corruption()));
+        // The log's evidence says whether something is lost.
+        sim.write_file(path("000001.log"), torn);
+        let zeros = vec![0; torn.len().saturating_sub(128)];
+        assert_eq!(read_all(&*vfs, "000001.log").unwrap(), zeros);
+        assert_eq!(vfs.len(&path("000001.log")).unwrap(), zeros.len() as u64);
+    }
+}
+
+/// Whoever knows a stream's content can make another one of it. It must not pass for a file that is authentic.
+#[test]
+fn no_other_file_is_taken_for_one_that_grows() {
+    let (sim, vfs) = new(1);
+    let (known, wanted) = (b"known content of a file.", b"MANIFEST-000666 00000000");
+    write(&*vfs, "SYNCED-1", known, true);
+    let mut forged = sim.read_file(path("SYNCED-1")).unwrap();
+    for (at, byte) in forged[128..].iter_mut().enumerate() {
+        *byte ^= known[at] ^ wanted[at];
+    }
+    for name in ["CURRENT", "000001.sst", "000002.vlog", "any"] {
+        sim.write_file(path(name), &forged);
+        let opened = vfs.open(&path(name), OpenMode::default());
+        assert!(opened.is_err_and(|error| error.is_corruption()), "{name}");
+    }
+    sim.write_file(path("000003.log"), &forged);
+    let read = read_all(&*vfs, "000003.log").unwrap();
+    assert_eq!(read, wanted, "a log can be forged, as is documented");
+    let options = CreateOptions { grows: true, ..Default::default() };
+    assert!(vfs.create(&path("000004.sst"), &options).is_err());
+}
+
+#[test]
+fn files_without_content_are_as_they_are_below() {
+    let (sim, vfs) = new(1);
+    let options = CreateOptions { preallocate_bytes: 70_000, ..Default::default() };
+    drop(vfs.create(&path("RESERVE"), &options).unwrap());
+    drop(vfs.create(&path("READERS-000001"), &CreateOptions::default()).unwrap());
+    // Whatever keys there are later.
+    let later = encrypted(&sim, &[9]);
+    assert_eq!(later.len(&path("RESERVE")).unwrap(), sim.len(&path("RESERVE")).unwrap());
+    assert_eq!(later.len(&path("READERS-000001")).unwrap(), 0);
 }

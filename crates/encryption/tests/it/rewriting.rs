@@ -3,8 +3,8 @@
 use super::{DIR, contents, encrypted, holds, key, open, options, path, raw_files, ring};
 use std::path::Path;
 use std::sync::Arc;
-use terrace::Db;
 use terrace::vfs::{SimVfs, Vfs};
+use terrace::{Db, Error};
 use terrace_encryption::{KeyRing, Target, rewrite, used_keys};
 
 fn plain(sim: &SimVfs) -> Db {
@@ -41,7 +41,17 @@ fn a_store_is_encrypted_gets_a_new_key_and_is_decrypted() {
     let want = contents(&db);
     db.close().unwrap();
     assert!(!is_hidden(&sim));
-    sim.write_file(path("lost/000099.log"), b"secret, but lost");
+    for (name, content) in [
+        ("lost/000099.log", &b"TERRALOG secret, but lost"[..]),
+        ("lost/000005.sst.damaged", b"secret, and damaged"),
+        ("lost/CURRENT.1", b"secret"),
+        ("backup-work/000001.sst", b"secret link"),
+        ("backup-work.partial/000001.sst", b"secret link"),
+        ("000077.tmp", b"secret, for a while"),
+    ] {
+        sim.create_dir_all(path(name).parent().unwrap()).unwrap();
+        sim.write_file(path(name), content);
+    }
 
     let done = convert(&sim, &Target::Encrypted(ring(&[1]))).unwrap();
     assert!(done.files > 3 && done.bytes > 50_000 && done.kept == 0, "{done:?}");
@@ -68,26 +78,35 @@ fn a_store_is_encrypted_gets_a_new_key_and_is_decrypted() {
     assert_eq!(contents(&db), want);
     db.verify().unwrap();
     db.close().unwrap();
-    assert_eq!(sim.read_file(path("lost/000099.log")).unwrap(), b"secret, but lost");
+    assert_eq!(sim.read_file(path("lost/000099.log")).unwrap(), b"TERRALOG secret, but lost");
+    assert_eq!(sim.read_file(path("lost/000005.sst.damaged")).unwrap(), b"secret, and damaged");
 }
 
 #[test]
 fn an_interrupted_conversion_is_finished_by_the_next() {
-    let sim = SimVfs::new(1);
-    let db = plain(&sim);
+    let unsynced = SimVfs::new(1);
+    let db = plain(&unsynced);
     fill(&db);
     let want = contents(&db);
-    db.close().unwrap();
     let mut crashes = 0;
+    // A killed process leaves what was not synced, too.
+    let killed = unsynced.kill_image();
+    db.sync().unwrap();
+    let synced = unsynced.kill_image();
     for step in 0.. {
-        let image = sim.kill_image();
+        let image = if step % 2 == 0 { killed.kill_image() } else { synced.kill_image() };
         image.crash_after(image.op_count() + step * 2);
         let ended = convert(&image, &Target::Encrypted(ring(&[1]))).is_ok();
         let image = if step % 2 == 0 { image.kill_image() } else { image.crash_image(step) };
+        // By a program that knows nothing of the keys.
+        match Db::open(DIR, options(Arc::new(image.kill_image()))) {
+            Ok(db) => assert!(contents(&db) == want, "step {step}"),
+            Err(error) => assert!(matches!(error, Error::Unsupported(_)), "step {step}: {error}"),
+        }
         convert(&image, &Target::Encrypted(ring(&[1]))).unwrap();
         assert!(is_hidden(&image), "step {step}");
         let db = open(&image, &[1]);
-        assert_eq!(contents(&db), want, "step {step}");
+        assert!(contents(&db) == want, "step {step}");
         db.close().unwrap();
         crashes += 1;
         if ended {
@@ -117,4 +136,25 @@ fn what_cannot_be_converted_is_refused_and_stays() {
     let db = Db::open(DIR, options(encrypted(&sim, &[1]))).unwrap();
     assert_eq!(contents(&db), want);
     db.close().unwrap();
+}
+
+#[test]
+fn what_is_damaged_in_lost_does_not_stop_a_new_key() {
+    let sim = SimVfs::new(1);
+    let db = open(&sim, &[1]);
+    fill(&db);
+    db.close().unwrap();
+    let sst =
+        sim.files().into_iter().find(|(path, _)| path.extension().is_some_and(|e| e == "sst"));
+    let mut damaged = sim.read_file(sst.unwrap().0).unwrap();
+    damaged[600] ^= 1;
+    sim.create_dir_all(&path("lost")).unwrap();
+    sim.write_file(path("lost/000099.sst"), &damaged);
+    damaged[50] ^= 1;
+    sim.write_file(path("lost/000098.sst"), &damaged);
+    let done = convert(&sim, &Target::Encrypted(ring(&[1, 2]))).unwrap();
+    assert_eq!(done.unreadable.len(), 2, "{:?}", done.unreadable);
+    assert_eq!(sim.read_file(path("lost/000098.sst")).unwrap(), damaged);
+    assert_eq!(key_ids(&sim), [Some(1), Some(2)]);
+    open(&sim, &[2]).close().unwrap();
 }

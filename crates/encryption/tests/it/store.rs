@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use terrace::vfs::{Fault, FaultKind, OpClass, SimVfs, Vfs};
-use terrace::{Db, Error, RepairOptions, SyncMode, WriteBatch, WriteOptions, repair};
+use terrace::{
+    BulkOptions, CfOptions, Db, Error, IngestOptions, IngestPosition, RepairOptions, SstWriter,
+    SyncMode, WriteBatch, WriteOptions, repair,
+};
 use terrace_backup::Backups;
 use terrace_encryption::{EncryptedVfs, KeyRing};
 
@@ -315,4 +318,81 @@ fn checkpoints_are_encrypted_and_backups_are_not_made_in_the_clear() {
     restored.close().unwrap();
     db.close().unwrap();
     assert_hidden(&sim);
+}
+
+#[test]
+fn sorted_files_are_ingested_and_loaded_in_bulk() {
+    let sim = SimVfs::new(1);
+    let vfs = encrypted(&sim, &[1]);
+    let db = Db::open(DIR, options(vfs.clone())).unwrap();
+    fill(&db);
+    let family = CfOptions { value_separation_threshold: usize::MAX, ..Default::default() };
+    for (at, position) in [IngestPosition::Above, IngestPosition::Below].into_iter().enumerate() {
+        let file = format!("/db/outside-{at}");
+        let mut writer = SstWriter::create_on(vfs.clone(), &file, &family).unwrap();
+        for n in 0..500 {
+            writer.put(&secret_key(10_000 * at as u32 + n), &secret_value(n, 100)).unwrap();
+        }
+        writer.finish().unwrap();
+        let ingest = IngestOptions { position, ..Default::default() };
+        db.ingest(&[&file], &ingest).unwrap();
+    }
+    let small = BulkOptions { memory_bytes: 1 << 20, ..Default::default() };
+    let mut loader = db.bulk_loader(&small).unwrap();
+    for n in (0..3000).rev() {
+        loader.put(&secret_key(50_000 + n), &secret_value(n, 800)).unwrap();
+    }
+    assert_hidden(&sim);
+    loader.finish().unwrap();
+    let found = db.get(secret_key(7)).unwrap();
+    assert_eq!(found.as_deref(), Some(&secret_value(7, 100)[..]));
+    assert_eq!(contents(&db).len(), 600 + 500 + 3000);
+    db.verify().unwrap();
+    db.close().unwrap();
+    assert_hidden(&sim);
+}
+
+#[test]
+fn a_torn_beginning_of_an_unsynced_segment_is_no_damage() {
+    for seed in 0..150 {
+        let sim = SimVfs::new(seed);
+        let db = open(&sim, &[1]);
+        db.put("kept", "1").unwrap();
+        db.sync().unwrap();
+        for n in 0..120 {
+            db.put(secret_key(n), secret_value(n, 1500)).unwrap();
+        }
+        let image = sim.crash_image(seed);
+        let db = open(&image, &[1]);
+        assert_eq!(db.get("kept").unwrap().as_deref(), Some(&b"1"[..]), "seed {seed}");
+        db.verify().unwrap();
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_damaged_header_of_any_file_is_repaired_as_far_as_it_can_be() {
+    let sim = SimVfs::new(1);
+    let db = open(&sim, &[1]);
+    fill(&db);
+    let want: BTreeMap<_, _> = contents(&db).into_iter().collect();
+    db.close().unwrap();
+    let has_header = |path: &Path| !path.ends_with("LOCK") && !path.ends_with("RESERVE");
+    let files = sim.files().into_iter().filter(|(path, bytes)| has_header(path) && *bytes > 128);
+    let files: Vec<_> = files.map(|(path, _)| path).collect();
+    assert!(files.len() > 5, "{files:?}");
+    for file in files {
+        for at in [3, 9, 13, 17, 22, 40, 70, 120] {
+            let image = sim.kill_image();
+            assert!(image.corrupt(&file, at, 0x21));
+            let options = options(encrypted(&image, &[1]));
+            let report = repair(DIR, options.clone(), RepairOptions::default());
+            let report = report.unwrap_or_else(|error| panic!("{file:?}, byte {at}: {error}"));
+            let db = Db::open(DIR, options).unwrap();
+            // An older value, none, or one that is gone with its segment.
+            let is_right = |(key, value): &(&Vec<u8>, &Vec<u8>)| matches!(db.get(key), Ok(Some(found)) if found == value[..]);
+            let missing = want.len() - want.iter().filter(is_right).count();
+            assert!(missing == 0 || !report.lost.is_empty(), "{file:?}, byte {at}: {missing}");
+        }
+    }
 }

@@ -103,10 +103,17 @@ impl Repair<'_> {
     pub(super) fn bad_headers(&self, paths: Vec<SegmentFile>) -> Result<Vec<SegmentFile>> {
         let mut bad = Vec::new();
         for SegmentFile { number, path } in paths {
-            if self.vfs.len(&path)? <= HEADER_BYTES {
-                continue;
-            }
-            match terrace_log::read_header(&*self.vfs, &path)? {
+            let header = match self.vfs.len(&path) {
+                Ok(len) if len <= HEADER_BYTES => continue,
+                Ok(_) => terrace_log::read_header(&*self.vfs, &path),
+                Err(error) => Err(error),
+            };
+            let header = match header {
+                // Nothing of it can be read: its values are missing, as those of a segment that is lost.
+                Err(error) if error.is_corruption() => continue,
+                header => header?,
+            };
+            match header {
                 Ok(header) if header.segment == number => {}
                 _ => bad.push(SegmentFile { number, path }),
             }

@@ -30,9 +30,8 @@ use crate::options::{CfOptions, Options};
 use plan::Plan;
 use std::path::Path;
 use std::sync::Arc;
-use terrace_manifest::current;
 use terrace_manifest::names::{self, FileName};
-use terrace_vfs::{OpenMode, Vfs};
+use terrace_vfs::{OpenMode, Vfs, check_not_encrypted};
 
 /// Bytes of a key in a sentence.
 const SHOWN_BYTES: usize = 40;
@@ -144,7 +143,7 @@ fn check_is_store(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     for name in names {
         // Files that cannot be read without a key are not lost.
         let opened = vfs.open(&dir.join(name), OpenMode::default());
-        let checked = opened.and_then(|file| current::check_not_encrypted(&*file));
+        let checked = opened.and_then(|file| check_not_encrypted(&*file));
         if let Err(error @ terrace_base::Error::Unsupported { .. }) = checked {
             return Err(error.into());
         }

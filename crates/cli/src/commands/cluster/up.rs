@@ -177,6 +177,9 @@ fn config(args: &UpArgs, at: u16, verbose: u8) -> Result<Config> {
         let (name, value) = option
             .split_once('=')
             .with_context(|| format!("--set {option}: OPTION=VALUE is needed"))?;
+        if name == files::KEY_FILE_OPTION {
+            bail!("--set {option}: name the key file with --key-file, for the metadata as well");
+        }
         if flags.iter().any(|(known, _)| known == name) {
             bail!("--set {option}: `cluster up` sets {name} itself, or it is set twice");
         }
