@@ -24,12 +24,16 @@ impl Backups {
     /// Removes all backups but the `keep` latest. Gives the bytes of the files that went.
     ///
     /// # Errors
-    /// As [`Self::remove`].
+    /// The record of a backup that would stay is damaged or cannot be read: then nothing is removed, since the older ones
+    /// may be the only sound ones. A file cannot be removed: then some backups may be gone.
     pub fn keep_latest(&self, keep: usize) -> Result<u64> {
         let _turn = self.changes();
         let ids = self.ids()?;
-        let old = ids.len().saturating_sub(keep);
-        for id in &ids[..old] {
+        let (old, kept) = ids.split_at(ids.len().saturating_sub(keep));
+        for id in kept {
+            self.get(*id)?;
+        }
+        for id in old {
             self.vfs.remove(&self.record_path(*id))?;
         }
         self.vfs.sync_dir(&self.dir.join("backups"))?;

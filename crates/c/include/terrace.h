@@ -934,7 +934,7 @@ struct terrace_error *terrace_backups_restore(const struct terrace_backups *back
 // Removes a backup, and the files that no other one has.
 struct terrace_error *terrace_backups_remove(const struct terrace_backups *backups, uint64_t id);
 
-// Removes all backups but the `keep` latest.
+// Removes all backups but the `keep` latest; none if the record of one that would stay is damaged.
 struct terrace_error *terrace_backups_keep_latest(const struct terrace_backups *backups,
                                                   size_t keep);
 

@@ -152,7 +152,7 @@ pub unsafe extern "C" fn terrace_backups_remove(backups: *const Backups, id: u64
     call(|| unsafe { Backups::of(backups) }?.remove(id).map(drop).map_err(failure))
 }
 
-/// Removes all backups but the `keep` latest.
+/// Removes all backups but the `keep` latest; none if the record of one that would stay is damaged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_backups_keep_latest(
     backups: *const Backups,

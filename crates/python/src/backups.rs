@@ -114,7 +114,8 @@ impl Backups {
         self.work(py, |backups| backups.remove(id))
     }
 
-    /// Removes all backups but the latest; gives the bytes of the files that went.
+    /// Removes all backups but the latest; none if the record of one that would stay is damaged. Gives the bytes of the
+    /// files that went.
     fn keep_latest(&self, py: Python<'_>, keep: usize) -> PyResult<u64> {
         self.work(py, |backups| backups.keep_latest(keep))
     }

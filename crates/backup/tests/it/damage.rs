@@ -83,3 +83,25 @@ fn with_a_damaged_record_no_content_is_removed() {
     backups.create(&db, &mut quiet()).unwrap();
     db.close().unwrap();
 }
+
+#[test]
+fn keep_latest_removes_nothing_if_a_backup_that_would_stay_is_damaged() {
+    let sim = two_backups(3);
+    let before = files(&sim, "/backups");
+    assert!(sim.corrupt("/backups/backups/2", 40, 1));
+    let backups = backups(&sim);
+    let refused = backups.keep_latest(1);
+    assert!(matches!(refused, Err(Error::Damaged { .. })), "{refused:?}");
+    assert_eq!(files(&sim, "/backups"), before);
+    assert!(backups.get(1).is_ok());
+    // Its owner removes it by its number; one that is too old to stay may be damaged.
+    backups.remove(2).unwrap();
+    let db = open(&sim);
+    backups.create(&db, &mut quiet()).unwrap();
+    db.close().unwrap();
+    assert!(sim.corrupt("/backups/backups/1", 40, 1));
+    backups.keep_latest(1).unwrap();
+    let left: Vec<u64> = backups.list().unwrap().iter().map(|listed| listed.id).collect();
+    assert_eq!(left, [2]);
+    backups.verify(2, &mut quiet()).unwrap();
+}

@@ -313,7 +313,7 @@ class Backups:
     def remove(self, id: int) -> int:
         """Removes a backup; gives the bytes of the files that only it had."""
     def keep_latest(self, keep: int) -> int:
-        """Removes all backups but the `keep` latest; gives the bytes of the files that went."""
+        """Removes all backups but the `keep` latest, none if the record of one that would stay is damaged; gives the bytes of the files that went."""
     def close(self) -> None:
         """Lets other processes open the directory; also at the end of a `with` block."""
     def __enter__(self) -> Self: ...
