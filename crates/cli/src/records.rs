@@ -5,7 +5,10 @@ use crate::format::{self, Format};
 use crate::input::{Lines, without_end};
 use crate::json_form;
 use anyhow::{Result, anyhow, bail};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// What an input holds and which part of it is wanted, as the user says.
@@ -137,7 +140,12 @@ impl Records {
                     self.layout = Layout::Empty;
                 }
             }
-            Layout::Json { .. } if wanted.key_field.is_none() && wanted.value_field.is_none() => {
+            // With --format json each line is a record of its own, whatever it looks like.
+            Layout::Json { .. } | Layout::Scan
+                if wanted.format != Some(Format::Json)
+                    && wanted.key_field.is_none()
+                    && wanted.value_field.is_none() =>
+            {
                 let Ok(Value::Object(object)) = serde_json::from_slice(&self.line) else {
                     return Ok(());
                 };
@@ -147,7 +155,7 @@ impl Records {
                          `terrace dump` and `terrace restore` copy one"
                     );
                 }
-                if json_form::is_entry(&object) && wanted.format.is_none() {
+                if json_form::is_entry(&object) {
                     self.layout = Layout::Scan;
                 }
             }
@@ -317,13 +325,25 @@ impl Columns {
 fn object(line: &[u8]) -> Result<Map<String, Value>, String> {
     match serde_json::from_slice(line) {
         Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err("the line is JSON, but no object".into()),
-        // The position in the line; which line it is, the caller says.
-        Err(error) => {
-            let what = format!("the line is not JSON: {error}");
-            Err(what.replace("at line 1 column", "at column"))
-        }
+        Ok(_) => Err(NO_OBJECT.into()),
+        Err(error) => Err(not_json("the line", &error)),
     }
+}
+
+/// The fields of the object that a line is, each as it stands there.
+fn raw_fields(line: &[u8]) -> Result<BTreeMap<String, &RawValue>, String> {
+    serde_json::from_slice(line).map_err(|error| match serde_json::from_slice::<&RawValue>(line) {
+        Ok(_) if error.is_data() => NO_OBJECT.into(),
+        Ok(_) => not_json("the line", &error),
+        Err(error) => not_json("the line", &error),
+    })
+}
+
+const NO_OBJECT: &str = "the line is JSON, but no object";
+
+/// Says where in `what` there is no JSON. Which line it is, the caller says.
+fn not_json(what: &str, error: &serde_json::Error) -> String {
+    format!("{what} is not JSON: {error}").replace("at line 1 column", "at column")
 }
 
 fn json(
@@ -333,19 +353,43 @@ fn json(
     record: &mut Record,
 ) -> Result<(), String> {
     let line = &line[..without_end(line)];
-    let object = object(line)?;
-    let field = |name: &str| object.get(name).ok_or_else(|| format!("there is no field `{name}`"));
-    match field(key_field)? {
-        Value::String(text) => record.key.extend_from_slice(text.as_bytes()),
-        Value::Number(number) => record.key.extend_from_slice(number.to_string().as_bytes()),
-        _ => return Err(format!("the field `{key_field}` is neither a string nor a number")),
+    let fields = raw_fields(line)?;
+    let field = |name: &str| {
+        let raw = fields.get(name).ok_or_else(|| format!("there is no field `{name}`"))?;
+        raw_bytes(name, raw.get())
+    };
+    let (key, kind) = field(key_field)?;
+    if kind == RawKind::Other {
+        return Err(format!("the field `{key_field}` is neither a string nor a number"));
     }
+    record.key.extend_from_slice(key.as_bytes());
     match value_field.map(field).transpose()? {
-        Some(Value::String(text)) => record.value.extend_from_slice(text.as_bytes()),
-        Some(other) => record.value.extend_from_slice(other.to_string().as_bytes()),
+        Some((value, _)) => record.value.extend_from_slice(value.as_bytes()),
         None => record.value.extend_from_slice(line),
     }
     Ok(())
+}
+
+/// What a field holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RawKind {
+    String,
+    Number,
+    Other,
+}
+
+/// What the field `name` stands for: a string itself, of all else its JSON as it is written. A number goes through no
+/// `f64`, which would change it.
+fn raw_bytes<'a>(name: &str, raw: &'a str) -> Result<(Cow<'a, str>, RawKind), String> {
+    match raw.as_bytes().first() {
+        Some(b'"') => {
+            let text = serde_json::from_str::<String>(raw);
+            let text = text.map_err(|error| not_json(&format!("the field `{name}`"), &error))?;
+            Ok((text.into(), RawKind::String))
+        }
+        Some(b'-' | b'0'..=b'9') => Ok((raw.into(), RawKind::Number)),
+        _ => Ok((raw.into(), RawKind::Other)),
+    }
 }
 
 #[cfg(test)]

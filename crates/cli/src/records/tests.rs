@@ -91,7 +91,7 @@ fn json_fields_are_text_numbers_or_the_line() {
     };
     let line = r#"{"id": "a", "v": {"x": 1}, "n": 7}"#;
     assert_eq!(json(None, line), pairs(&[("a", line)]));
-    assert_eq!(json(Some("v"), line), pairs(&[("a", r#"{"x":1}"#)]));
+    assert_eq!(json(Some("v"), line), pairs(&[("a", r#"{"x": 1}"#)]));
     assert_eq!(json(Some("id"), line), pairs(&[("a", "a")]));
     assert_eq!(json(Some("n"), r#"{"id": 12, "n": null}"#), pairs(&[("12", "null")]));
     assert_eq!(json(None, "  \n\n"), pairs(&[]));
@@ -101,8 +101,31 @@ fn json_fields_are_text_numbers_or_the_line() {
         ("{}", "no field `id`"),
         (r#"{"id": true}"#, "neither"),
         (r#"{"id": ""}"#, "empty"),
+        (r#"{"id": "\ud800"}"#, "not JSON"),
     ] {
         assert!(json(None, line).unwrap_err().contains(want), "{line}");
+    }
+}
+
+#[test]
+fn json_numbers_are_taken_digit_by_digit() {
+    let wanted =
+        Wanted { key_field: Some("id".into()), value_field: Some("v".into()), ..Wanted::default() };
+    let numbers = [
+        "123456789012345678901",
+        "123456789012345678902",
+        "0.1000000000000000055",
+        "1.0",
+        "1",
+        "-0",
+        "1e400",
+    ];
+    for number in numbers {
+        let line = format!("{{\"id\": {number}, \"v\": {number}}}");
+        assert_eq!(read("in.jsonl", &line, &wanted), pairs(&[(number, number)]));
+        let list = format!("[{number}, {{\"z\": {number}, \"a\": 0}}]");
+        let line = format!("{{\"id\": {number}, \"v\": {list} }}");
+        assert_eq!(read("in.jsonl", &line, &wanted), pairs(&[(number, &list)]));
     }
 }
 
@@ -120,8 +143,11 @@ fn the_first_line_tells_what_scan_printed() {
     let json = Wanted { format: Some(Format::Json), ..Wanted::default() };
     let line = "{\"key\":\"a\",\"value\":\"1\"}";
     assert_eq!(read("-", line, &json), pairs(&[("a", line)]));
-    let typed = "{\"key\":\"a\",\"type\":\"string\",\"value\":\"1\"}\n";
+    let typed = "{\"key\":\"a\",\"type\":\"string\",\"value\":\"1\"}";
     assert!(read("-", typed, &wanted).unwrap_err().contains("terrace dump"));
+    assert_eq!(read("-", typed, &json), pairs(&[("a", typed)]));
+    let scan = Wanted { format: Some(Format::Scan), ..Wanted::default() };
+    assert!(read("-", typed, &scan).unwrap_err().contains("terrace dump"));
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn json_lines_are_loaded_by_fields() {
     let text = "{\"id\": 7, \"name\": \"seven\"}\n\n{\"id\": \"x\", \"name\": [1, 2]}\n";
     let file = program.write("in.jsonl", text);
     program.ok(&["load", &file, "--key-field", "id", "--value-field", "name"]);
-    assert_eq!(program.ok(&["scan"]), "7\tseven\nx\t[1,2]\n");
+    assert_eq!(program.ok(&["scan"]), "7\tseven\nx\t[1, 2]\n");
     // What scan prints, load reads.
     let scanned = program.write("scan.ndjson.zst", pack(program.ok(&["scan", "--json"])));
     program.ok(&["load", &scanned, "--dir", "again"]);
