@@ -2,16 +2,20 @@
 //!
 //! ```text
 //! 000012.sst  000013.log  000015.vlog  000014.tmp  MANIFEST-000001  CURRENT  CURRENT.tmp  LOCK  RESERVE
-//! READERS-000001  SYNCED-1  SYNCED-2  lost/  backup-work/
+//! READERS-000001  SYNCED-1  SYNCED-2  SYNCED-1.tmp  SYNCED-2.tmp  rewrite.tmp  filling.tmp  lost/  backup-work/
 //! ```
 //! Numbers are decimal, padded with zeros to six digits, and longer when they must be. SSTs, log
 //! segments and temporary files share one number space; manifests and `READERS` count on their own.
 
 use std::path::{Path, PathBuf};
 use terrace_base::{FileNumber, SegmentNumber};
+use terrace_vfs::PARTIAL_LOCK_NAME;
 
 /// The directory in a store's where a backup has its checkpoint; the next open empties it.
 pub const BACKUP_WORK_DIR: &str = "backup-work";
+
+/// The file that becomes a rewritten one by a rename.
+const REWRITE_NAME: &str = "rewrite.tmp";
 
 /// What a file name in a store's directory means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -123,6 +127,9 @@ pub fn parse(name: &str) -> FileName {
         "RESERVE" => return FileName::Reserve,
         "SYNCED-1" => return FileName::Evidence(1),
         "SYNCED-2" => return FileName::Evidence(2),
+        "CURRENT.tmp" | "SYNCED-1.tmp" | "SYNCED-2.tmp" | REWRITE_NAME | PARTIAL_LOCK_NAME => {
+            return FileName::Temp;
+        }
         _ => {}
     }
     if let Some(digits) = name.strip_prefix("MANIFEST-") {
@@ -132,10 +139,8 @@ pub fn parse(name: &str) -> FileName {
         return parse_number(digits).map_or(FileName::Other, FileName::Readers);
     }
     let Some((digits, ending)) = name.rsplit_once('.') else { return FileName::Other };
-    if ending == "tmp" {
-        return FileName::Temp;
-    }
     match (parse_number(digits), ending) {
+        (Some(_), "tmp") => FileName::Temp,
         (Some(number), "sst") => FileName::Sst(FileNumber::new(number)),
         (Some(number), "vlog") => FileName::ValueLog(SegmentNumber::new(number)),
         (Some(number), "log") => FileName::Log(SegmentNumber::new(number)),
@@ -170,6 +175,22 @@ mod tests {
         assert_eq!(parse("SYNCED-3"), FileName::Other);
         assert_eq!(temp_number("000012.tmp"), Some(FileNumber::new(12)));
         assert_eq!(temp_number("CURRENT.tmp"), None);
+    }
+
+    #[test]
+    fn only_temporary_files_that_a_store_makes_are_its_own() {
+        let dir = Path::new("store");
+        let paths =
+            [current_temp_path(dir), evidence_temp_path(dir, 1), evidence_temp_path(dir, 2)];
+        for path in paths.iter().map(|path| path.file_name().unwrap().to_str().unwrap()) {
+            assert_eq!(parse(path), FileName::Temp, "{path}");
+        }
+        for name in ["000012.tmp", "rewrite.tmp", "filling.tmp"] {
+            assert_eq!(parse(name), FileName::Temp, "{name}");
+        }
+        for name in ["notes.tmp", ".tmp", "12.tmp", "a.000012.tmp", "SYNCED-3.tmp", "LOCK.tmp"] {
+            assert_eq!(parse(name), FileName::Other, "{name}");
+        }
     }
 
     proptest! {

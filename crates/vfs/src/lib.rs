@@ -12,7 +12,7 @@ mod sim;
 
 pub use counters::{IoCounters, io_counters};
 pub use interposed::{Call, Interposed};
-pub use partial::{PartialDir, empty_dir, is_refusal, partial_path};
+pub use partial::{PARTIAL_LOCK_NAME, PartialDir, empty_dir, is_refusal, partial_path};
 pub use posix::{PosixVfs, open_file_limit};
 pub use sim::{Fault, FaultKind, OpClass, SimVfs};
 pub use terrace_base::{Error, Result};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// The file that a [`PartialDir`] has locked. No other directory has a file of this name, and a store takes it
 /// for a temporary one, should it stay.
-const LOCK_NAME: &str = "filling.tmp";
+pub const PARTIAL_LOCK_NAME: &str = "filling.tmp";
 
 /// The empty directory in it that tries whether one can take the place of the target.
 const PROBE_NAME: &str = "probe";
@@ -62,7 +62,7 @@ impl<'a> PartialDir<'a> {
             return Err(refusal(&path, ErrorKind::AlreadyExists, text));
         }
         let (names, others) = (vfs.list(&path)?, vfs.list_others(&path)?);
-        let is_locked = names.iter().any(|name| name == LOCK_NAME);
+        let is_locked = names.iter().any(|name| name == PARTIAL_LOCK_NAME);
         // A power cut may bring it back without the lock. If it is another's and has anything, it cannot be removed.
         let is_foreign = |name: &String| name != PROBE_NAME;
         if !is_locked && !names.is_empty() || others.iter().any(is_foreign) {
@@ -73,7 +73,7 @@ impl<'a> PartialDir<'a> {
             );
             return Err(refusal(&path, ErrorKind::AlreadyExists, &text));
         }
-        let lock = vfs.lock(&path.join(LOCK_NAME)).map_err(|error| match &error {
+        let lock = vfs.lock(&path.join(PARTIAL_LOCK_NAME)).map_err(|error| match &error {
             Error::Io { source, .. } if source.kind() == ErrorKind::WouldBlock => {
                 let text = "the same directory is being made by somebody else";
                 refusal(&path, ErrorKind::WouldBlock, text)
@@ -129,14 +129,14 @@ impl<'a> PartialDir<'a> {
         self.is_finished = true;
         self.vfs.sync_dir(self.target.parent().unwrap_or(Path::new("/")))?;
         // Harmless where it is, should this fail.
-        let _ = self.vfs.remove(&self.target.join(LOCK_NAME));
+        let _ = self.vfs.remove(&self.target.join(PARTIAL_LOCK_NAME));
         Ok(())
     }
 
     /// Removes all files but the lock.
     fn remove_files(&self) -> Result<()> {
         for name in self.vfs.list(&self.path)? {
-            if name != LOCK_NAME {
+            if name != PARTIAL_LOCK_NAME {
                 self.vfs.remove(&self.path.join(name))?;
             }
         }
@@ -150,7 +150,7 @@ impl Drop for PartialDir<'_> {
         // the rest is.
         let is_empty = || self.remove_files().and_then(|()| self.vfs.sync_dir(&self.path)).is_ok();
         if !self.is_finished && is_empty() {
-            let _ = self.vfs.remove(&self.path.join(LOCK_NAME));
+            let _ = self.vfs.remove(&self.path.join(PARTIAL_LOCK_NAME));
         }
     }
 }
@@ -297,7 +297,7 @@ mod tests {
         write(&vfs, "/new.partial/filling.tmp");
         write(&vfs, "/new.partial/a");
         let partial = PartialDir::prepare(&vfs, Path::new("/new")).unwrap();
-        assert_eq!(names(&vfs, "/new.partial"), [LOCK_NAME]);
+        assert_eq!(names(&vfs, "/new.partial"), [PARTIAL_LOCK_NAME]);
         write(&vfs, "/new.partial/b");
         drop(partial);
         assert!(names(&vfs, "/new.partial").is_empty());

@@ -58,6 +58,17 @@ fn what_a_crash_leaves_of_a_job_is_deleted() {
     assert_eq!(names(&sim, &names::lost_dir(Path::new(DIR))), [""; 0]);
 }
 
+/// A program may keep files of its own beside the store's.
+#[test]
+fn a_temporary_file_of_somebody_else_stays() {
+    let (sim, _) = store();
+    let (theirs, ours) = (Path::new(DIR).join("notes.tmp"), Path::new(DIR).join("CURRENT.tmp"));
+    assert!(sim.write_file(&theirs, b"mine") && sim.write_file(&ours, b"half"));
+    Db::open(DIR, options(&sim)).unwrap().close().unwrap();
+    assert_eq!(sim.read_file(&theirs).unwrap(), b"mine");
+    assert!(!sim.exists(&ours).unwrap());
+}
+
 /// The manifest itself says that a file was merged away: if a crash comes before it is deleted, the
 /// next open does that, and so does one after a crash in that open.
 #[test]
