@@ -91,17 +91,6 @@ pub unsafe extern "C" fn leveldb_destroy_db(
         // SAFETY: the rules of LevelDB.
         let dir = unsafe { path(name) };
         directory::refuse_leveldb(dir)?;
-        if !directory::has_store(dir) {
-            return Ok(());
-        }
-        // Nobody else may have it open.
-        let options = terrace::Options { create_if_missing: false, ..terrace::Options::default() };
-        match terrace::Db::open(dir, options) {
-            Ok(db) => db.close()?,
-            Err(terrace::Error::Locked(path)) => return Err(terrace::Error::Locked(path).into()),
-            // A damaged one is removed all the same.
-            Err(_) => {}
-        }
         directory::destroy(dir)
     };
     // SAFETY: the rules of LevelDB.

@@ -5,30 +5,58 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use terrace::vfs::{PosixVfs, Vfs};
 use terrace_binding::{Code, Failure, Outcome};
 use terrace_manifest::names::{self, FileName};
 
 /// Longer than any `CURRENT` of LevelDB.
 const MAX_CURRENT_BYTES: u64 = 64;
 
-/// Refuses a directory with files that only LevelDB writes.
+/// Refuses a directory with LevelDB's files. A `LOG` alone does not tell: a program may write one of its own.
 pub fn refuse_leveldb(dir: &Path) -> Outcome<()> {
-    let Ok(entries) = std::fs::read_dir(dir) else { return Ok(()) };
-    let names_manifest = is_leveldb_current(&names::current_path(dir));
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let is_current = name == "CURRENT" && names_manifest;
-        if name.ends_with(".ldb") || name == "LOG" || is_current {
-            let message = format!(
-                "{} holds files of LevelDB itself ({name}), which Terrace does not read; copy the \
-                 entries into a new directory",
-                dir.display()
-            );
-            return Err(Failure::argument(message));
-        }
-    }
-    Ok(())
+    let Ok(names) = names_in(dir) else { return Ok(()) };
+    let current = names::current_path(dir);
+    let is_table = |name: &str| name.strip_suffix(".ldb").is_some_and(is_number);
+    let table = names.iter().find(|name| is_table(name));
+    let shown = match table {
+        Some(name) => Some(name.as_str()),
+        None if is_leveldb_current(&current) => Some("CURRENT"),
+        None if !is_terrace(dir, &names) => log_of_leveldb(&names),
+        None => None,
+    };
+    let Some(name) = shown else { return Ok(()) };
+    let message = format!(
+        "{} holds files of LevelDB itself ({name}), which Terrace does not read; copy the entries into a \
+         new directory",
+        dir.display()
+    );
+    Err(Failure::argument(message))
+}
+
+/// `LOG`, if files beside it have names that LevelDB gives. Those that Terrace gives, too, are among them.
+fn log_of_leveldb(names: &[String]) -> Option<&'static str> {
+    use FileName::{Current, Log, Manifest, Sst};
+    let is_data =
+        |name: &String| matches!(names::parse(name), Current | Manifest(_) | Log(_) | Sst(_));
+    (names.iter().any(|name| name == "LOG") && names.iter().any(is_data)).then_some("LOG")
+}
+
+/// Whether a store of Terrace is there, or what is left of one: its `CURRENT`, or files that LevelDB never has.
+fn is_terrace(dir: &Path, names: &[String]) -> bool {
+    use FileName::{Evidence, Readers, Reserve, ValueLog};
+    let is_ours = |name: &String| {
+        matches!(names::parse(name), Evidence(_) | Readers(_) | Reserve | ValueLog(_))
+    };
+    names.iter().any(is_ours) || terrace_manifest::current::read(&PosixVfs::new(), dir).is_ok()
+}
+
+fn names_in(dir: &Path) -> io::Result<Vec<String>> {
+    let entries = std::fs::read_dir(dir)?;
+    entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+}
+
+fn is_number(digits: &str) -> bool {
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Whether `path` is a `CURRENT` as LevelDB writes it: the name of a manifest in a line. A store of Terrace has a
@@ -37,8 +65,8 @@ fn is_leveldb_current(path: &Path) -> bool {
     let mut content = Vec::new();
     let read =
         File::open(path).and_then(|file| file.take(MAX_CURRENT_BYTES).read_to_end(&mut content));
-    let number = content.strip_prefix(b"MANIFEST-").and_then(|rest| rest.strip_suffix(b"\n"));
-    let is_number = |digits: &[u8]| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(&content).unwrap_or_default();
+    let number = text.strip_prefix("MANIFEST-").and_then(|rest| rest.strip_suffix('\n'));
     read.is_ok() && number.is_some_and(is_number)
 }
 
@@ -73,22 +101,47 @@ fn is_writable(dir: &Path) -> bool {
     unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
 }
 
-/// Removes the files of a store, and the directory if nothing else is in it.
+/// Removes the files of a store, and the directory if nothing else is in it. It goes on where an earlier call was
+/// interrupted. Nothing is removed while the store is open.
 pub fn destroy(dir: &Path) -> Outcome<()> {
-    let failed = |error: io::Error| Failure {
-        code: Code::Io,
-        message: format!("{}: {error}", dir.display()),
-    };
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(failed)? {
-        names.push(entry.map_err(failed)?.file_name().to_string_lossy().into_owned());
+    if files_to_remove(dir)?.is_empty() {
+        return Ok(());
     }
-    // `CURRENT` first: a half-removed store is none.
-    names.sort_by_key(|name| names::parse(name) != FileName::Current);
-    for name in names.iter().filter(|name| names::parse(name) != FileName::Other) {
-        std::fs::remove_file(dir.join(name)).map_err(failed)?;
+    let lock = PosixVfs::new().lock(&names::lock_path(dir)).map_err(|error| match &error {
+        terrace_base::Error::Io { source, .. } if source.kind() == io::ErrorKind::WouldBlock => {
+            terrace::Error::Locked(dir.to_path_buf())
+        }
+        _ => error.into(),
+    })?;
+    for name in files_to_remove(dir)? {
+        std::fs::remove_file(dir.join(name)).map_err(|error| failed(dir, &error))?;
     }
+    drop(lock);
     // Something of another's may be in it.
     let _ = std::fs::remove_dir(dir);
     Ok(())
 }
+
+/// The files of a store in the order in which they are removed: `CURRENT` first, since a half-removed store is none;
+/// at the end those that tell what is left of a store from LevelDB's files, and `LOCK`.
+fn files_to_remove(dir: &Path) -> Outcome<Vec<String>> {
+    let mut names = match names_in(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        names => names.map_err(|error| failed(dir, &error))?,
+    };
+    names.retain(|name| names::parse(name) != FileName::Other);
+    names.sort_by_key(|name| match names::parse(name) {
+        FileName::Current => 0,
+        FileName::Evidence(_) | FileName::Reserve => 2,
+        FileName::Lock => 3,
+        _ => 1,
+    });
+    Ok(names)
+}
+
+fn failed(dir: &Path, error: &io::Error) -> Failure {
+    Failure { code: Code::Io, message: format!("{}: {error}", dir.display()) }
+}
+
+#[cfg(test)]
+mod tests;

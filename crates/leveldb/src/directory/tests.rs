@@ -1,0 +1,146 @@
+//! Which directories are refused as LevelDB's, and what `leveldb_destroy_db` removes of a store.
+
+use super::*;
+use crate::admin::leveldb_destroy_db;
+use crate::db::{leveldb_close, leveldb_open};
+use crate::options::{
+    leveldb_options_create, leveldb_options_destroy, leveldb_options_set_create_if_missing,
+};
+use libc::c_char;
+use std::collections::BTreeSet;
+use std::ffi::CStr;
+use std::path::PathBuf;
+use std::ptr;
+
+fn c_path(dir: &Path) -> CString {
+    CString::new(dir.as_os_str().as_bytes()).unwrap()
+}
+
+/// What a function of LevelDB's interface left in `errptr`.
+fn outcome(error: *mut c_char) -> Result<(), String> {
+    if error.is_null() {
+        return Ok(());
+    }
+    // SAFETY: the error of a call, which is freed once.
+    unsafe {
+        let text = CStr::from_ptr(error).to_string_lossy().into_owned();
+        libc::free(error.cast());
+        Err(text)
+    }
+}
+
+fn open(dir: &Path) -> Result<(), String> {
+    let mut error = ptr::null_mut();
+    // SAFETY: handles of this function.
+    unsafe {
+        let options = leveldb_options_create();
+        leveldb_options_set_create_if_missing(options, 1);
+        let db = leveldb_open(options, c_path(dir).as_ptr(), &mut error);
+        leveldb_close(db);
+        leveldb_options_destroy(options);
+    }
+    outcome(error)
+}
+
+fn destroy_db(dir: &Path) -> Result<(), String> {
+    let mut error = ptr::null_mut();
+    // SAFETY: NULL options are allowed here.
+    unsafe { leveldb_destroy_db(ptr::null(), c_path(dir).as_ptr(), &mut error) };
+    outcome(error)
+}
+
+/// A closed store with a log, an SST and a value segment.
+fn store(dir: &Path) {
+    let db = terrace::Db::open(dir, terrace::Options::default()).unwrap();
+    db.put("key", "v".repeat(100_000)).unwrap();
+    db.flush().unwrap();
+    db.put("other", "value").unwrap();
+    db.close().unwrap();
+}
+
+fn write(dir: &Path, names: &[&str], text: &str) {
+    std::fs::create_dir_all(dir).unwrap();
+    for name in names {
+        std::fs::write(dir.join(name), text).unwrap();
+    }
+}
+
+fn there(dir: &Path) -> BTreeSet<String> {
+    names_in(dir).unwrap().into_iter().collect()
+}
+
+#[test]
+fn an_interrupted_destruction_is_finished_by_the_next() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir: PathBuf = temp.path().join("store");
+    store(&dir);
+    let count = files_to_remove(&dir).unwrap().len();
+    assert!(count > 5);
+    for has_log in [false, true] {
+        for removed in 0..=count {
+            store(&dir);
+            if has_log {
+                write(&dir, &["LOG"], "a program's own");
+            }
+            let files = files_to_remove(&dir).unwrap();
+            assert_eq!((files[0].as_str(), files[files.len() - 1].as_str()), ("CURRENT", "LOCK"));
+            for name in &files[..removed.min(files.len())] {
+                std::fs::remove_file(dir.join(name)).unwrap();
+            }
+            destroy_db(&dir).unwrap();
+            match has_log {
+                true => assert_eq!(there(&dir), BTreeSet::from(["LOG".into()]), "{removed}"),
+                false if removed < files.len() => assert!(!dir.exists(), "{removed}"),
+                false => assert!(there(&dir).is_empty()),
+            }
+            open(&dir).unwrap();
+            destroy_db(&dir).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_store_that_is_open_is_not_destroyed() {
+    let temp = tempfile::tempdir().unwrap();
+    let db = terrace::Db::open(temp.path(), terrace::Options::default()).unwrap();
+    let before = there(temp.path());
+    let error = destroy_db(temp.path()).unwrap_err();
+    assert!(error.starts_with("IO error: "), "{error}");
+    assert_eq!(there(temp.path()), before);
+    db.close().unwrap();
+    destroy_db(temp.path()).unwrap();
+    assert!(!temp.path().exists());
+}
+
+#[test]
+fn files_of_others_are_left_by_open_and_destroy() {
+    let temp = tempfile::tempdir().unwrap();
+    let names = ["LOG", "notes.tmp", "notes.ldb", "words.sst"];
+    write(temp.path(), &names, "mine");
+    open(temp.path()).unwrap();
+    open(temp.path()).unwrap();
+    destroy_db(temp.path()).unwrap();
+    assert_eq!(there(temp.path()), names.iter().map(|name| name.to_string()).collect());
+    for name in names {
+        assert_eq!(std::fs::read_to_string(temp.path().join(name)).unwrap(), "mine");
+    }
+}
+
+#[test]
+fn a_log_beside_files_with_names_of_leveldb_is_of_leveldb() {
+    let temp = tempfile::tempdir().unwrap();
+    for (at, beside) in
+        ["CURRENT", "MANIFEST-000002", "000003.log", "000005.sst"].iter().enumerate()
+    {
+        let dir = temp.path().join(at.to_string());
+        write(&dir, &["LOG", beside], "x");
+        let before = there(&dir);
+        for refused in [open(&dir), destroy_db(&dir)] {
+            assert!(refused.unwrap_err().contains("(LOG)"), "{beside}");
+        }
+        assert_eq!(there(&dir), before);
+    }
+    let dir = temp.path().join("table");
+    write(&dir, &["000005.ldb"], "x");
+    assert!(open(&dir).unwrap_err().contains("(000005.ldb)"));
+}
