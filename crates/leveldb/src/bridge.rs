@@ -41,7 +41,7 @@ pub unsafe extern "C" fn terrace_leveldb_get(
     let get = || {
         // SAFETY: a live store, none or a live snapshot, `len` bytes.
         let (db, snapshot, key) = unsafe { (Db::of(db)?, snapshot.as_ref(), bytes(key, len)) };
-        let snapshot = snapshot.map(|snapshot| snapshot.held.clone());
+        let snapshot = snapshot.map(Snapshot::held).transpose()?;
         let fill_cache = fill_cache != 0;
         db.get(key, &ReadOptions { snapshot, fill_cache, ..ReadOptions::default() })
     };

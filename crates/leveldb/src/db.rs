@@ -145,7 +145,7 @@ pub unsafe extern "C" fn leveldb_get(
         // SAFETY: the rules of LevelDB.
         let (db, options, key) = unsafe { (Db::of(db)?, options.as_ref(), bytes(key, keylen)) };
         match options {
-            Some(options) => db.get(key, &options.reading),
+            Some(options) => db.get(key, options.reading()?),
             None => db.get(key, &terrace::ReadOptions::default()),
         }
     };
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn leveldb_get(
 pub unsafe extern "C" fn leveldb_create_snapshot(db: *mut Db) -> *const Snapshot {
     // SAFETY: the rules of LevelDB.
     let made = guard(|| Ok(unsafe { Db::of(db) }?.db.snapshot()));
-    made.map_or(ptr::null(), |held| handle(Snapshot { held }).cast_const())
+    made.map_or(ptr::null(), |held| handle(Snapshot::new(held)).cast_const())
 }
 
 #[unsafe(no_mangle)]

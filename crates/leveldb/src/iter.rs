@@ -22,7 +22,10 @@ pub unsafe extern "C" fn leveldb_create_iterator(
     let made = guard(|| {
         // SAFETY: the rules of LevelDB.
         let (db, options) = unsafe { (Db::of(db)?, options.as_ref()) };
-        db.cursor(&options.map(|options| options.reading.clone()).unwrap_or_default())
+        match options {
+            Some(options) => db.cursor(options.reading()?),
+            None => db.cursor(&terrace::ReadOptions::default()),
+        }
     });
     handle(match made {
         Ok(cursor) => Iter { cursor: Some(Kept::new(cursor)), failure: None },

@@ -9,6 +9,7 @@ use terrace::{
     CfOptions, Compression, MIN_MEMORY_BUDGET, MemoryShares, ReadOptions as Reading, SyncMode,
     WriteOptions as Writing,
 };
+use terrace_binding::{Kept, Outcome};
 
 pub const LEVELDB_NO_COMPRESSION: i32 = 0;
 pub const LEVELDB_SNAPPY_COMPRESSION: i32 = 1;
@@ -214,12 +215,30 @@ pub unsafe extern "C" fn leveldb_options_set_compression(options: *mut Options, 
 
 /// How a read is done.
 pub struct ReadOptions {
-    pub(crate) reading: Reading,
+    /// It may hold a snapshot, which in a forked process is not to be given back.
+    kept: Kept<Reading>,
+}
+
+impl ReadOptions {
+    pub(crate) fn reading(&self) -> Outcome<&Reading> {
+        self.kept.get()
+    }
+}
+
+/// Changes read options, unless they are NULL or of the process that this one was forked from.
+///
+/// # Safety
+/// NULL or live, and no other thread uses them.
+unsafe fn change_reading(options: *mut ReadOptions, change: impl FnOnce(&mut Reading)) {
+    // SAFETY: said above.
+    if let Some(Ok(reading)) = unsafe { options.as_mut() }.map(|options| options.kept.get_mut()) {
+        change(reading);
+    }
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_readoptions_create() -> *mut ReadOptions {
-    handle(ReadOptions { reading: Reading::default() })
+    handle(ReadOptions { kept: Kept::new(Reading::default()) })
 }
 
 #[unsafe(no_mangle)]
@@ -242,7 +261,7 @@ pub unsafe extern "C" fn leveldb_readoptions_set_fill_cache(
     on: c_uchar,
 ) {
     // SAFETY: the rules of LevelDB.
-    unsafe { change(options, |options| options.reading.fill_cache = on != 0) };
+    unsafe { change_reading(options, |reading| reading.fill_cache = on != 0) };
 }
 
 #[unsafe(no_mangle)]
@@ -252,8 +271,9 @@ pub unsafe extern "C" fn leveldb_readoptions_set_snapshot(
 ) {
     // SAFETY: the rules of LevelDB.
     unsafe {
-        let snapshot = snapshot.as_ref().map(|snapshot| snapshot.held.clone());
-        change(options, |options| options.reading.snapshot = snapshot);
+        if let Ok(snapshot) = snapshot.as_ref().map(Snapshot::held).transpose() {
+            change_reading(options, |reading| reading.snapshot = snapshot);
+        }
     }
 }
 
