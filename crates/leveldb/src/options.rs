@@ -7,7 +7,7 @@ use crate::snapshot::Snapshot;
 use libc::{c_int, c_uchar, size_t};
 use terrace::{
     CfOptions, Compression, MIN_MEMORY_BUDGET, MemoryShares, ReadOptions as Reading, SyncMode,
-    WriteOptions as Writing,
+    WriteOptions as Writing, vfs,
 };
 use terrace_binding::{Kept, Outcome};
 
@@ -67,7 +67,7 @@ impl Options {
         let mut options = terrace::Options {
             memory_budget: budget,
             create_if_missing: self.create_if_missing,
-            max_open_files: u64::try_from(self.max_open_files).unwrap_or(0),
+            max_open_files: open_files(self.max_open_files, vfs::open_file_limit()),
             default_family: family,
             ..terrace::Options::default()
         };
@@ -78,6 +78,12 @@ impl Options {
         options.advanced.target_file_bytes = self.max_file_bytes.clamp(1 << 20, 1 << 30) as u64;
         options
     }
+}
+
+/// How many files a store may have open, if a program asks for `wanted` and the process may have `limit`. LevelDB's
+/// default is more than many processes may have, and LevelDB gets along with any limit.
+fn open_files(wanted: c_int, limit: u64) -> u64 {
+    u64::try_from(wanted).unwrap_or(0).min(limit / 4 * 3)
 }
 
 #[unsafe(no_mangle)]
@@ -298,4 +304,28 @@ pub unsafe extern "C" fn leveldb_writeoptions_set_sync(options: *mut WriteOption
     let sync = if on != 0 { SyncMode::Batch } else { SyncMode::None };
     // SAFETY: the rules of LevelDB.
     unsafe { change(options, |options| options.writing.sync = Some(sync)) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_store_opens_more_files_than_the_process_may() {
+        let limit = vfs::open_file_limit();
+        for wanted in [c_int::MIN, -1, 0, 1, 50, 1000, c_int::MAX] {
+            let options = leveldb_options_create();
+            // SAFETY: the handle of this function.
+            let files = unsafe {
+                leveldb_options_set_max_open_files(options, wanted);
+                let files = (*options).of_terrace().max_open_files;
+                leveldb_options_destroy(options);
+                files
+            };
+            assert!(files < limit && files <= u64::try_from(wanted).unwrap_or(0), "{wanted}");
+        }
+        assert_eq!(open_files(1000, 1024), 768);
+        assert_eq!(open_files(100, 1024), 100);
+        assert_eq!(open_files(-1, 1024), 0);
+    }
 }
