@@ -11,7 +11,7 @@ use crate::tree::{self, FAMILY, Tree};
 use parking_lot::Mutex;
 use std::ops::Bound;
 use std::sync::OnceLock;
-use terrace::{Db, MAX_KEY_BYTES, ReadOptions, Slice, WriteBatch, WriteOptions};
+use terrace::{Db, Iter, MAX_KEY_BYTES, ReadOptions, Slice, WriteBatch, WriteOptions};
 use terrace_binding::{Code, Failure, Outcome};
 
 pub struct Store {
@@ -116,9 +116,22 @@ impl Store {
 
     /// A cursor over all keys, nowhere yet.
     pub fn cursor(&self, reading: &ReadOptions) -> Outcome<Cursor> {
-        let Some(tree) = self.tree.get() else {
-            return Ok(Cursor::new(Some(self.db.iter_with(reading)?), None));
-        };
+        match self.tree.get() {
+            Some(tree) => self.cursor_over_both(tree, reading),
+            None => self.cursor_after(self.db.iter_with(reading)?, reading),
+        }
+    }
+
+    /// A cursor over all keys, given one of the engine's. If there is no tree even now, all that is ever written to
+    /// it is written after the moment of `plain`. Else `plain` may show one part of a batch for both.
+    fn cursor_after(&self, plain: Iter, reading: &ReadOptions) -> Outcome<Cursor> {
+        match self.tree.get() {
+            Some(tree) => self.cursor_over_both(tree, reading),
+            None => Ok(Cursor::new(Some(plain), None)),
+        }
+    }
+
+    fn cursor_over_both(&self, tree: &Tree, reading: &ReadOptions) -> Outcome<Cursor> {
         let reading = self.at_one_moment(reading);
         let plain = match self.order.is_bytes() {
             true => Some(self.db.iter_with(&reading)?),

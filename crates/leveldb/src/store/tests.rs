@@ -229,3 +229,24 @@ fn readers_see_whole_batches_beside_a_writer() {
     });
     assert!(walks > 0);
 }
+
+/// The tree comes into being, with a batch that has keys on both sides of the limit, between the moment in which a
+/// reader finds no tree and that of its cursor over the engine's keys.
+#[test]
+fn a_cursor_shows_all_of_the_batch_that_makes_the_tree() {
+    let store = open(&SimVfs::new(11), Order::bytes()).unwrap();
+    let reading = ReadOptions::default();
+    assert!(store.tree.get().is_none());
+    let long = vec![b'l'; MAX_KEY_BYTES + 1];
+    let batch: [(&[u8], Option<&[u8]>); 2] = [(b"short", Some(b"1")), (&long, Some(b"2"))];
+    store.write(batch.into_iter(), &WriteOptions::default()).unwrap();
+    let plain = store.db.iter_with(&reading).unwrap();
+    let mut cursor = store.cursor_after(plain, &reading).unwrap();
+    let mut shown = Vec::new();
+    cursor.seek_to_first().unwrap();
+    while cursor.valid() {
+        shown.push(cursor.value().to_vec());
+        cursor.next().unwrap();
+    }
+    assert_eq!(shown, [b"2", b"1"]);
+}
