@@ -18,11 +18,32 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// Keys and values in the order of keys.
 pub type ScanChunk = Vec<(Vec<u8>, Slice)>;
 
-/// A chunk, whether it is the last one, and the snapshot that it was read at.
+/// A chunk, whether it is the last one, and the moment that it was read at.
 struct Read {
     chunk: ScanChunk,
     is_last: bool,
-    snapshot: Option<Snapshot>,
+    moment: Moment,
+}
+
+/// What all chunks of a scan have in common: what they see, and the time at which it is judged what has expired.
+#[derive(Clone)]
+struct Moment {
+    snapshot: Snapshot,
+    now_ms: u64,
+}
+
+impl Moment {
+    /// That of `options`, as far as they say; the present for the rest.
+    fn of(db: &Db, options: &ReadOptions) -> Self {
+        let snapshot = options.snapshot.clone().unwrap_or_else(|| db.snapshot());
+        let now_ms = options.now_ms.unwrap_or_else(|| db.options().advanced.clock.wall_ms());
+        Self { snapshot, now_ms }
+    }
+
+    fn put_into(self, options: &mut ReadOptions) {
+        options.snapshot = Some(self.snapshot);
+        options.now_ms = Some(self.now_ms);
+    }
 }
 
 type Reading = Pin<Box<dyn Future<Output = Result<Read>> + Send>>;
@@ -33,7 +54,7 @@ type Reading = Pin<Box<dyn Future<Output = Result<Read>> + Send>>;
 pub struct Scan {
     db: Db,
     cf: ColumnFamily,
-    /// From where it goes on, and the snapshot once there is one.
+    /// From where it goes on, and its moment once the first chunk is read.
     options: ReadOptions,
     calls: Calls,
     reading: Option<Reading>,
@@ -47,9 +68,9 @@ impl Scan {
 
     /// The next chunk, if it is in memory. The first one takes a snapshot, which may wait.
     fn at_once(&self) -> Option<Result<Read>> {
-        let snapshot = self.options.snapshot.clone()?;
+        self.options.snapshot.as_ref()?;
         let options = ReadOptions { in_memory: true, ..self.options.clone() };
-        match read(&self.cf, &options, snapshot) {
+        match read(&self.db, &self.cf, options) {
             Err(Error::NotInMemory) if !self.options.in_memory => None,
             read => Some(read),
         }
@@ -57,15 +78,8 @@ impl Scan {
 
     fn begin(&self) -> Reading {
         let (db, cf, calls) = (self.db.clone(), self.cf.clone(), self.calls.clone());
-        let mut options = self.options.clone();
-        Box::pin(async move {
-            let work = move || {
-                let snapshot = options.snapshot.take().unwrap_or_else(|| db.snapshot());
-                options.snapshot = Some(snapshot.clone());
-                read(&cf, &options, snapshot)
-            };
-            calls.run(work).await
-        })
+        let options = self.options.clone();
+        Box::pin(async move { calls.run(move || read(&db, &cf, options)).await })
     }
 
     /// What the stream gives for what was read.
@@ -78,7 +92,11 @@ impl Scan {
             }
         };
         self.is_over = read.is_last;
-        self.options.snapshot = read.snapshot.filter(|_| !read.is_last);
+        match read.is_last {
+            // It keeps what it sees on disk.
+            true => self.options.snapshot = None,
+            false => read.moment.put_into(&mut self.options),
+        }
         let (last, _) = read.chunk.last()?;
         self.options.lower_bound = Some([last, &[0][..]].concat());
         Some(Ok(read.chunk))
@@ -105,9 +123,11 @@ impl Stream for Scan {
     }
 }
 
-/// Reads a chunk from the lower bound of `options` on, which have `snapshot`.
-fn read(cf: &ColumnFamily, options: &ReadOptions, snapshot: Snapshot) -> Result<Read> {
-    let mut iter = cf.iter_with(options)?;
+/// Reads a chunk from the lower bound of `options` on, at their moment.
+fn read(db: &Db, cf: &ColumnFamily, mut options: ReadOptions) -> Result<Read> {
+    let moment = Moment::of(db, &options);
+    moment.clone().put_into(&mut options);
+    let mut iter = cf.iter_with(&options)?;
     iter.seek_to_first()?;
     let (mut chunk, mut bytes) = (ScanChunk::new(), 0);
     while iter.valid() && chunk.len() < CHUNK_ENTRIES && bytes < CHUNK_BYTES {
@@ -115,7 +135,7 @@ fn read(cf: &ColumnFamily, options: &ReadOptions, snapshot: Snapshot) -> Result<
         chunk.push((iter.key().to_vec(), Slice::from(iter.value())));
         iter.next()?;
     }
-    Ok(Read { is_last: !iter.valid(), chunk, snapshot: Some(snapshot) })
+    Ok(Read { is_last: !iter.valid(), chunk, moment })
 }
 
 /// `options` with the bounds of `range`.

@@ -24,6 +24,7 @@ const REPORT_ENTRIES: u64 = 1000;
 /// [`restore`] will say so.
 pub fn dump<W: Write>(db: &Db, out: W, progress: &mut dyn FnMut(Counts)) -> Result<(W, Counts)> {
     let snapshot = db.snapshot();
+    let now_ms = db.options().advanced.clock.wall_ms();
     let mut names = db.column_families();
     names.sort();
     let mut records = RecordWriter::start(out)?;
@@ -33,6 +34,8 @@ pub fn dump<W: Write>(db: &Db, out: W, progress: &mut dyn FnMut(Counts)) -> Resu
         records.family(&name)?;
         let mut iter = family.iter_with(&ReadOptions {
             snapshot: Some(snapshot.clone()),
+            // One time for all families, so that all of them show what had not expired by then.
+            now_ms: Some(now_ms),
             fill_cache: false,
             readahead_bytes: READAHEAD_BYTES,
             ..ReadOptions::default()

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
-use terrace::{Db, Error, Options, ReadOptions, Result};
+use terrace::{Db, Error, Options, ReadOptions, Result, WriteBatch};
 use terrace_async::{AsyncDb, AsyncOptions};
+use terrace_base::clock::ManualClock;
 use tokio_stream::StreamExt;
 
 fn in_runtime<F: Future<Output = ()>>(test: impl FnOnce(Db) -> F) {
@@ -92,6 +93,40 @@ fn what_is_written_is_read_and_scanned() {
         db.close().await.unwrap();
         assert!(matches!(db.get(key(1)).await, Err(Error::Closed)));
         assert!(matches!(db.scan::<&[u8]>(..).next().await, Some(Err(_))));
+    });
+}
+
+#[test]
+fn a_scan_shows_what_expires_between_two_chunks() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::wall_at(1_000_000));
+    let mut options = Options { memory_budget: 8 << 20, ..Options::default() };
+    options.advanced.clock = Arc::new(clock.clone());
+    let db = Db::open(dir.path(), options).unwrap();
+    runtime.block_on(async {
+        let db = AsyncDb::new(db, AsyncOptions::default());
+        for has_snapshot in [false, true] {
+            let mut batch = WriteBatch::new();
+            for n in 0..1000_u32 {
+                batch.put_until(n.to_be_bytes(), b"value", clock.now_ms() + 500);
+            }
+            db.write(batch).await.unwrap();
+            let mut options = ReadOptions::default();
+            if has_snapshot {
+                options.snapshot = Some(db.snapshot().await.unwrap());
+            }
+            let mut scan = db.scan_cf(&db.db().default_family(), options);
+            let (mut chunks, mut entries) = (0, 0);
+            while let Some(chunk) = scan.next().await {
+                entries += chunk.unwrap().len();
+                chunks += 1;
+                // Half of the time to live, and then all of it.
+                clock.advance(if chunks <= 2 { 250 } else { 0 });
+            }
+            assert!(chunks > 2 && entries == 1000, "{entries} entries in {chunks} chunks");
+            let mut later = db.scan::<&[u8]>(..);
+            assert!(later.next().await.is_none());
+        }
     });
 }
 

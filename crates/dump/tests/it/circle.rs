@@ -2,7 +2,9 @@
 
 use crate::{NEXT_CENTURY, dump, open, read, restore};
 use proptest::prelude::*;
-use terrace::{CfOptions, WriteBatch};
+use std::sync::Arc;
+use terrace::{CfOptions, Db, Options, WriteBatch};
+use terrace_base::clock::ManualClock;
 
 #[test]
 fn a_full_circle_gives_the_same_bytes() {
@@ -74,6 +76,31 @@ fn a_dump_shows_one_moment() {
     assert!(calls >= 5 && counts.entries == 5001, "{counts:?}");
     let (_dir, db, _) = restore(&bytes).unwrap();
     assert_eq!(&*db.column_family("other").unwrap().get(b"k").unwrap().unwrap(), b"before");
+}
+
+/// A family that is read later shows what it held when the dump began.
+#[test]
+fn what_expires_while_a_dump_is_made_is_in_it() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::wall_at(1_000_000));
+    let mut options = Options { memory_budget: 8 << 20, ..Options::default() };
+    options.advanced.clock = Arc::new(clock.clone());
+    let db = Db::open(dir.path(), options).unwrap();
+    let other = db.create_column_family("other", CfOptions::default()).unwrap();
+    let mut batch = WriteBatch::new();
+    for n in 0..2000_u32 {
+        batch.put_until(n.to_be_bytes(), b"value", clock.now_ms() + 500);
+    }
+    batch.put_until_cf(&other, b"k", b"value", clock.now_ms() + 500);
+    db.write(batch).unwrap();
+    // Told of progress while the default family is written: the other one is to come.
+    let mut calls = 0;
+    let mut wait = |_| {
+        calls += 1;
+        clock.advance(1000);
+    };
+    let (_, counts) = terrace_dump::dump(&db, Vec::new(), &mut wait).unwrap();
+    assert!(calls >= 1 && counts.entries == 2001, "{counts:?}");
+    assert_eq!(dump(&db).1.entries, 0);
 }
 
 proptest! {
