@@ -281,8 +281,8 @@ struct terrace_error *terrace_options_set(struct terrace_options *options,
                                           const char *name,
                                           const char *value);
 
-// Sets an option of the column family `family`, which the open creates if it does not exist. A family
-// that is not named here has the options of the default column family.
+// Sets an option of the column family `family`, which the open creates if it does not exist. What is not set for a
+// family is as for the default one, whichever was set first; "default" is the default one.
 struct terrace_error *terrace_options_set_family(struct terrace_options *options,
                                                  const char *family,
                                                  const char *name,

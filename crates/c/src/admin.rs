@@ -147,7 +147,7 @@ pub unsafe extern "C" fn terrace_repair(
         let out = unsafe { place(report, "report") }?;
         out.set(ptr::null_mut());
         // SAFETY: the rules of terrace.h.
-        let (path, options) = unsafe { (self::path(path)?, Options::of(options)) };
+        let (path, options) = unsafe { (self::path(path)?, Options::of(options)?) };
         let how = RepairOptions { dry_run, ..RepairOptions::default() };
         let done = terrace::repair(path, options, how)?;
         let mut lines = vec![if done.was_sound { "sound" } else { "damaged" }.to_string()];

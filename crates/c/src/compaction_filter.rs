@@ -3,7 +3,7 @@
 use crate::arguments::{address, bytes, exclusive, place, text};
 use crate::callback::{Context, FreeContext};
 use crate::error::{Error, call};
-use crate::options::Options;
+use crate::options::{Options, family_name};
 use std::ffi::{c_char, c_void};
 use std::ptr;
 use std::sync::Arc;
@@ -172,12 +172,15 @@ pub unsafe extern "C" fn terrace_options_set_compaction_filter(
             return Err(Failure::argument(text));
         }
         // SAFETY: the rules of terrace.h.
-        let chosen = unsafe { options.family(family) }?;
+        let family = unsafe { family_name(family) }?;
         let name = name.to_string();
         let context = Context::new(context, free_context);
-        let filter = CallbackFilter { name, context, filter, flags };
-        chosen.compaction_filter = Some(Arc::new(filter));
-        Ok(())
+        let filter: Arc<dyn CompactionFilter> =
+            Arc::new(CallbackFilter { name, context, filter, flags });
+        options.set_family(family, "compaction_filter", move |chosen| {
+            chosen.compaction_filter = Some(filter.clone());
+            Ok(())
+        })
     })
 }
 

@@ -90,7 +90,7 @@ pub unsafe extern "C" fn terrace_family_create(
         out.set(std::ptr::null_mut());
         // SAFETY: the rules of terrace.h.
         let (opened, name, options) =
-            unsafe { (Db::of(db)?, text(name, "name")?, Options::of(options)) };
+            unsafe { (Db::of(db)?, text(name, "name")?, Options::of(options)?) };
         let created = opened.db.create_column_family(name, options.default_family)?;
         out.give(Family::handle(opened, created));
         Ok(())

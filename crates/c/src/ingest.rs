@@ -1,9 +1,9 @@
 //! Sorted files that are written outside a store, and their ingestion.
 
-use crate::arguments::{bytes, exclusive, path, place, text};
+use crate::arguments::{bytes, exclusive, path, place};
 use crate::error::{Error, call, free};
 use crate::family::Family;
-use crate::options::Options;
+use crate::options::{Options, family_name};
 use crate::store::Db;
 use std::ffi::c_char;
 use std::path::PathBuf;
@@ -57,13 +57,10 @@ pub unsafe extern "C" fn terrace_sst_writer_create(
         let out = unsafe { place(writer, "writer") }?;
         out.set(std::ptr::null_mut());
         // SAFETY: the rules of terrace.h.
-        let (path, options) = unsafe { (self::path(path)?, Options::of(options)) };
-        let name = match family.is_null() {
-            true => None,
-            // SAFETY: the rules of terrace.h.
-            false => Some(unsafe { text(family, "family") }?),
-        };
-        let named = options.column_families.iter().find(|(other, _)| Some(other.as_str()) == name);
+        let (path, options) = unsafe { (self::path(path)?, Options::of(options)?) };
+        // SAFETY: the rules of terrace.h.
+        let name = unsafe { family_name(family) }?;
+        let named = options.column_families.iter().find(|(other, _)| other == name);
         let family = named.map_or(&options.default_family, |(_, family)| family);
         let vfs = options.advanced.vfs.clone();
         let created = terrace::SstWriter::create_on(vfs, path, family)?;

@@ -3,7 +3,7 @@
 use crate::arguments::{address, bytes, exclusive, text};
 use crate::callback::{Context, FreeContext};
 use crate::error::{Error, call};
-use crate::options::Options;
+use crate::options::{Options, family_name};
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
 use terrace::{MergeError, MergeOperator, builtin_merge_operator};
@@ -182,11 +182,14 @@ pub unsafe extern "C" fn terrace_options_set_merge_operator(
             return Err(Failure::argument(text));
         }
         // SAFETY: the rules of terrace.h.
-        let chosen = unsafe { options.family(family) }?;
+        let family = unsafe { family_name(family) }?;
         let name = name.to_string();
         let context = Context::new(context, free_context);
-        let operator = CallbackOperator { name, context, full_merge, partial_merge };
-        chosen.merge_operator = Some(Arc::new(operator));
-        Ok(())
+        let operator: Arc<dyn MergeOperator> =
+            Arc::new(CallbackOperator { name, context, full_merge, partial_merge });
+        options.set_family(family, "merge_operator", move |chosen| {
+            chosen.merge_operator = Some(operator.clone());
+            Ok(())
+        })
     })
 }

@@ -2,43 +2,90 @@
 
 use crate::arguments::{exclusive, text};
 use crate::error::{Error, call, free};
+use std::collections::BTreeMap;
 use std::ffi::c_char;
 use terrace::CfOptions;
 use terrace_binding::{Outcome, set_family_option, set_store_option};
 
+/// The name of the default column family, which always is there.
+const DEFAULT_FAMILY: &str = "default";
+
 /// How a store is opened, or a column family created. One thread at a time may change it; any number may
 /// open stores with it.
 pub struct Options {
+    /// Without column families but the default one.
     options: terrace::Options,
+    /// The other families that are named, and what was set for them, by the names of the options.
+    families: Vec<(String, BTreeMap<String, Change>)>,
 }
 
+/// Sets one option of a column family.
+type Change = Box<dyn Fn(&mut CfOptions) -> Outcome<()> + Send + Sync>;
+
 impl Options {
-    /// Those behind `pointer`, the defaults for NULL.
+    /// Those behind `pointer`, the defaults for NULL. A family that is named has the options of the default one as they
+    /// are by now, but for what was set for it.
     ///
     /// # Safety
     /// NULL, or a handle that lives.
-    pub(crate) unsafe fn of(pointer: *const Self) -> terrace::Options {
+    pub(crate) unsafe fn of(pointer: *const Self) -> Outcome<terrace::Options> {
         // SAFETY: said above.
-        unsafe { pointer.as_ref() }.map_or_else(Default::default, |handle| handle.options.clone())
+        let Some(handle) = (unsafe { pointer.as_ref() }) else { return Ok(Default::default()) };
+        let mut options = handle.options.clone();
+        for (name, changes) in &handle.families {
+            let mut family = options.default_family.clone();
+            changes.values().try_for_each(|change| change(&mut family))?;
+            options.column_families.push((name.clone(), family));
+        }
+        Ok(options)
     }
 
-    /// Those of the column family `name`, of the default one for NULL.
-    ///
-    /// # Safety
-    /// As [`text`].
-    pub(crate) unsafe fn family(&mut self, name: *const c_char) -> Outcome<&mut CfOptions> {
-        if name.is_null() {
-            return Ok(&mut self.options.default_family);
+    /// Sets an option of the column family `family`. What `change` refuses is not set and names no family.
+    pub(crate) fn set_family(
+        &mut self,
+        family: &str,
+        option: &str,
+        change: impl Fn(&mut CfOptions) -> Outcome<()> + Send + Sync + 'static,
+    ) -> Outcome<()> {
+        let mut changed = self.options.default_family.clone();
+        change(&mut changed)?;
+        match self.named(family) {
+            Some(changes) => drop(changes.insert(option.to_string(), Box::new(change))),
+            None => self.options.default_family = changed,
         }
+        Ok(())
+    }
+
+    /// What was set for the family `name`, which is named from now on. None: it is the default one.
+    fn named(&mut self, name: &str) -> Option<&mut BTreeMap<String, Change>> {
+        if name == DEFAULT_FAMILY {
+            return None;
+        }
+        let at = self.families.iter().position(|(other, _)| other == name);
+        let at = at.unwrap_or_else(|| {
+            self.families.push((name.to_string(), BTreeMap::new()));
+            self.families.len() - 1
+        });
+        Some(&mut self.families[at].1)
+    }
+}
+
+/// The name of a column family that is set up, of the default one for NULL.
+///
+/// # Safety
+/// As [`text`].
+pub(crate) unsafe fn family_name<'a>(family: *const c_char) -> Outcome<&'a str> {
+    match family.is_null() {
+        true => Ok(DEFAULT_FAMILY),
         // SAFETY: said above.
-        Ok(named(&mut self.options, unsafe { text(name, "family") }?))
+        false => unsafe { text(family, "family") },
     }
 }
 
 /// Options with their defaults. Free them with terrace_options_free.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_options_new() -> *mut Options {
-    Box::into_raw(Box::new(Options { options: terrace::Options::default() }))
+    Box::into_raw(Box::new(Options { options: terrace::Options::default(), families: Vec::new() }))
 }
 
 /// Sets an option of the store, or of its default column family, by its name: "memory_budget" to "64MiB",
@@ -59,8 +106,8 @@ pub unsafe extern "C" fn terrace_options_set(
     })
 }
 
-/// Sets an option of the column family `family`, which the open creates if it does not exist. A family
-/// that is not named here has the options of the default column family.
+/// Sets an option of the column family `family`, which the open creates if it does not exist. What is not set for a
+/// family is as for the default one, whichever was set first; "default" is the default one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_options_set_family(
     options: *mut Options,
@@ -75,11 +122,8 @@ pub unsafe extern "C" fn terrace_options_set_family(
             let (name, value) = (text(name, "name")?, text(value, "value")?);
             (exclusive(options, "options")?, family, name, value)
         };
-        // What is refused names no family.
-        let mut chosen = present(&handle.options, family).clone();
-        set_family_option(&mut chosen, name, value)?;
-        *named(&mut handle.options, family) = chosen;
-        Ok(())
+        let (option, value) = (name.to_string(), value.to_string());
+        handle.set_family(family, name, move |chosen| set_family_option(chosen, &option, &value))
     })
 }
 
@@ -92,7 +136,7 @@ pub unsafe extern "C" fn terrace_options_add_family(
     call(|| {
         // SAFETY: the rules of terrace.h.
         let (handle, family) = unsafe { (exclusive(options, "options")?, text(family, "family")?) };
-        named(&mut handle.options, family);
+        handle.named(family);
         Ok(())
     })
 }
@@ -104,18 +148,88 @@ pub unsafe extern "C" fn terrace_options_free(options: *mut Options) {
     unsafe { free(options) };
 }
 
-/// The options of the family `name`, or those that it would begin with.
-fn present<'a>(options: &'a terrace::Options, name: &str) -> &'a CfOptions {
-    let found = options.column_families.iter().find(|(other, _)| other == name);
-    found.map_or(&options.default_family, |(_, chosen)| chosen)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace::Compression;
 
-/// The options of the family `name`, which begin as those of the default family.
-fn named<'a>(options: &'a mut terrace::Options, name: &str) -> &'a mut CfOptions {
-    let at = options.column_families.iter().position(|(other, _)| other == name);
-    let at = at.unwrap_or_else(|| {
-        options.column_families.push((name.to_string(), options.default_family.clone()));
-        options.column_families.len() - 1
-    });
-    &mut options.column_families[at].1
+    /// Sets options, each of a family or of the store, and gives what an open would get.
+    fn set(calls: &[(Option<&str>, &str, &str)]) -> terrace::Options {
+        let options = terrace_options_new();
+        let text = |text: &str| std::ffi::CString::new(text).unwrap();
+        for (family, name, value) in calls {
+            let (name, value) = (text(name), text(value));
+            // SAFETY: live handles and strings.
+            let error = unsafe {
+                match family.map(text) {
+                    Some(family) if name.is_empty() => {
+                        terrace_options_add_family(options, family.as_ptr())
+                    }
+                    Some(family) => terrace_options_set_family(
+                        options,
+                        family.as_ptr(),
+                        name.as_ptr(),
+                        value.as_ptr(),
+                    ),
+                    None => terrace_options_set(options, name.as_ptr(), value.as_ptr()),
+                }
+            };
+            assert!(error.is_null());
+        }
+        // SAFETY: the handle of this function.
+        unsafe {
+            let set = Options::of(options).unwrap();
+            terrace_options_free(options);
+            set
+        }
+    }
+
+    fn named<'a>(options: &'a terrace::Options, name: &str) -> &'a CfOptions {
+        &options.column_families.iter().find(|(other, _)| other == name).unwrap().1
+    }
+
+    #[test]
+    fn what_is_not_set_for_a_family_is_as_for_the_default_one_in_any_order() {
+        let calls = [
+            (Some("shapes"), "", ""),
+            (Some("colours"), "compression", "zstd"),
+            (Some("colours"), "prefix_len", "3"),
+            (None, "compression", "lz4"),
+            (None, "merge_operator", "append:,"),
+        ];
+        let mut turned = calls;
+        turned.reverse();
+        for calls in [calls, turned] {
+            let options = set(&calls);
+            assert_eq!(options.column_families.len(), 2);
+            let (shapes, colours) = (named(&options, "shapes"), named(&options, "colours"));
+            assert_eq!(shapes.compression, [Compression::Lz4]);
+            assert!(shapes.merge_operator.is_some() && colours.merge_operator.is_some());
+            assert_ne!(colours.compression, shapes.compression);
+            assert_ne!(colours.prefix_len, shapes.prefix_len);
+        }
+    }
+
+    #[test]
+    fn the_family_called_default_is_the_default_one() {
+        let calls = [
+            (Some("default"), "", ""),
+            (Some("default"), "compression", "lz4"),
+            (None, "prefix_len", "3"),
+        ];
+        let options = set(&calls);
+        assert!(options.column_families.is_empty());
+        assert_eq!(options.default_family.compression, [Compression::Lz4]);
+        assert_ne!(options.default_family.prefix_len, CfOptions::default().prefix_len);
+    }
+
+    #[test]
+    fn what_is_set_last_counts() {
+        let calls = [
+            (Some("f"), "compression", "zstd"),
+            (Some("f"), "prefix_len", "3"),
+            (Some("f"), "compression", "none"),
+        ];
+        assert_eq!(named(&set(&calls), "f").compression, [Compression::None]);
+    }
 }

@@ -81,7 +81,7 @@ unsafe fn open(
     let out = unsafe { place(db, "db") }?;
     out.set(std::ptr::null_mut());
     // SAFETY: said above.
-    let (at, options) = unsafe { (path(at)?, Options::of(options)) };
+    let (at, options) = unsafe { (path(at)?, Options::of(options)?) };
     out.give(Opened::handle(how(at, options)?));
     Ok(())
 }

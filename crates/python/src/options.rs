@@ -14,6 +14,9 @@ use terrace_binding::{set_family_option, set_store_option};
 const WANTED_FAMILIES: &str =
     "column_families is a list of names, or a mapping of names to mappings of options";
 
+/// The name of the default column family, which always is there.
+const DEFAULT_FAMILY: &str = "default";
+
 /// Sets an option that is an object; false if it is none.
 fn set_object(options: &mut CfOptions, name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     match name {
@@ -65,16 +68,27 @@ pub fn store_options(
         return Err(PyTypeError::new_err(WANTED_FAMILIES));
     }
     let own = families.cast::<PyMapping>().ok();
+    let set_own = |name: &Bound<'_, PyAny>, family: &mut CfOptions| -> PyResult<()> {
+        let Some(own) = own else { return Ok(()) };
+        let own = own.get_item(name)?;
+        let own = own.cast::<PyMapping>().map_err(|_| PyTypeError::new_err(WANTED_FAMILIES))?;
+        let own = PyDict::from_sequence(own.items()?.as_any())?;
+        set_family_options(family, Some(&own))
+    };
+    let mut names = Vec::new();
     for name in families.try_iter()? {
         let name = name?;
+        let text: String = name.extract()?;
+        names.push((name, text));
+    }
+    // The others begin as the default one, wherever it stands.
+    for (name, _) in names.iter().filter(|(_, text)| text == DEFAULT_FAMILY) {
+        set_own(name, &mut options.default_family)?;
+    }
+    for (name, text) in names.into_iter().filter(|(_, text)| text != DEFAULT_FAMILY) {
         let mut family = options.default_family.clone();
-        if let Some(own) = own {
-            let own = own.get_item(&name)?;
-            let own = own.cast::<PyMapping>().map_err(|_| PyTypeError::new_err(WANTED_FAMILIES))?;
-            let own = PyDict::from_sequence(own.items()?.as_any())?;
-            set_family_options(&mut family, Some(&own))?;
-        }
-        options.column_families.push((name.extract()?, family));
+        set_own(&name, &mut family)?;
+        options.column_families.push((text, family));
     }
     Ok(options)
 }

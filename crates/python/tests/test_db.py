@@ -231,6 +231,16 @@ def test_options_of_families_are_of_any_mapping_and_a_name_is_no_list(tmp_path):
         db.column_family("n").merge(b"k", (5).to_bytes(8, "little"))
 
 
+def test_the_family_called_default_is_the_default_one(tmp_path):
+    five = (5).to_bytes(8, "little")
+    families = {"n": {}, "default": {"merge_operator": "counter"}}
+    with terracedb.Db(tmp_path / "s", column_families=families) as db:
+        # What is not named for a family is as for the default one.
+        for family in (db, db.column_family("n")):
+            family.merge(b"k", five)
+            assert family[b"k"] == five
+
+
 def test_memory_that_no_machine_has_is_refused(tmp_path):
     with terracedb.Db(tmp_path / "s") as db, pytest.raises(terracedb.InvalidArgumentError):
         db.bulk_loader(memory="10000000TiB")
