@@ -12,13 +12,14 @@ use terrace_binding::{Failure, Kept, Outcome};
 #[pyclass(module = "terracedb", frozen)]
 pub struct BulkLoader {
     /// Nothing once it is finished or dropped. In a box, since Python aligns objects to 16 bytes and a loader may want more.
-    loader: Mutex<Option<Kept<Box<terrace::BulkLoader>>>>,
+    /// A forked process must not wait for the lock, which may be held there for ever.
+    loader: Kept<Mutex<Option<Box<terrace::BulkLoader>>>>,
 }
 
 impl BulkLoader {
     /// For a load that has begun.
     pub fn new(loader: terrace::BulkLoader) -> Self {
-        Self { loader: Mutex::new(Some(Kept::new(Box::new(loader)))) }
+        Self { loader: Kept::new(Mutex::new(Some(Box::new(loader)))) }
     }
 
     /// Works on the load while other threads of Python go on.
@@ -27,10 +28,10 @@ impl BulkLoader {
         py: Python<'_>,
         work: impl FnOnce(&mut terrace::BulkLoader) -> terrace::Result<()> + Send,
     ) -> PyResult<()> {
+        let shared = self.loader.get().map_err(raise)?;
         let outcome: Option<Outcome<()>> = py.detach(|| {
-            let mut guard = self.loader.lock();
-            let loader = guard.as_mut()?.get_mut();
-            Some(loader.and_then(|loader| work(loader).map_err(Failure::from)))
+            let mut guard = shared.lock();
+            Some(work(guard.as_mut()?).map_err(Failure::from))
         });
         outcome.ok_or_else(|| ended("load"))?.map_err(raise)
     }
@@ -39,7 +40,9 @@ impl BulkLoader {
 /// A load holds its store open.
 impl Drop for BulkLoader {
     fn drop(&mut self) {
-        if let Some(loader) = self.loader.get_mut().take() {
+        if let Ok(loader) = self.loader.get_mut()
+            && let Some(loader) = loader.get_mut().take()
+        {
             free(loader);
         }
     }
@@ -79,10 +82,10 @@ impl BulkLoader {
 
     /// Sorts what was given and makes it part of the store; gives the number of entries and deletions.
     fn finish(&self, py: Python<'_>) -> PyResult<u64> {
+        let shared = self.loader.get().map_err(raise)?;
         let outcome: Option<Outcome<u64>> = py.detach(|| {
-            let kept = self.loader.lock().take()?;
-            let loader = kept.into_inner();
-            Some(loader.and_then(|loader| Ok(loader.finish()?.entry_count)))
+            let loader = shared.lock().take()?;
+            Some(loader.finish().map(|file| file.entry_count).map_err(Failure::from))
         });
         outcome.ok_or_else(|| ended("load"))?.map_err(raise)
     }
@@ -99,8 +102,14 @@ impl BulkLoader {
         _exception: &Bound<'_, PyTuple>,
     ) -> PyResult<()> {
         if !kind.is_none() {
-            py.detach(|| drop(self.loader.lock().take()));
-        } else if py.detach(|| self.loader.lock().is_some()) {
+            // The exception is what the caller is to see, in a forked process, too.
+            if let Ok(shared) = self.loader.get() {
+                py.detach(|| drop(shared.lock().take()));
+            }
+            return Ok(());
+        }
+        let shared = self.loader.get().map_err(raise)?;
+        if py.detach(|| shared.lock().is_some()) {
             // Unless the block has done it.
             self.finish(py)?;
         }

@@ -29,8 +29,8 @@ type Next<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>);
 #[pyclass(module = "terracedb", name = "Iterator", frozen, generic)]
 pub struct Entries {
     part: Part,
-    /// Nothing after `close`.
-    cursor: Mutex<Option<Kept<Cursor>>>,
+    /// Nothing after `close`. A forked process must not wait for the lock, which may be held there for ever.
+    cursor: Kept<Mutex<Option<Cursor>>>,
 }
 
 struct Cursor {
@@ -64,7 +64,7 @@ impl Entries {
             at: 0,
             error: None,
         };
-        Self { part, cursor: Mutex::new(Some(Kept::new(cursor))) }
+        Self { part, cursor: Kept::new(Mutex::new(Some(cursor))) }
     }
 
     /// What the chunk has next: one object, or the two of a pair. No pair is made here, under the lock: that
@@ -118,11 +118,11 @@ impl Entries {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let shared = self.cursor.get().map_err(raise)?;
         loop {
             // Another thread may hold the lock while it fills: it is waited for below.
-            if let Some(mut guard) = self.cursor.try_lock() {
+            if let Some(mut guard) = shared.try_lock() {
                 let cursor = guard.as_mut().ok_or_else(|| ended("iterator"))?;
-                let cursor = cursor.get_mut().map_err(raise)?;
                 if let Some(next) = self.next_of_chunk(py, cursor) {
                     drop(guard);
                     return Ok(Some(match next {
@@ -139,9 +139,8 @@ impl Entries {
                 }
             }
             let fill = || -> Result<(), Failure> {
-                let mut guard = self.cursor.lock();
+                let mut guard = shared.lock();
                 let Some(cursor) = guard.as_mut() else { return Ok(()) };
-                let cursor = cursor.get_mut()?;
                 if cursor.next == cursor.lens.len() && cursor.error.is_none() {
                     cursor.fill();
                 }
@@ -151,9 +150,12 @@ impl Entries {
         }
     }
 
-    /// Lets go of what the iterator keeps on disk; also at the end of a `with` block.
+    /// Lets go of what the iterator keeps on disk; also at the end of a `with` block. In a forked process it does
+    /// nothing.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| drop(self.cursor.lock().take()));
+        if let Ok(cursor) = self.cursor.get() {
+            py.detach(|| drop(cursor.lock().take()));
+        }
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {

@@ -13,7 +13,8 @@ use terrace_binding::Kept;
 #[pyclass(module = "terracedb", frozen)]
 pub struct SstWriter {
     /// Nothing once it is finished or dropped. In a box, since Python aligns objects to 16 bytes and a writer wants more.
-    writer: Mutex<Option<Kept<Box<terrace::SstWriter>>>>,
+    /// A forked process must not wait for the lock, which may be held there for ever.
+    writer: Kept<Mutex<Option<Box<terrace::SstWriter>>>>,
     path: PathBuf,
 }
 
@@ -25,9 +26,8 @@ impl SstWriter {
         work: impl FnOnce(&mut terrace::SstWriter) -> terrace::Result<()> + Send,
     ) -> PyResult<()> {
         py.detach(|| {
-            let mut guard = self.writer.lock();
-            let Some(kept) = guard.as_mut() else { return Ok(false) };
-            let writer = kept.get_mut().map_err(Failed::Refused)?;
+            let mut guard = self.writer.get().map_err(Failed::Refused)?.lock();
+            let Some(writer) = guard.as_mut() else { return Ok(false) };
             work(writer).map(|()| true).map_err(Failed::Engine)
         })
         .map_err(Failed::raised)?
@@ -59,7 +59,7 @@ impl SstWriter {
         let mut family = terrace::CfOptions::default();
         set_family_options(&mut family, options)?;
         let created = py.detach(|| terrace::SstWriter::create(&path, &family)).map_err(raise)?;
-        Ok(Self { writer: Mutex::new(Some(Kept::new(Box::new(created)))), path })
+        Ok(Self { writer: Kept::new(Mutex::new(Some(Box::new(created)))), path })
     }
 
     /// Where the file lies.
@@ -132,8 +132,8 @@ impl SstWriter {
 
     /// Finishes the file and makes it durable; gives the number of its keys, those that it deletes among them.
     fn finish(&self, py: Python<'_>) -> PyResult<u64> {
-        let kept = py.detach(|| self.writer.lock().take()).ok_or_else(|| ended("file"))?;
-        let writer = kept.into_inner().map_err(raise)?;
+        let shared = self.writer.get().map_err(raise)?;
+        let writer = py.detach(|| shared.lock().take()).ok_or_else(|| ended("file"))?;
         Ok(py.detach(|| writer.finish()).map_err(raise)?.entry_count)
     }
 
@@ -149,8 +149,14 @@ impl SstWriter {
         _exception: &Bound<'_, PyTuple>,
     ) -> PyResult<()> {
         if !kind.is_none() {
-            drop(py.detach(|| self.writer.lock().take()));
-        } else if py.detach(|| self.writer.lock().is_some()) {
+            // The exception is what the caller is to see, in a forked process, too.
+            if let Ok(shared) = self.writer.get() {
+                py.detach(|| drop(shared.lock().take()));
+            }
+            return Ok(());
+        }
+        let shared = self.writer.get().map_err(raise)?;
+        if py.detach(|| shared.lock().is_some()) {
             // Unless the block has done it.
             self.finish(py)?;
         }

@@ -14,19 +14,21 @@ use terrace_binding::{Failure, Kept, Outcome};
 /// is committed at its end, and dropped by an exception.
 #[pyclass(module = "terracedb", frozen)]
 pub struct Transaction {
-    /// Nothing after the commit. Taken without the interpreter's lock, since reads wait under it.
-    running: Mutex<Option<Kept<terrace::Transaction>>>,
+    /// Nothing after the commit. Taken without the interpreter's lock, since reads wait under it, and not in a forked
+    /// process, where it may be held for ever.
+    running: Kept<Mutex<Option<terrace::Transaction>>>,
 }
 
 impl Transaction {
     /// One that begins now.
     pub fn new(db: &terrace::Db) -> Self {
-        Self { running: Mutex::new(Some(Kept::new(db.transaction()))) }
+        Self { running: Kept::new(Mutex::new(Some(db.transaction()))) }
     }
 
     /// Commits, unless the transaction has ended.
     pub fn end(&self, py: Python<'_>) -> PyResult<()> {
-        if py.detach(|| self.running.lock().is_some()) { self.commit(py, None) } else { Ok(()) }
+        let running = self.running.get().map_err(raise)?;
+        if py.detach(|| running.lock().is_some()) { self.commit(py, None) } else { Ok(()) }
     }
 
     /// Works on it while other threads of Python go on.
@@ -37,8 +39,8 @@ impl Transaction {
     ) -> PyResult<T> {
         // No failure says that it has ended.
         let work = || -> Result<T, Option<Failure>> {
-            let mut guard = self.running.lock();
-            let running = guard.as_mut().ok_or(None::<Failure>)?.get_mut().map_err(Some)?;
+            let mut guard = self.running.get().map_err(Some)?.lock();
+            let running = guard.as_mut().ok_or(None::<Failure>)?;
             work(running).map_err(|error| Some(Failure::from(error)))
         };
         let refused = |failure: Option<Failure>| match failure {
@@ -52,7 +54,9 @@ impl Transaction {
 /// A transaction holds its store open.
 impl Drop for Transaction {
     fn drop(&mut self) {
-        if let Some(running) = self.running.get_mut().take() {
+        if let Ok(running) = self.running.get_mut()
+            && let Some(running) = running.get_mut().take()
+        {
             free(running);
         }
     }
@@ -176,19 +180,19 @@ impl Transaction {
     #[pyo3(signature = (*, sync=None))]
     fn commit(&self, py: Python<'_>, sync: Option<&str>) -> PyResult<()> {
         let options = write_options(sync)?;
+        let shared = self.running.get().map_err(raise)?;
         let outcome: Option<Outcome<()>> = py.detach(|| {
-            let mut guard = self.running.lock();
-            let running = guard.take()?;
-            drop(guard);
-            let running = running.into_inner();
-            Some(running.and_then(|running| Ok(running.commit_with(&options)?)))
+            let running = shared.lock().take()?;
+            Some(running.commit_with(&options).map_err(Failure::from))
         });
         outcome.ok_or_else(|| ended("transaction"))?.map_err(raise)
     }
 
-    /// Ends the transaction with nothing written.
+    /// Ends the transaction with nothing written. In a forked process it does nothing.
     fn rollback(&self, py: Python<'_>) {
-        py.detach(|| drop(self.running.lock().take()));
+        if let Ok(running) = self.running.get() {
+            py.detach(|| drop(running.lock().take()));
+        }
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {

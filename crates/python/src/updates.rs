@@ -12,8 +12,9 @@ use terrace_binding::{Failure, Kept};
 /// An iterator over committed batches. At its end it may be asked again.
 #[pyclass(module = "terracedb", frozen)]
 pub struct Updates {
-    /// Nothing after `close`. Taken without the interpreter's lock, since a read of the log waits under it.
-    feed: Mutex<Option<Kept<terrace::Updates>>>,
+    /// Nothing after `close`. Taken without the interpreter's lock, since a read of the log waits under it, and not
+    /// in a forked process, where it may be held for ever.
+    feed: Kept<Mutex<Option<terrace::Updates>>>,
 }
 
 /// Why there is no next batch, before it is an exception.
@@ -37,7 +38,7 @@ impl Updates {
     /// What was committed in `db` from `seqno` on.
     pub fn open(db: &terrace::Db, seqno: u64, synced_only: bool) -> terrace::Result<Self> {
         let feed = db.updates_with(seqno, &UpdateOptions { synced_only })?;
-        Ok(Self { feed: Mutex::new(Some(Kept::new(feed))) })
+        Ok(Self { feed: Kept::new(Mutex::new(Some(feed))) })
     }
 
     /// Works on the feed while other threads of Python go on.
@@ -47,9 +48,8 @@ impl Updates {
         work: impl FnOnce(&mut terrace::Updates) -> terrace::Result<T> + Send,
     ) -> PyResult<T> {
         py.detach(|| {
-            let mut guard = self.feed.lock();
-            let feed = guard.as_mut().ok_or(Failed::Ended)?.get_mut().map_err(Failed::Refused)?;
-            work(feed).map_err(Failed::Engine)
+            let mut guard = self.feed.get().map_err(Failed::Refused)?.lock();
+            work(guard.as_mut().ok_or(Failed::Ended)?).map_err(Failed::Engine)
         })
         .map_err(Failed::raised)
     }
@@ -72,9 +72,11 @@ impl Updates {
         self.work(py, |feed| Ok(feed.next_seqno()))
     }
 
-    /// Lets go of the log that it has not read; also at the end of a `with` block.
+    /// Lets go of the log that it has not read; also at the end of a `with` block. In a forked process it does nothing.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| drop(self.feed.lock().take()));
+        if let Ok(feed) = self.feed.get() {
+            py.detach(|| drop(feed.lock().take()));
+        }
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {

@@ -20,7 +20,8 @@ pub struct Seen {
 
 /// A family that an object looks at until it is released.
 pub struct View {
-    seen: RwLock<Option<Arc<Kept<Seen>>>>,
+    /// Nothing once it is released. A forked process must not wait for the lock, which may be held there for ever.
+    seen: Kept<RwLock<Option<Arc<Seen>>>>,
     what: &'static str,
 }
 
@@ -30,15 +31,15 @@ impl View {
         let what = if snapshot.is_some() { "snapshot" } else { "store" };
         let reading = ReadOptions { snapshot, ..ReadOptions::default() };
         let in_memory = ReadOptions { in_memory: true, ..reading.clone() };
-        let seen = Kept::new(Seen { db, family, reading, in_memory });
-        Self { seen: RwLock::new(Some(Arc::new(seen))), what }
+        let seen = Arc::new(Seen { db, family, reading, in_memory });
+        Self { seen: Kept::new(RwLock::new(Some(seen))), what }
     }
 
     /// Looks, for a moment in which nothing waits for the device.
     #[inline]
     pub fn look<T>(&self, look: impl FnOnce(&Seen) -> PyResult<T>) -> PyResult<T> {
-        let guard: RwLockReadGuard<'_, _> = self.seen.read();
-        look(guard.as_ref().ok_or_else(|| ended(self.what))?.get().map_err(raise)?)
+        let guard: RwLockReadGuard<'_, _> = self.seen.get().map_err(raise)?.read();
+        look(guard.as_ref().ok_or_else(|| ended(self.what))?)
     }
 
     /// Works while other threads of Python go on.
@@ -47,23 +48,29 @@ impl View {
         py: Python<'_>,
         work: impl FnOnce(&Seen) -> terrace::Result<T> + Send,
     ) -> PyResult<T> {
-        let seen = self.seen.read().clone().ok_or_else(|| ended(self.what))?;
+        let seen = self.seen.get().map_err(raise)?.read().clone();
+        let seen = seen.ok_or_else(|| ended(self.what))?;
         // The store is closed by its last user, and that may call Python: not while this holds the interpreter.
-        let work = move || seen.get().and_then(|seen| work(seen).map_err(Failure::from));
+        let work = move || work(&seen).map_err(Failure::from);
         wait(py, work, raise)
     }
 
-    /// Lets go of what it looks at. The caller does not hold the interpreter, since that may close the store.
+    /// Lets go of what it looks at. The caller does not hold the interpreter, since that may close the store. In a
+    /// forked process it does nothing.
     pub fn release(&self) {
-        let seen = self.seen.write().take();
-        drop(seen);
+        if let Ok(shared) = self.seen.get() {
+            let seen = shared.write().take();
+            drop(seen);
+        }
     }
 }
 
 /// The last object of a store closes it.
 impl Drop for View {
     fn drop(&mut self) {
-        if let Some(seen) = self.seen.get_mut().take() {
+        if let Ok(seen) = self.seen.get_mut()
+            && let Some(seen) = seen.get_mut().take()
+        {
             free(seen);
         }
     }

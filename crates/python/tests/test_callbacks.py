@@ -328,6 +328,55 @@ def test_the_end_of_a_forked_process_waits_for_a_call_under_way(tmp_path):
     assert "merged" in run(fork + ENDS_IN_A_CALL, tmp_path / "s")
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_what_another_thread_is_using_at_a_fork_is_refused_and_waits_for_nobody(tmp_path):
+    code = """
+        import os, signal, sys, threading, terracedb
+        entered, go_on = threading.Semaphore(0), threading.Event()
+        def merge(key, existing, operands):
+            entered.release()
+            go_on.wait()
+            return b"".join(operands)
+        operator = terracedb.MergeOperator("last", merge)
+        db = terracedb.Db(sys.argv[1], merge_operator=operator)
+        db.merge(b"k", b"v")
+        iterator, transaction, seen = db.items(), db.transaction(), []
+        reads = (lambda: next(iterator), lambda: transaction.get(b"k"))
+        threads = [threading.Thread(target=lambda read=read: seen.append(read())) for read in reads]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            entered.acquire()
+        # Both threads wait in the operator, and hold the locks of what they read.
+        child = os.fork()
+        if child == 0:
+            # Who waits for a lock is ended by the signal.
+            signal.alarm(60)
+            refused = 0
+            for call in (
+                lambda: next(iterator),
+                lambda: transaction.get(b"k"),
+                transaction.commit,
+                lambda: transaction.__exit__(None, None, None),
+            ):
+                try:
+                    call()
+                except terracedb.ForkedError:
+                    refused += 1
+            iterator.close()
+            transaction.rollback()
+            os._exit(0 if refused == 4 else 7)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        go_on.set()
+        for thread in threads:
+            thread.join()
+        assert status == 0, status
+        assert len(seen) == 2 and (b"k", b"v") in seen and b"v" in seen
+        print("done")
+    """
+    assert run(code, tmp_path / "s") == "done\n"
+
+
 OPERANDS = st.binary(min_size=1, max_size=2).filter(lambda part: b"," not in part)
 STEPS = st.one_of(
     st.tuples(st.just("merge"), st.sampled_from([b"a", b"b"]), OPERANDS),
