@@ -3,7 +3,7 @@
 use crate::key_layout::MAX_DATABASES;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// See the module. Empty at first.
+/// See the module. Empty at first; databases from [`MAX_DATABASES`] on are never in it.
 #[derive(Default)]
 pub(crate) struct Databases([AtomicU64; MAX_DATABASES / 64]);
 
@@ -17,7 +17,7 @@ impl Clone for Databases {
 impl Databases {
     /// Whether no other than this one is in it.
     pub fn has_none_but(&self, db: u8) -> bool {
-        let own = 1_u128 << db;
+        let own = 1_u128.checked_shl(db.into()).unwrap_or(0);
         let all = self
             .0
             .iter()
@@ -28,7 +28,8 @@ impl Databases {
 
     pub fn has(&self, db: u8) -> bool {
         // Relaxed: who may rely on what it says holds the lock of a key, or has been told of a commit.
-        self.0[usize::from(db) / 64].load(Ordering::Relaxed) >> (db % 64) & 1 == 1
+        let bits = self.0.get(usize::from(db) / 64);
+        bits.is_some_and(|bits| bits.load(Ordering::Relaxed) >> (db % 64) & 1 == 1)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -36,8 +37,10 @@ impl Databases {
     }
 
     pub fn add(&self, db: u8) {
-        if !self.has(db) {
-            self.0[usize::from(db) / 64].fetch_or(1 << (db % 64), Ordering::Relaxed);
+        if !self.has(db)
+            && let Some(bits) = self.0.get(usize::from(db) / 64)
+        {
+            bits.fetch_or(1 << (db % 64), Ordering::Relaxed);
         }
     }
 
@@ -73,5 +76,9 @@ mod tests {
         assert!(databases.has_none_but(127) && !databases.has_none_but(126));
         databases.remove(u128::MAX, 0);
         assert!(databases.is_empty());
+        for db in [128, 200, 255] {
+            databases.add(db);
+            assert!(!databases.has(db) && databases.has_none_but(db), "there is no such database");
+        }
     }
 }

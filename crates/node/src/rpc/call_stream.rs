@@ -5,7 +5,7 @@
 //! have been handed to the connection.
 
 use super::api;
-use super::convert::{api_reply, db, shard_of};
+use super::convert::{api_reply, db_of, shard_of};
 use super::limits::{BATCH_BYTES, BATCH_CALLS, MAX_QUEUED_BYTES, STREAM_QUEUE};
 use super::link::Service;
 use std::sync::Arc;
@@ -107,7 +107,7 @@ async fn execute(
             return Err(Status::invalid_argument("a call to a coordinator names a shard"));
         }
     };
-    let db = db(call.db)?;
+    let db = db_of(call.db)?;
     let size = (call.requests.len() + CALL_BYTES).min(MAX_QUEUED_BYTES) / BYTES_PER_PERMIT;
     let permit = permits.clone().acquire_many_owned(size as u32).await;
     let permit = Some(permit.map_err(|_| Status::unavailable("the node is ending"))?);

@@ -7,6 +7,7 @@ use terrace_cluster::{
     MoveAnswer, MoveCall, MoveId, NodeId, Plan, Refusal, Reply, Revision, ShardId, TopKey,
     Unserved,
 };
+use terrace_keyspace::MAX_DATABASES;
 use tonic::Status;
 
 /// One step of a move, for an instance. The values are exported keys.
@@ -56,8 +57,10 @@ fn bad(what: &str) -> Status {
     Status::invalid_argument(format!("the message has no {what}, or one out of range"))
 }
 
-fn db_of(db: u32) -> Result<u8, Status> {
-    u8::try_from(db).map_err(|_| bad("database"))
+/// A store has no databases from [`MAX_DATABASES`] on.
+pub(super) fn db_of(db: u32) -> Result<u8, Status> {
+    let db = u8::try_from(db).ok().filter(|db| usize::from(*db) < MAX_DATABASES);
+    db.ok_or_else(|| bad("database"))
 }
 
 impl From<DbKey> for api::DbKey {
@@ -89,10 +92,6 @@ pub(super) fn api_shard(shard: ShardId, epoch: Epoch) -> Option<api::ShardCall> 
 pub(super) fn shard_of(shard: Option<api::ShardCall>) -> Result<(ShardId, Epoch), Status> {
     let shard = shard.ok_or_else(|| bad("shard"))?;
     Ok((ShardId(shard.shard), Epoch(shard.epoch)))
-}
-
-pub(super) fn db(db: u32) -> Result<u8, Status> {
-    db_of(db)
 }
 
 pub(super) fn api_reply(id: u64, reply: Reply) -> api::Reply {
@@ -433,10 +432,12 @@ mod tests {
         let good = || api_move(message.clone(), Epoch(1));
         assert!(move_of(good()).is_ok());
         type Break = fn(&mut api::MoveRequest);
-        let breaks: [Break; 5] = [
+        let breaks: [Break; 7] = [
             |it| it.shard = None,
             |it| it.move_id = None,
             |it| it.step = None,
+            |it| it.keys[0].db = 128,
+            |it| it.keys[0].db = 255,
             |it| it.keys[0].db = 256,
             |it| it.keys.push(api::DbKey::default()),
         ];
@@ -445,6 +446,9 @@ mod tests {
             change(&mut request);
             assert!(move_of(request).is_err());
         }
+        let mut last = good();
+        last.keys[0].db = 127;
+        assert!(move_of(last).is_ok(), "the last database");
         let answer = api::move_reply::Answer::Refused(99);
         assert!(answer_of(api::MoveReply { answer: Some(answer) }).is_err());
         let mut records = ShardRecords::default();

@@ -211,6 +211,24 @@ async fn a_call_to_an_instance_names_its_shard() {
 }
 
 #[tokio::test]
+async fn a_call_with_a_database_that_no_store_has_is_not_executed() {
+    let stub = Arc::new(Stub::default());
+    let (address, _stop, _) = serve(stub.clone(), &Secret::none(), any()).await;
+    let peer = peer(address, &Secret::none());
+    let mut replies = Replies::new();
+    let shard = ShardCall { instance: THERE, shard: ShardId(4), epoch: Epoch(9) };
+    for db in [128, 200, 255] {
+        peer.call_owner(OutgoingCall { db, ..call("x") }, Revision(0), replies.done(0));
+        assert_eq!(replies.next().await, (0, Err(Unserved::Unreachable(THERE))));
+        peer.call_instance(OutgoingCall { db, ..call("x") }, shard, replies.done(1));
+        assert_eq!(replies.next().await, (1, Err(Unserved::Unreachable(THERE))));
+    }
+    assert_eq!(stub.executed.load(Ordering::SeqCst), 0);
+    peer.call_owner(OutgoingCall { db: 127, ..call("x") }, Revision(0), replies.done(2));
+    assert_eq!(replies.next().await, (2, Ok(b"x".to_vec())));
+}
+
+#[tokio::test]
 async fn without_the_secret_nothing_is_done() {
     let stub = Arc::new(Stub::default());
     let secret = Secret::new("right").unwrap();
