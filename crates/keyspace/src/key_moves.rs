@@ -203,7 +203,8 @@ impl Keyspace {
         batch.commit_with(&DURABLE)
     }
 
-    /// Step 4 of a move out, at the other instance: the keys are here, and scans do not see them.
+    /// Step 4 of a move out, at the other instance: the keys are here, and scans do not see them. Refused as `Busy` if
+    /// a key has a record as one of this instance's own: what is sent would take its place.
     ///
     /// # Errors
     /// The engine's, and values that are not of these keys: nothing was done.
@@ -218,6 +219,9 @@ impl Keyspace {
             return Ok(Err(why));
         }
         for (number, key) in keys.iter().enumerate() {
+            if self.moves.home(key) != HomeKey::default() {
+                return Ok(Err(Refusal::Busy));
+            }
             match KeyCopy::import(self.moves.copy(key), id) {
                 Ok(CopyChange::Put(copy)) => {
                     batch.put_exported(value_of(key, values.get(number))?)?;

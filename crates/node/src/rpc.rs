@@ -3,6 +3,7 @@
 pub mod api;
 mod call_stream;
 mod convert;
+mod headers;
 mod incoming;
 mod limits;
 mod link;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use terrace_cluster::{
-    CommandExecutor, DbKey, Epoch, MoveAnswer, NodeId, Revision, ShardId, Topology,
+    CommandExecutor, DbKey, Epoch, MoveAnswer, NodeId, Revision, ShardId, Site, Topology,
 };
 use terrace_keyspace::move_point;
 use terrace_metadata::{LeaseId, Metadata};
@@ -231,12 +231,32 @@ impl Shared {
         Ok(records)
     }
 
-    /// A step of a move at this node's instance. A failure of the store is no answer.
+    /// Whether this node's instance is the one that does a step of a move; not if no topology is known. The instance of a
+    /// shard never changes, so one that is known is right.
+    fn is_for_me(&self, message: &MoveMessage) -> bool {
+        let Some(topology) = self.topology() else { return false };
+        let shard = match message.call.site(message.direction) {
+            Site::Home => message.shard,
+            Site::Other => message.other,
+        };
+        let is_mine = topology.shards.get(&shard).is_some_and(|shard| shard.instance == self.me);
+        if !is_mine {
+            let step = message.call.name();
+            tracing::warn!("a {step} that the instance of shard {shard} is to do came to this one");
+        }
+        is_mine
+    }
+
+    /// A step of a move at this node's instance. A failure of the store is no answer, and one that another instance is to
+    /// do has none.
     pub async fn apply_move(
         self: &Arc<Self>,
         message: MoveMessage,
         epoch: Epoch,
     ) -> MoveAnswer<Vec<u8>> {
+        if !self.is_for_me(&message) {
+            return MoveAnswer::Unknown;
+        }
         let answer = async {
             let Some(token) = self.enter(message.shard, epoch).await? else {
                 return Ok(MoveAnswer::Deposed);

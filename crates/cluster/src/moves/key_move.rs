@@ -81,6 +81,16 @@ impl<V> MoveCall<V> {
             Self::Forget => "forget",
         }
     }
+
+    /// Whose instance does it, in a move of this direction.
+    pub fn site(&self, direction: Direction) -> Site {
+        match (self, direction) {
+            (Self::Begin | Self::Commit(_) | Self::Undo | Self::Forget, _)
+            | (Self::Export, Direction::Out) => Site::Home,
+            (Self::Import(_) | Self::Finish | Self::Drop | Self::Release, _)
+            | (Self::Export, Direction::Home) => Site::Other,
+        }
+    }
 }
 
 /// The answer to a [`MoveCall`].
@@ -428,22 +438,22 @@ impl<V: Clone> KeyMove<V> {
 
     /// The message of this step.
     fn send(&mut self) -> Effect<V> {
-        let (to, call) = match (self.step, self.direction) {
-            (Step::Begin, _) => (Site::Home, MoveCall::Begin),
-            (Step::Export, Direction::Out) => (Site::Home, MoveCall::Export),
-            (Step::Export, Direction::Home) => (Site::Other, MoveCall::Export),
-            (Step::Import, _) => (Site::Other, MoveCall::Import(self.values.clone())),
-            (Step::Commit, Direction::Out) => (Site::Home, MoveCall::Commit(Vec::new())),
-            (Step::Commit, Direction::Home) => (Site::Home, MoveCall::Commit(self.values.clone())),
-            (Step::Settle, Direction::Out) => (Site::Other, MoveCall::Finish),
-            (Step::Settle, Direction::Home) => (Site::Other, MoveCall::Drop),
-            (Step::Undo, _) => (Site::Home, MoveCall::Undo),
-            (Step::SettleUndone, Direction::Out) => (Site::Other, MoveCall::Drop),
-            (Step::SettleUndone, Direction::Home) => (Site::Other, MoveCall::Release),
-            (Step::Forget, _) => (Site::Home, MoveCall::Forget),
-            // Nothing is sent at these steps.
-            (Step::Drain | Step::DrainCalls | Step::Over, _) => (Site::Home, MoveCall::Forget),
+        let call = match (self.step, self.direction) {
+            (Step::Begin, _) => MoveCall::Begin,
+            (Step::Export, _) => MoveCall::Export,
+            (Step::Import, _) => MoveCall::Import(self.values.clone()),
+            (Step::Commit, Direction::Out) => MoveCall::Commit(Vec::new()),
+            (Step::Commit, Direction::Home) => MoveCall::Commit(self.values.clone()),
+            (Step::Settle, Direction::Out) => MoveCall::Finish,
+            (Step::Settle, Direction::Home) | (Step::SettleUndone, Direction::Out) => {
+                MoveCall::Drop
+            }
+            (Step::SettleUndone, Direction::Home) => MoveCall::Release,
+            (Step::Undo, _) => MoveCall::Undo,
+            // Nothing is sent at the last three.
+            (Step::Forget | Step::Drain | Step::DrainCalls | Step::Over, _) => MoveCall::Forget,
         };
+        let to = call.site(self.direction);
         self.ticket += 1;
         Effect::Send { to, call, ticket: self.ticket, attempt: self.attempt }
     }

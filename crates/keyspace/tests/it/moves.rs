@@ -289,6 +289,21 @@ fn a_key_comes_to_the_other_instance_whole_and_hidden_until_it_is_finished() {
 }
 
 #[test]
+fn a_key_of_this_instance_is_not_imported_in_the_name_of_another_shard() {
+    let (all, values) = (keys(), values());
+    let space = open(&SimVfs::new(1));
+    fill(&space);
+    begin(Direction::Out, 1)(&space).unwrap();
+    let import = || space.import_keys(id(2), &all, &values).unwrap();
+    assert_eq!(import(), Err(Refusal::Busy), "a move of it is under way");
+    space.export_home(id(1), &all, MAX).unwrap().unwrap();
+    done(space.commit_move(id(1), &all, &[])).unwrap();
+    space.forget_move(id(1), &all).unwrap();
+    assert_eq!(import(), Err(Refusal::Busy), "it is away");
+    assert!(observe(&space).copies.is_empty());
+}
+
+#[test]
 fn a_key_comes_home_again() {
     let (all, values) = (keys(), values());
     let import = |space: &Arc<Keyspace>| done(space.import_keys(id(1), &all, &values)).unwrap();

@@ -10,10 +10,10 @@
 
 use super::api;
 use super::convert::{api_shard, reply_of};
+use super::headers::Headers;
 use super::limits::{
     BATCH_BYTES, BATCH_CALLS, MAX_CALL_BYTES, MAX_MESSAGE_BYTES, MAX_QUEUED_BYTES, STREAM_QUEUE,
 };
-use super::secret::Secret;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -119,10 +119,10 @@ impl Drop for Link {
 
 impl Link {
     /// To the service of a node. Within a tokio runtime.
-    pub(super) fn open(node: NodeId, channel: Channel, secret: Secret, service: Service) -> Self {
+    pub(super) fn open(node: NodeId, channel: Channel, headers: Headers, service: Service) -> Self {
         let queue = Mutex::new(Queue::default());
         let shared = Arc::new(Shared { node, queue, wake: Notify::new() });
-        let stream = OpenStream { channel, secret, service };
+        let stream = OpenStream { channel, headers, service };
         tokio::spawn(run(shared.clone(), stream));
         Self { shared }
     }
@@ -164,7 +164,7 @@ impl Link {
 
 struct OpenStream {
     channel: Channel,
-    secret: Secret,
+    headers: Headers,
     service: Service,
 }
 
@@ -173,7 +173,7 @@ impl OpenStream {
         &self,
         receiver: mpsc::Receiver<api::Calls>,
     ) -> Result<Streaming<api::Replies>, Status> {
-        let request = self.secret.sign(ReceiverStream::new(receiver));
+        let request = self.headers.sign(ReceiverStream::new(receiver));
         let channel = self.channel.clone();
         let answer = match self.service {
             Service::Coordinator => {

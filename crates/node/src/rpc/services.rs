@@ -13,6 +13,7 @@ use super::convert::{
     api_exception, api_intent, api_move, api_plan, api_shard, key_of, move_of, plan_of, shard_of,
     top_counts_of,
 };
+use super::headers::Headers;
 use super::limits::{MAX_MESSAGE_BYTES, STREAM_QUEUE};
 use super::link::{Link, LinkOptions, Service};
 use super::secret::Secret;
@@ -69,14 +70,15 @@ pub trait Roles: CallSink {
     async fn drain(&self, is_over: bool) -> Result<(), Status>;
 }
 
-/// Both services of a node, for the server. Calls without the secret are refused.
+/// Both services of a node, for the server. Calls without the secret, or for another node, are refused.
 pub fn routes(roles: Arc<dyn Roles>, secret: &Secret) -> Routes {
+    let headers = Headers::new(roles.me(), secret.clone());
     let instance = InstanceServer::new(Served { roles: roles.clone() })
         .max_decoding_message_size(MAX_MESSAGE_BYTES);
     let coordinator =
         CoordinatorServer::new(Served { roles }).max_decoding_message_size(MAX_MESSAGE_BYTES);
-    Routes::new(InterceptedService::new(instance, secret.clone()))
-        .add_service(InterceptedService::new(coordinator, secret.clone()))
+    Routes::new(InterceptedService::new(instance, headers.clone()))
+        .add_service(InterceptedService::new(coordinator, headers))
 }
 
 struct Served {
@@ -204,7 +206,7 @@ impl Coordinator for Served {
 /// Another node. Its connections are made when they are used.
 pub struct Peer {
     channel: Channel,
-    secret: Secret,
+    headers: Headers,
     timeout: Duration,
     to_coordinator: Link,
     to_instance: Link,
@@ -215,13 +217,14 @@ impl Peer {
     pub fn new(id: NodeId, address: &str, secret: &Secret, options: &LinkOptions) -> Option<Self> {
         // Calls have a connection of their own: fences and moves do not wait behind them.
         let (channel, for_calls) = (options.channel(address)?, options.channel(address)?);
-        let link = |service| Link::open(id, for_calls.clone(), secret.clone(), service);
+        let headers = Headers::new(id, secret.clone());
+        let link = |service| Link::open(id, for_calls.clone(), headers.clone(), service);
         Some(Self {
             channel,
-            secret: secret.clone(),
             timeout: options.timeout,
             to_coordinator: link(Service::Coordinator),
             to_instance: link(Service::Instance),
+            headers,
         })
     }
 
@@ -267,7 +270,7 @@ impl Peer {
     /// There was no answer in time, or a bad one. So for all methods here.
     pub async fn top_counts(&self, keys: usize) -> Result<TopCounts, Status> {
         let keys = u32::try_from(keys).unwrap_or(u32::MAX);
-        let request = self.secret.sign(api::TopKRequest { keys });
+        let request = self.headers.sign(api::TopKRequest { keys });
         let mut client = self.instance();
         let answer = tokio::time::timeout(COUNT_TIMEOUT, client.get_top_k(request)).await;
         let late = |_| Status::deadline_exceeded("the node does not answer");
@@ -280,7 +283,7 @@ impl Peer {
     /// As [`Self::top_counts`].
     pub async fn fence(&self, shard: ShardId, epoch: Epoch) -> Result<Epoch, Status> {
         let shard = api_shard(shard, epoch);
-        let request = self.secret.sign(api::FenceRequest { shard });
+        let request = self.headers.sign(api::FenceRequest { shard });
         let mut client = self.instance();
         Ok(Epoch(self.bounded(client.fence(request)).await?.into_inner().epoch))
     }
@@ -291,7 +294,7 @@ impl Peer {
     /// As [`Self::top_counts`].
     pub async fn records(&self, shard: ShardId, epoch: Epoch) -> Result<ShardRecords, Status> {
         let shard = api_shard(shard, epoch);
-        let request = self.secret.sign(api::LoadRequest { shard });
+        let request = self.headers.sign(api::LoadRequest { shard });
         let mut client = self.instance();
         let mut stream = self.bounded(client.load_records(request)).await?.into_inner();
         let mut all = ShardRecords::default();
@@ -303,7 +306,7 @@ impl Peer {
 
     /// See [`Roles::apply_move`]. No answer is `Unknown`.
     pub async fn apply_move(&self, message: MoveMessage, epoch: Epoch) -> MoveAnswer<Vec<u8>> {
-        let request = self.secret.sign(api_move(message, epoch));
+        let request = self.headers.sign(api_move(message, epoch));
         let mut client = self.instance();
         match tokio::time::timeout(MOVE_TIMEOUT, client.r#move(request)).await {
             Ok(Ok(answer)) => answer_of(answer.into_inner()).unwrap_or(MoveAnswer::Unknown),
@@ -316,7 +319,7 @@ impl Peer {
     /// # Errors
     /// As [`Self::top_counts`].
     pub async fn repartition(&self, plan: Plan) -> Result<u64, Status> {
-        let request = self.secret.sign(api_plan(plan));
+        let request = self.headers.sign(api_plan(plan));
         let mut client = self.coordinator();
         Ok(self.bounded(client.repartition(request)).await?.into_inner().moves)
     }
@@ -327,7 +330,7 @@ impl Peer {
     /// As [`Self::top_counts`].
     pub async fn move_key(&self, key: DbKey, to: Option<ShardId>) -> Result<(), Status> {
         let (key, to) = (Some(key.into()), to.map(|shard| shard.0));
-        let request = self.secret.sign(api::MoveKeyRequest { key, to });
+        let request = self.headers.sign(api::MoveKeyRequest { key, to });
         self.coordinator().move_key(request).await.map(|_| ())
     }
 
@@ -336,7 +339,7 @@ impl Peer {
     /// # Errors
     /// As [`Self::top_counts`].
     pub async fn status(&self) -> Result<api::StatusReply, Status> {
-        let request = self.secret.sign(api::StatusRequest {});
+        let request = self.headers.sign(api::StatusRequest {});
         let mut client = self.coordinator();
         Ok(self.bounded(client.status(request)).await?.into_inner())
     }
@@ -346,7 +349,7 @@ impl Peer {
     /// # Errors
     /// As [`Self::top_counts`].
     pub async fn drain(&self, is_over: bool) -> Result<(), Status> {
-        let request = self.secret.sign(api::DrainRequest { is_over });
+        let request = self.headers.sign(api::DrainRequest { is_over });
         self.coordinator().drain(request).await.map(|_| ())
     }
 }

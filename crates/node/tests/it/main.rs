@@ -9,5 +9,6 @@ mod joining;
 mod keyspace;
 mod links;
 mod orders;
+mod receivers;
 #[path = "../scenarios/mod.rs"]
 mod scenarios;

@@ -1,0 +1,110 @@
+//! Messages that come to a node which they are not for, as after a change of addresses.
+
+use crate::harness::{TestCluster, wait_for};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use terrace::{Db, Options, SystemClock};
+use terrace_cluster::{
+    CallTarget, DbKey, Direction, Epoch, MoveAnswer, MoveCall, MoveId, OutgoingCall, ReplyProtocol,
+    ShardCall, ShardId, Unserved,
+};
+use terrace_metadata::{Embedded, Metadata};
+use terrace_node::rpc::{LinkOptions, MoveMessage, Peer, Secret};
+
+async fn start(name: &str) -> (TestCluster, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options::default()).unwrap();
+    let metadata = Embedded::open(&db, Arc::new(SystemClock::default())).unwrap();
+    let metadata: Arc<dyn Metadata> = Arc::new(metadata);
+    (TestCluster::start(metadata, 3, name).await, dir)
+}
+
+/// Kills the second node and starts the third one at its address, which the metadata still has for both.
+async fn reuse_the_address(cluster: &mut TestCluster) -> SocketAddr {
+    let address = cluster.nodes[1].node().rpc_listen();
+    cluster.nodes[1].kill();
+    cluster.nodes[2].kill();
+    wait_for("the port", async || std::net::TcpListener::bind(address).ok().map(drop)).await;
+    cluster.nodes[2].start(|config| config.rpc_listen = address).await;
+    let third = cluster.nodes[2].id();
+    wait_for("the new address", async || {
+        let topology = cluster.nodes[0].node().coordinator().topology()?;
+        (topology.nodes[&third].rpc_address == address.to_string()).then_some(())
+    })
+    .await;
+    address
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_at_the_address_of_another_takes_no_keys_for_it() {
+    let (mut cluster, _dir) = start("reused").await;
+    let key = cluster.keys_of(0, 1).remove(0);
+    let front = cluster.nodes[0].front.clone();
+    front.run(&format!("SET {key} 1")).await.unwrap();
+    reuse_the_address(&mut cluster).await;
+    let (node, moved) = (cluster.nodes[0].node.clone().unwrap(), DbKey::new(0, key.clone()));
+    let order = tokio::spawn(async move { node.move_key(moved, Some(ShardId(2))).await });
+    let (home, third) = (&cluster.nodes[0].store, &cluster.nodes[2].store);
+    wait_for("the end of the attempts", async || {
+        (home.steps("undo") > 0 || third.steps("import") > 0).then_some(())
+    })
+    .await;
+    assert_eq!(third.steps("import"), 0, "the message was for another node");
+    // Whoever asks the second node, by its address, learns nothing.
+    assert!(cluster.nodes[0].node().drain(cluster.nodes[1].id(), false).await.is_err());
+    assert!(!cluster.nodes[2].node().status().await.is_draining);
+    let shard = ShardCall { instance: cluster.nodes[1].id(), shard: ShardId(1), epoch: Epoch(1) };
+    let requests = Arc::new(format!("SET {key} 2").into_bytes());
+    let call = OutgoingCall { db: 0, protocol: ReplyProtocol::Resp2, requests };
+    let (done, reply) = tokio::sync::oneshot::channel();
+    let done = Box::new(move |reply| _ = done.send(reply));
+    cluster.nodes[0].node().coordinator().call(CallTarget::Instance(shard), call, done);
+    assert_eq!(reply.await.unwrap(), Err(Unserved::Unreachable(shard.instance)));
+    // The move is settled when the second node is back, and the key is where it was.
+    cluster.nodes[1].start(|_| {}).await;
+    assert!(order.await.unwrap().is_err());
+    assert_eq!(front.run(&format!("GET {key}")).await, Ok(b"1".to_vec()));
+    assert_eq!(cluster.places_of(&key), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_of_a_move_is_done_at_the_instance_that_it_is_for() {
+    let (cluster, _dir) = start("steps").await;
+    let (second, secret) = (cluster.nodes[1].node(), Secret::none());
+    let (address, options) = (second.rpc_listen().to_string(), LinkOptions::default());
+    let peer = Peer::new(second.id(), &address, &secret, &options).unwrap();
+    let key = DbKey::new(0, cluster.keys_of(0, 1).remove(0));
+    let (epoch, values) = (Epoch(1000), vec![vec![1, b'x']]);
+    let send = async |shard: u32, other: u32, direction, call| {
+        let (shard, other, keys) = (ShardId(shard), ShardId(other), vec![key.clone()]);
+        let id = MoveId { epoch, number: 1 };
+        peer.apply_move(MoveMessage { shard, id, direction, other, keys, call }, epoch).await
+    };
+    let (out, home) = (Direction::Out, Direction::Home);
+    for (direction, call) in [
+        (out, MoveCall::Import(values.clone())),
+        (out, MoveCall::Finish),
+        (out, MoveCall::Drop),
+        (home, MoveCall::Export),
+        (home, MoveCall::Drop),
+        (home, MoveCall::Release),
+    ] {
+        // The instances of shards 3 and 9 are another node, and none.
+        for other in [3, 9] {
+            assert_eq!(send(1, other, direction, call.clone()).await, MoveAnswer::Unknown);
+        }
+        assert_eq!(cluster.nodes[1].store.steps(call.name()), 0, "{direction:?} {call:?}");
+    }
+    for (direction, call) in [
+        (out, MoveCall::Begin),
+        (out, MoveCall::Export),
+        (out, MoveCall::Commit(Vec::new())),
+        (home, MoveCall::Commit(values.clone())),
+        (out, MoveCall::Undo),
+        (home, MoveCall::Forget),
+    ] {
+        assert_eq!(send(1, 2, direction, call.clone()).await, MoveAnswer::Unknown);
+        assert_eq!(cluster.nodes[1].store.steps(call.name()), 0, "{direction:?} {call:?}");
+    }
+    assert_eq!(send(1, 2, out, MoveCall::Import(values)).await, MoveAnswer::Done);
+}
