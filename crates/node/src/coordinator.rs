@@ -137,7 +137,7 @@ impl Coordinator for NodeCoordinator {
     fn admit(&self, call: ShardCall) -> Result<Box<dyn ServeGuard>, Unserved> {
         match self.shared.admit(call.shard, call.epoch) {
             Ok(Admission::Entered(_token)) => Ok(Box::new(AdmittedGuard { _token })),
-            Ok(Admission::Deposed) => Err(Unserved::Moved(self.revision())),
+            Ok(Admission::Deposed | Admission::Draining) => Err(Unserved::Moved(self.revision())),
             Ok(Admission::RaiseFirst) => {
                 // The first call of an owner to an instance that is not its shard's. It comes again.
                 let (shared, shard, epoch) = (self.shared.clone(), call.shard, call.epoch);

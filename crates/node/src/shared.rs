@@ -11,6 +11,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -29,16 +30,32 @@ pub(crate) type Epochs = HashMap<ShardId, Known>;
 #[derive(Default)]
 pub(crate) struct Known {
     epoch: Epoch,
-    /// Fences that wait for the calls of earlier owners.
-    drains: usize,
+    /// Since the epoch became known: closed when no call of an earlier owner is under way any more.
+    drain: Option<watch::Receiver<()>>,
+}
+
+impl Known {
+    fn is_draining(&self) -> bool {
+        self.drain.as_ref().is_some_and(|drain| drain.has_changed().is_ok())
+    }
+}
+
+/// What became of a fence.
+enum Raised {
+    /// Its epoch is known from now on.
+    New,
+    /// This is the latest epoch, and was before. With the drain that began then, if the fence is of the same one.
+    Known(Epoch, Option<watch::Receiver<()>>),
 }
 
 /// Whether a call may use the store in the name of a shard.
 pub(crate) enum Admission {
     /// While the token lives.
     Entered(Token),
-    /// Not before a fence has made its epoch known and has drained the calls of earlier owners.
+    /// Not before a fence has made its epoch known.
     RaiseFirst,
+    /// Not before the calls of earlier owners are gone: a fence waits for that.
+    Draining,
     /// Never: a later epoch is known.
     Deposed,
 }
@@ -117,13 +134,14 @@ impl Shared {
     }
 
     /// The latest epoch of a shard that this node's instance knows.
-    fn known_epoch(&self, epochs: &mut Epochs, shard: ShardId) -> Result<Epoch, StoreError> {
-        if let Some(known) = epochs.get(&shard) {
-            return Ok(known.epoch);
-        }
-        let epoch = self.store.epoch(shard)?;
-        epochs.insert(shard, Known { epoch, drains: 0 });
-        Ok(epoch)
+    fn known<'e>(&self, epochs: &'e mut Epochs, shard: ShardId) -> Result<&'e Known, StoreError> {
+        Ok(match epochs.entry(shard) {
+            Entry::Occupied(known) => known.into_mut(),
+            // What an earlier process did has ended with it.
+            Entry::Vacant(new) => {
+                new.insert(Known { epoch: self.store.epoch(shard)?, drain: None })
+            }
+        })
     }
 
     /// Enters the store in the name of a shard.
@@ -131,12 +149,12 @@ impl Shared {
         // The token is taken before the look: a fence that is not seen by the look waits for it.
         let token = self.gate.enter();
         let mut epochs = self.epochs.lock();
-        let known = self.known_epoch(&mut epochs, shard)?;
-        let is_draining = epochs.get(&shard).is_some_and(|known| known.drains > 0);
-        Ok(match epoch.cmp(&known) {
+        let known = self.known(&mut epochs, shard)?;
+        Ok(match epoch.cmp(&known.epoch) {
             Ordering::Less => Admission::Deposed,
-            Ordering::Equal if !is_draining => Admission::Entered(token),
-            Ordering::Equal | Ordering::Greater => Admission::RaiseFirst,
+            Ordering::Equal if known.is_draining() => Admission::Draining,
+            Ordering::Equal => Admission::Entered(token),
+            Ordering::Greater => Admission::RaiseFirst,
         })
     }
 
@@ -150,7 +168,10 @@ impl Shared {
             match self.admit(shard, epoch)? {
                 Admission::Entered(token) => return Ok(Some(token)),
                 Admission::Deposed => return Ok(None),
-                Admission::RaiseFirst => _ = self.fence(shard, epoch).await?,
+                // The one that drains is joined.
+                Admission::RaiseFirst | Admission::Draining => {
+                    _ = self.fence(shard, epoch).await?;
+                }
             }
         }
     }
@@ -166,33 +187,42 @@ impl Shared {
         fenced.await.unwrap_or_else(|_| Err(StoreError("the node is ending".into())))
     }
 
+    /// Makes an epoch known and drains the calls of earlier owners; if it is known already, waits for the drain that
+    /// began then. A drain for each call that comes again would never end: calls of its own epoch enter the gate, too.
     async fn raise(self: &Arc<Self>, shard: ShardId, epoch: Epoch) -> Result<Epoch, StoreError> {
         let this = self.clone();
-        let known = blocking(move || {
+        let (drained, drain) = watch::channel(());
+        let raised = blocking(move || {
             let _one_at_a_time = this.raising.lock();
-            let known = this.known_epoch(&mut this.epochs.lock(), shard)?;
-            if epoch < known {
-                return Ok(known);
+            {
+                let mut epochs = this.epochs.lock();
+                let known = this.known(&mut epochs, shard)?;
+                if epoch <= known.epoch {
+                    let drain = known.drain.clone().filter(|_| epoch == known.epoch);
+                    return Ok(Raised::Known(known.epoch, drain));
+                }
             }
             // It may wait for a sync: calls of the earlier owner still enter meanwhile, and are drained below.
-            if epoch > known {
-                this.store.set_epoch(shard, epoch)?;
-            }
-            let mut epochs = this.epochs.lock();
-            let entry = epochs.entry(shard).or_default();
-            (entry.epoch, entry.drains) = (epoch, entry.drains + 1);
-            Ok(epoch)
+            this.store.set_epoch(shard, epoch)?;
+            this.epochs.lock().insert(shard, Known { epoch, drain: Some(drain) });
+            Ok(Raised::New)
         });
-        let known = known.await?;
-        if known == epoch {
-            // If this node served the shard in an earlier term, it does not any more.
-            self.forget_shard(shard, |owned| owned < epoch);
-            self.gate.drain().await;
-            if let Some(entry) = self.epochs.lock().get_mut(&shard) {
-                entry.drains -= 1;
+        match raised.await? {
+            Raised::New => {
+                // If this node served the shard in an earlier term, it does not any more.
+                self.forget_shard(shard, |owned| owned < epoch);
+                self.gate.drain().await;
+                drop(drained);
+                Ok(epoch)
+            }
+            Raised::Known(known, drain) => {
+                if let Some(mut drain) = drain {
+                    // Nothing is ever sent: it ends when the sender is gone.
+                    while drain.changed().await.is_ok() {}
+                }
+                Ok(known)
             }
         }
-        Ok(known)
     }
 
     /// Serves a shard no more, if its epoch is meant.

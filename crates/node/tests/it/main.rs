@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod embedded;
+mod fences;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod joining;
