@@ -49,12 +49,17 @@ impl Node {
     /// created.
     ///
     /// # Errors
-    /// A node is not known or not alive; else as [`create_cluster`].
+    /// The placement is not that of this node's store, a node is not known or not alive; else as [`create_cluster`].
     pub async fn create(
         &self,
         placement: Placement,
         shards: &[(ShardId, NodeId, Vec<KeyRange>)],
     ) -> Result<bool, Error> {
+        let shared = &self.shared;
+        if let Some(own) = shared.config.placement.filter(|own| *own != placement) {
+            let why = format!("the store of this node has placement {own}, not {placement}");
+            return Err(Error::Config(why));
+        }
         let known = self.known_nodes();
         for (_, id, _) in shards {
             match known.iter().find(|node| node.id == *id) {
@@ -63,7 +68,6 @@ impl Node {
                 None => return Err(Error::Unserved(format!("node {id} has not joined"))),
             }
         }
-        let shared = &self.shared;
         create_cluster(&*shared.metadata, &shared.config.cluster, placement, shards).await
     }
 

@@ -112,3 +112,23 @@ async fn a_cluster_is_created_of_nodes_that_wait_and_they_tell_of_themselves() {
     let dead = first.create(Placement::Slots, &[(ShardId(1), gone, shard)]).await.unwrap_err();
     assert!(dead.to_string().ends_with("is not alive"), "{dead}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_its_nodes_could_not_join_is_not_created() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options::default()).unwrap();
+    let metadata = Arc::new(Embedded::open(&db, Arc::new(SystemClock::default())).unwrap());
+    let mut config = NodeConfig::local("test", "127.0.0.1:1");
+    config.placement = Some(Placement::Slots);
+    let store = Arc::new(MemoryStore::new(ShardId(1)));
+    let node = Node::start(config, metadata.clone(), store, Arc::new(Nobody)).await.unwrap();
+    let alive = async || node.known_nodes().iter().any(|it| it.is_alive).then_some(());
+    wait_for("the node to be alive", alive).await;
+    let range = KeyRange::Keys { start: Vec::new(), end: None };
+    let shards = [(ShardId(1), node.id(), vec![range])];
+    let refused = node.create(Placement::Range, &shards).await.unwrap_err().to_string();
+    assert!(refused.contains("placement slots"), "{refused}");
+    let shards = [(ShardId(1), node.id(), vec![KeyRange::Slots(0, 16_383)])];
+    assert!(node.create(Placement::Slots, &shards).await.unwrap(), "nothing was created before");
+    wait_for("the cluster", async || node.coordinator().topology().map(drop)).await;
+}
