@@ -25,7 +25,8 @@ pub struct Repartition {
     pub plan_keys: usize,
     /// Keys that are going to be moved.
     pub moves: u64,
-    /// Owners that did not take their part, and why.
+    /// Owners that did not take their part, or not that of one of their shards, and why; for a shard without an owner,
+    /// the node of its instance.
     pub failed: Vec<(NodeId, String)>,
 }
 
@@ -41,7 +42,12 @@ pub(crate) async fn run(shared: Arc<Shared>, config: PartitionerConfig) {
         }
         next = tokio::time::Instant::now() + config.interval;
         match repartition(&shared, &config.plan, config.keys).await {
-            Ok(done) => tracing::info!("{}: {} keys are moved", config.plan, done.moves),
+            Ok(done) => {
+                tracing::info!("{}: {} keys are moved", config.plan, done.moves);
+                for (node, why) in done.failed {
+                    tracing::warn!("{}: node {node} does not take its part: {why}", config.plan);
+                }
+            }
             Err(error) => tracing::warn!("{}: {error}", config.plan),
         }
     }
@@ -103,10 +109,10 @@ pub(crate) async fn repartition(
     let mut done = Repartition { plan_keys: plan.key_count(), ..Repartition::default() };
     let mut parts: BTreeMap<NodeId, Plan> = BTreeMap::new();
     for (shard, part) in plan.parts {
-        let owner = topology.shards.get(&shard).and_then(|shard| shard.owner);
-        match owner.filter(|owner| owner.is_claimed) {
+        let Some(known) = topology.shards.get(&shard) else { continue };
+        match known.owner.filter(|owner| owner.is_claimed) {
             Some(owner) => _ = parts.entry(owner.node).or_default().parts.insert(shard, part),
-            None => return Err(Error::Unserved(format!("shard {shard} has no owner"))),
+            None => done.failed.push((known.instance, format!("shard {shard} has no owner"))),
         }
     }
     move_point("partitioner", "plan", "made");
@@ -116,7 +122,12 @@ pub(crate) async fn repartition(
             Err(status) => Err(status),
         };
         match sent {
-            Ok(moves) => done.moves += moves,
+            Ok(taken) => {
+                done.moves += taken.moves;
+                let refused = taken.refused.into_iter();
+                done.failed
+                    .extend(refused.map(|(shard, why)| (owner, format!("shard {shard}: {why}"))));
+            }
             Err(status) => done.failed.push((owner, status.message().to_string())),
         }
     }

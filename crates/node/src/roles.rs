@@ -2,7 +2,7 @@
 //! counts and plans. See `rpc/services.rs` for how it is asked.
 
 use crate::follower;
-use crate::rpc::{CallSink, MoveMessage, Roles, ShardRecords, TopCounts, api};
+use crate::rpc::{CallSink, MoveMessage, Roles, ShardRecords, TakenPlan, TopCounts, api};
 use crate::shared::Shared;
 use crate::view::{Order, OwnedShard, OwnerStatus};
 use std::sync::Arc;
@@ -70,17 +70,23 @@ impl Roles for NodeRoles {
         self.shared.apply_move(message, epoch).await
     }
 
-    async fn repartition(&self, plan: Plan) -> Result<u64, Status> {
+    async fn repartition(&self, plan: Plan) -> Result<TakenPlan, Status> {
         let topology = self.shared.topology();
         let topology = topology.ok_or_else(|| Status::unavailable("no topology yet"))?;
         plan.check(&topology).map_err(|why| Status::invalid_argument(why.to_string()))?;
-        // All of it or nothing, as far as that can be said now.
-        let owned = plan.parts.into_iter().map(|(shard, part)| Ok((self.owned(shard)?, part)));
-        let mut moves = 0;
-        for (owned, part) in owned.collect::<Result<Vec<_>, Status>>()? {
-            moves += ask(&owned, |done| Order::Repartition(part, done)).await?;
+        let mut taken = TakenPlan::default();
+        // One that does not take its part, as it is served in another's place, stops no other.
+        for (shard, part) in plan.parts {
+            let asked = async {
+                let owned = self.owned(shard)?;
+                ask(&owned, |done| Order::Repartition(part, done)).await
+            };
+            match asked.await {
+                Ok(moves) => taken.moves += moves,
+                Err(status) => taken.refused.push((shard, status.message().to_string())),
+            }
         }
-        Ok(moves)
+        Ok(taken)
     }
 
     async fn move_key(&self, key: DbKey, to: Option<ShardId>) -> Result<(), Status> {

@@ -11,7 +11,7 @@ mod secret;
 mod services;
 
 pub use call_stream::CallSink;
-pub use convert::{MoveMessage, ShardRecords, TopCounts};
+pub use convert::{MoveMessage, ShardRecords, TakenPlan, TopCounts};
 pub use incoming::{Connection, incoming};
 pub use limits::{MAX_MESSAGE_BYTES, MAX_QUEUED_BYTES};
 pub use link::{Link, LinkOptions};

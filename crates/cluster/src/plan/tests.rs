@@ -178,6 +178,31 @@ fn a_key_that_is_too_long_is_refused() {
     assert!(matches!(error, PlanError::KeyTooLong(_, bytes) if bytes == long.len()), "{error}");
 }
 
+#[test]
+fn keys_that_are_too_long_are_left_out_of_plans() {
+    let topology = by_range(&["m"]);
+    let top =
+        |key: &[u8], count| TopKey { key: DbKey::new(0, key), count, error: 0, entry_bytes: 9 };
+    let long = [b"b".to_vec(), vec![b'x'; MAX_MOVED_KEY_BYTES]].concat();
+    let list = TopList {
+        shard: ShardId(1),
+        writes: 100,
+        write_bytes: 10_000,
+        memtable_bytes: 1_000,
+        hot_bytes: 0,
+        keys: vec![top(&long, 50), top(b"a", 40), top(b"z", 30), top(b"c", 20)],
+    };
+    let assigned = |spec: &str| {
+        let plan = make_plan(&spec.parse().unwrap(), &topology, std::slice::from_ref(&list));
+        let plan = plan.unwrap();
+        plan.check(&topology).unwrap();
+        let all = plan.parts.into_values().flatten();
+        all.map(|it| (it.key.key, it.at.0)).collect::<Vec<_>>()
+    };
+    assert_eq!(assigned("top-n-to-one:1:2"), [(b"a".to_vec(), 2)]);
+    assert_eq!(assigned("top-n-tiered:2,1"), [(b"c".to_vec(), 2), (b"z".to_vec(), 1)]);
+}
+
 /// Counts that two instances made of the same keys while they moved, as Space-Saving bounds them.
 #[test]
 fn merged_counts_bound_the_true_ones() {

@@ -2,11 +2,16 @@
 //! keys to one instance, or in tiers to several.
 
 use crate::id::ShardId;
-use crate::plan::assignment::{Plan, PlanError};
+use crate::plan::assignment::{MAX_MOVED_KEY_BYTES, Plan, PlanError};
 use crate::plan::top_list::MergedKey;
 use crate::topology::Topology;
 
-/// The first `keys` of `merged` to `shard`, or to the first one.
+/// Those that can be moved. A plan with another one would be refused as a whole.
+fn movable(merged: &[MergedKey]) -> impl Iterator<Item = &MergedKey> {
+    merged.iter().filter(|key| key.key.key.len() <= MAX_MOVED_KEY_BYTES)
+}
+
+/// The first `keys` of `merged` that can be moved to `shard`, or to the first one.
 pub(super) fn to_one(
     topology: &Topology,
     merged: &[MergedKey],
@@ -19,11 +24,11 @@ pub(super) fn to_one(
         return Err(PlanError::UnknownShard(shard));
     }
     let mut plan = empty(topology);
-    merged.iter().take(keys).for_each(|key| plan.assign(topology, &key.key, shard));
+    movable(merged).take(keys).for_each(|key| plan.assign(topology, &key.key, shard));
     Ok(plan)
 }
 
-/// The first `tiers[0]` of `merged` to the first shard, the next `tiers[1]` to the second, ...
+/// The first `tiers[0]` of `merged` that can be moved to the first shard, the next `tiers[1]` to the second, ...
 pub(super) fn tiered(
     topology: &Topology,
     merged: &[MergedKey],
@@ -35,7 +40,7 @@ pub(super) fn tiered(
         return Err(PlanError::Argument("top-n-tiered", why));
     }
     let mut plan = empty(topology);
-    let mut merged = merged.iter();
+    let mut merged = movable(merged);
     for (&shard, &keys) in topology.shards.keys().zip(tiers) {
         merged.by_ref().take(keys).for_each(|key| plan.assign(topology, &key.key, shard));
     }

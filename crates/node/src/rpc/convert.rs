@@ -53,6 +53,30 @@ pub struct TopCounts {
     pub keys: Vec<TopKey>,
 }
 
+/// What the shards of an owner did with their parts of a plan.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TakenPlan {
+    /// How many keys are going to be moved.
+    pub moves: u64,
+    /// Shards that do not take their part, and why.
+    pub refused: Vec<(ShardId, String)>,
+}
+
+impl From<TakenPlan> for api::RepartitionReply {
+    fn from(taken: TakenPlan) -> Self {
+        let refused = taken.refused.into_iter();
+        let refused = refused.map(|(shard, why)| api::PartRefusal { shard: shard.0, why });
+        Self { moves: taken.moves, refused: refused.collect() }
+    }
+}
+
+impl From<api::RepartitionReply> for TakenPlan {
+    fn from(reply: api::RepartitionReply) -> Self {
+        let refused = reply.refused.into_iter().map(|it| (ShardId(it.shard), it.why));
+        Self { moves: reply.moves, refused: refused.collect() }
+    }
+}
+
 fn bad(what: &str) -> Status {
     Status::invalid_argument(format!("the message has no {what}, or one out of range"))
 }
@@ -486,6 +510,10 @@ mod tests {
         plan.parts.insert(ShardId(1), vec![Assignment { key, at: ShardId(2) }]);
         plan.parts.insert(ShardId(2), Vec::new());
         assert_eq!(plan_of(api_plan(plan.clone())).unwrap(), plan);
+        let refused = vec![(ShardId(3), "away".to_string())];
+        let taken = TakenPlan { moves: 5, refused };
+        let sent: api::RepartitionReply = taken.clone().into();
+        assert_eq!(TakenPlan::from(sent), taken);
         let mut twice = api_plan(plan);
         twice.parts.push(twice.parts[0].clone());
         assert!(plan_of(twice).is_err());

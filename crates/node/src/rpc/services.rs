@@ -9,7 +9,7 @@ use super::api::{
 };
 use super::call_stream::{self, CallSink};
 use super::convert::{
-    MoveMessage, ShardRecords, TopCounts, add_records, answer_of, api_answer, api_copy,
+    MoveMessage, ShardRecords, TakenPlan, TopCounts, add_records, answer_of, api_answer, api_copy,
     api_exception, api_intent, api_move, api_plan, api_shard, key_of, move_of, plan_of, shard_of,
     top_counts_of,
 };
@@ -57,8 +57,8 @@ pub trait Roles: CallSink {
     /// A step of a move at the instance.
     async fn apply_move(&self, message: MoveMessage, epoch: Epoch) -> MoveAnswer<Vec<u8>>;
 
-    /// Takes the parts of a plan that are of this owner's shards: how many keys will be moved.
-    async fn repartition(&self, plan: Plan) -> Result<u64, Status>;
+    /// Takes the parts of a plan that are of this owner's shards.
+    async fn repartition(&self, plan: Plan) -> Result<TakenPlan, Status>;
 
     /// Moves a key to a shard's instance, or home.
     async fn move_key(&self, key: DbKey, to: Option<ShardId>) -> Result<(), Status>;
@@ -173,8 +173,8 @@ impl Coordinator for Served {
         &self,
         request: Request<api::RepartitionRequest>,
     ) -> Result<Response<api::RepartitionReply>, Status> {
-        let moves = self.roles.repartition(plan_of(request.into_inner())?).await?;
-        Ok(Response::new(api::RepartitionReply { moves }))
+        let taken = self.roles.repartition(plan_of(request.into_inner())?).await?;
+        Ok(Response::new(taken.into()))
     }
 
     async fn move_key(
@@ -318,10 +318,10 @@ impl Peer {
     ///
     /// # Errors
     /// As [`Self::top_counts`].
-    pub async fn repartition(&self, plan: Plan) -> Result<u64, Status> {
+    pub async fn repartition(&self, plan: Plan) -> Result<TakenPlan, Status> {
         let request = self.headers.sign(api_plan(plan));
         let mut client = self.coordinator();
-        Ok(self.bounded(client.repartition(request)).await?.into_inner().moves)
+        Ok(self.bounded(client.repartition(request)).await?.into_inner().into())
     }
 
     /// See [`Roles::move_key`]. Waits for the end of the move.

@@ -11,7 +11,7 @@ use terrace_cluster::{
 };
 use terrace_node::rpc::{
     CallSink, LinkOptions, MAX_QUEUED_BYTES, MoveMessage, Peer, Roles, Secret, ShardRecords,
-    TopCounts, api, incoming, routes,
+    TakenPlan, TopCounts, api, incoming, routes,
 };
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -78,8 +78,8 @@ impl Roles for Stub {
         MoveAnswer::Deposed
     }
 
-    async fn repartition(&self, plan: Plan) -> Result<u64, Status> {
-        Ok(plan.key_count() as u64)
+    async fn repartition(&self, plan: Plan) -> Result<TakenPlan, Status> {
+        Ok(TakenPlan { moves: plan.key_count() as u64, refused: Vec::new() })
     }
 
     async fn move_key(&self, _: DbKey, _: Option<ShardId>) -> Result<(), Status> {

@@ -215,3 +215,24 @@ async fn a_sweep_is_over_when_the_copies_that_it_found_are_dropped() {
     let copies: Vec<DbKey> = store.records().unwrap().copies.into_iter().map(|it| it.0).collect();
     assert_eq!(copies, [DbKey::new(0, moved.clone())]);
 }
+
+/// A shard that is served in place of its instance's node moves no keys; the plan for the other shards of the same owner
+/// is executed, and who asked hears of both.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_that_takes_no_plan_does_not_stop_the_other_shards_of_its_owner() {
+    let it = start("parts", 1).await;
+    let theirs = it.cluster.keys_of(1, 3);
+    it.node(1).drain(it.cluster.nodes[0].id(), false).await.unwrap();
+    it.cluster.wait_until_served_by(0, 1).await;
+    for key in &theirs {
+        it.cluster.nodes[1].front.run(&format!("SET {key} 1")).await.unwrap();
+    }
+    let spec: PlanSpec = "top-n-to-one:100:1".parse().unwrap();
+    let planned = it.node(1).repartition(&spec, 100).await.unwrap();
+    assert_eq!(planned.moves, 3, "{planned:?}");
+    let [(owner, why)] = &planned.failed[..] else { panic!("{planned:?}") };
+    assert_eq!(*owner, it.cluster.nodes[1].id());
+    assert!(why.contains("shard 1") && why.contains("in place of"), "{why}");
+    let there = async || theirs.iter().all(|key| it.cluster.nodes[0].store.has(key)).then_some(());
+    wait_for("the moves", there).await;
+}
