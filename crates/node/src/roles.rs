@@ -43,6 +43,10 @@ impl CallSink for NodeRoles {
         self.shared.me
     }
 
+    fn revision(&self) -> Revision {
+        *self.shared.published.borrow()
+    }
+
     async fn wait_for_revision(&self, revision: Revision) {
         follower::wait_for(&self.shared, revision).await;
     }

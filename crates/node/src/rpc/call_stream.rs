@@ -28,6 +28,9 @@ pub trait CallSink: Send + Sync + 'static {
     /// The node that this is.
     fn me(&self) -> NodeId;
 
+    /// The revision of the topology that calls are routed by.
+    fn revision(&self) -> Revision;
+
     /// Waits until the topology has this revision, for a bounded time.
     async fn wait_for_revision(&self, revision: Revision);
 
@@ -72,6 +75,7 @@ pub(super) fn serve(
     let fail = out.clone();
     tokio::spawn(send_replies(ready, out));
     tokio::spawn(async move {
+        let mut waits = Waits::default();
         let permits = Arc::new(Semaphore::new(MAX_QUEUED_BYTES / BYTES_PER_PERMIT));
         loop {
             let message = tokio::select! {
@@ -80,7 +84,8 @@ pub(super) fn serve(
             };
             let Ok(Some(message)) = message else { return };
             for call in message.calls {
-                if let Err(status) = execute(&*sink, call, service, &permits, &replies).await {
+                let executed = execute(&*sink, call, service, (&permits, &replies), &mut waits);
+                if let Err(status) = executed.await {
                     let _ = fail.send(Err(status)).await;
                     return;
                 }
@@ -90,12 +95,31 @@ pub(super) fn serve(
     ReceiverStream::new(stream)
 }
 
+/// How the calls of a stream wait for the topology that their sender knew.
+#[derive(Default)]
+struct Waits {
+    /// The topology of a wait that was in vain: a node that hears of no later one executes the calls behind by it at
+    /// once, so that they do not wait one after the other.
+    in_vain_at: Option<Revision>,
+}
+
+impl Waits {
+    async fn wait(&mut self, sink: &dyn CallSink, revision: Revision) {
+        if revision <= sink.revision() || self.in_vain_at == Some(sink.revision()) {
+            return;
+        }
+        sink.wait_for_revision(revision).await;
+        let known = sink.revision();
+        self.in_vain_at = (known < revision).then_some(known);
+    }
+}
+
 async fn execute(
     sink: &dyn CallSink,
     call: api::Call,
     service: Service,
-    permits: &Arc<Semaphore>,
-    replies: &mpsc::UnboundedSender<Replied>,
+    (permits, replies): (&Arc<Semaphore>, &mpsc::UnboundedSender<Replied>),
+    waits: &mut Waits,
 ) -> Result<(), Status> {
     let mode = match (service, call.shard) {
         (Service::Coordinator, None) => CallMode::Owner,
@@ -113,7 +137,7 @@ async fn execute(
     let permit = Some(permit.map_err(|_| Status::unavailable("the node is ending"))?);
     let mut answer = Answer { id: call.id, me: sink.me(), permit, replies: replies.clone() };
     if mode == CallMode::Owner {
-        sink.wait_for_revision(Revision(call.revision)).await;
+        waits.wait(sink, Revision(call.revision)).await;
     }
     let protocol = match call.is_resp3 {
         true => ReplyProtocol::Resp3,

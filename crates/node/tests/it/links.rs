@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use terrace_cluster::{
     CallMode, DbKey, Epoch, IncomingCall, MoveAnswer, NodeId, OutgoingCall, Plan, Reply,
@@ -31,6 +31,7 @@ struct Stub {
     kept: Mutex<Vec<(IncomingCall, Done)>>,
     executed: AtomicUsize,
     bytes: AtomicUsize,
+    revision: AtomicU64,
     waited_for: Mutex<Vec<Revision>>,
 }
 
@@ -38,6 +39,10 @@ struct Stub {
 impl CallSink for Stub {
     fn me(&self) -> NodeId {
         THERE
+    }
+
+    fn revision(&self) -> Revision {
+        Revision(self.revision.load(Ordering::SeqCst))
     }
 
     async fn wait_for_revision(&self, revision: Revision) {
@@ -176,7 +181,7 @@ async fn calls_come_in_order_and_many_in_a_message() {
         assert_eq!(call.protocol, ReplyProtocol::Resp3);
         assert_eq!(call.requests, number.to_string().into_bytes());
     }
-    assert!(stub.waited_for.lock().iter().all(|revision| *revision == Revision(5)));
+    assert_eq!(*stub.waited_for.lock(), [Revision(5)], "the others do not wait again");
     // In any order.
     for (call, done) in kept.into_iter().rev() {
         done(if call.requests == b"77" { Err(Unserved::NoTopology) } else { Ok(call.requests) });
@@ -191,6 +196,29 @@ async fn calls_come_in_order_and_many_in_a_message() {
         assert_eq!(reply, want);
         assert!(!std::mem::replace(&mut seen[number], true), "each is answered once");
     }
+}
+
+/// A node that is cut off from the metadata knows no later topology however long calls wait for it.
+#[tokio::test]
+async fn calls_do_not_wait_one_after_the_other_for_a_topology_that_does_not_come() {
+    let stub = Arc::new(Stub::default());
+    let (address, _stop, _) = serve(stub.clone(), &Secret::none(), any()).await;
+    let peer = peer(address, &Secret::none());
+    let mut replies = Replies::new();
+    let mut send = async |revision: u64| {
+        peer.call_owner(call("x"), Revision(revision), replies.done(0));
+        assert_eq!(replies.next().await, (0, Ok(b"x".to_vec())));
+    };
+    for revision in [5, 5, 6, 5, 9] {
+        send(revision).await;
+    }
+    assert_eq!(*stub.waited_for.lock(), [Revision(5)]);
+    // What it hears of is waited for again.
+    stub.revision.store(6, Ordering::SeqCst);
+    for revision in [5, 6, 9, 9] {
+        send(revision).await;
+    }
+    assert_eq!(*stub.waited_for.lock(), [Revision(5), Revision(9)]);
 }
 
 #[tokio::test]
