@@ -39,6 +39,8 @@ struct Claims {
     shards: HashMap<ShardId, Shard>,
     reports: mpsc::UnboundedSender<Report>,
     directory: Option<Arc<Directory>>,
+    /// The last attempt to register failed: said once for each time that the metadata store is away.
+    is_away: bool,
 }
 
 pub(crate) async fn run(
@@ -51,7 +53,8 @@ pub(crate) async fn run(
     let mut generation = shared.stamp.generation();
     let mut tick = tokio::time::interval(OwnershipTimes::default().retry / 2);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut claims = Claims { shared, shards: HashMap::new(), reports, directory: None };
+    let mut claims =
+        Claims { shared, shards: HashMap::new(), reports, directory: None, is_away: false };
     loop {
         tokio::select! {
             Some((shard, epoch)) = deposed.recv() => claims.on(shard, OwnerEvent::Deposed(epoch)),
@@ -80,7 +83,7 @@ pub(crate) async fn run(
 
 impl Claims {
     /// Makes this node a member, alive as long as its lease.
-    async fn register(&self, directory: &Directory, lease: LeaseId, is_draining: bool) {
+    async fn register(&mut self, directory: &Directory, lease: LeaseId, is_draining: bool) {
         let (shared, layout) = (&self.shared, &self.shared.layout);
         let (redis, rpc) = (&shared.config.redis_address, &shared.rpc_address);
         let state = match (is_draining, shared.config.is_coordinator) {
@@ -99,9 +102,17 @@ impl Claims {
         // An entry of an earlier lease is this node's, too: the store is open once.
         let write = Transaction::new().put(member, addresses);
         let write = write.put_leased(alive, state.to_string(), lease);
-        if let Err(error) = shared.metadata.commit(write).await {
-            tracing::warn!("node {} is not registered: {error}", shared.me);
+        let registered = shared.metadata.commit(write).await;
+        match &registered {
+            Ok(_) => {}
+            Err(error) if self.is_away => {
+                tracing::debug!("node {} is not registered: {error}", shared.me);
+            }
+            Err(error) => {
+                tracing::warn!("node {} is not registered, and tries again: {error}", shared.me);
+            }
         }
+        self.is_away = registered.is_err();
     }
 
     /// What the directory says, to every shard of it.

@@ -16,6 +16,8 @@ const PER_LEASE: u32 = 4;
 const RETRY: Duration = Duration::from_millis(100);
 
 pub(crate) async fn keep(shared: Arc<Shared>) {
+    // Said once for each time that the metadata store is away.
+    let mut is_away = false;
     loop {
         let lease = *shared.lease.borrow();
         let ask = async {
@@ -27,6 +29,9 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
         let answer = shared.stamp.confirm(lease, ask).await;
         let pause = match answer {
             Ok(grant) => {
+                if std::mem::take(&mut is_away) {
+                    tracing::info!("the lease of node {} is kept again", shared.me);
+                }
                 if lease.is_none() {
                     tracing::info!("node {} has a lease of {:?}", shared.me, grant.ttl);
                     shared.lease.send_replace(Some(grant.lease));
@@ -40,7 +45,14 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
                 Duration::ZERO
             }
             Err(error) => {
-                tracing::warn!("the lease of node {} is not kept: {error}", shared.me);
+                match is_away {
+                    false => tracing::warn!(
+                        "the lease of node {} is not kept, and is tried again: {error}",
+                        shared.me
+                    ),
+                    true => tracing::debug!("the lease of node {} is not kept: {error}", shared.me),
+                }
+                is_away = true;
                 RETRY
             }
         };
