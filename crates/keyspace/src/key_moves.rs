@@ -22,6 +22,34 @@ pub type Answer<T> = Result<std::result::Result<T, Refusal>>;
 
 const DURABLE: WriteOptions = WriteOptions { sync: Some(SyncMode::Batch) };
 
+/// How much is exported together, as [`ExportedKey::as_bytes`] has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExportLimits {
+    /// Bytes of one key.
+    pub key_bytes: usize,
+    /// Bytes of all keys of a move.
+    pub move_bytes: usize,
+}
+
+/// Of each key; all together may have any number.
+impl From<usize> for ExportLimits {
+    fn from(key_bytes: usize) -> Self {
+        Self { key_bytes, move_bytes: usize::MAX }
+    }
+}
+
+impl ExportLimits {
+    /// Exports a key within what is left, which becomes less.
+    fn export(&mut self, batch: &mut CommandBatch, key: &DbKey) -> Answer<ExportedKey> {
+        let most = self.key_bytes.min(self.move_bytes);
+        let exported = batch.export_key(key.db, &key.key, most)?;
+        if let Ok(value) = &exported {
+            self.move_bytes = self.move_bytes.saturating_sub(value.as_bytes().len());
+        }
+        Ok(exported)
+    }
+}
+
 /// What a store knows of moves of keys.
 #[derive(Debug, Clone, Default)]
 pub struct MoveState {
@@ -104,8 +132,9 @@ impl Keyspace {
         Ok(begun)
     }
 
-    /// Step 3 of a move out, at home: the values, of at most `max_bytes` each. Writes of the keys are refused
-    /// from now on ([`CommandBatch::check_home`]).
+    /// Step 3 of a move out, at home: the values. Writes of the keys are refused from now on
+    /// ([`CommandBatch::check_home`]). `TooLarge` if a value has more bytes than the limit of one, or all have more than that
+    /// of all: no more is read than that.
     ///
     /// # Errors
     /// The engine's.
@@ -113,16 +142,17 @@ impl Keyspace {
         self: &Arc<Self>,
         id: MoveId,
         keys: &[DbKey],
-        max_bytes: usize,
+        limits: impl Into<ExportLimits>,
     ) -> Answer<Vec<ExportedKey>> {
         let mut batch = self.batch_of(keys)?;
         let mut exported = Vec::with_capacity(keys.len());
+        let mut left = limits.into();
         for key in keys {
             let next = match self.moves.home(key).export(id) {
                 Ok(next) => next,
                 Err(why) => return Ok(Err(why)),
             };
-            match batch.export_key(key.db, &key.key, max_bytes)? {
+            match left.export(&mut batch, key)? {
                 Ok(value) => exported.push(value),
                 Err(why) => return Ok(Err(why)),
             }
@@ -268,9 +298,10 @@ impl Keyspace {
         self: &Arc<Self>,
         id: MoveId,
         keys: &[DbKey],
-        max_bytes: usize,
+        limits: impl Into<ExportLimits>,
     ) -> Answer<Vec<ExportedKey>> {
         let mut batch = self.batch_of(keys)?;
+        let mut left = limits.into();
         if let Err(why) = self.moves.may_move() {
             return Ok(Err(why));
         }
@@ -280,7 +311,7 @@ impl Keyspace {
                 Ok(change) => batch.change_copy(key, change)?,
                 Err(why) => return Ok(Err(why)),
             }
-            match batch.export_key(key.db, &key.key, max_bytes)? {
+            match left.export(&mut batch, key)? {
                 Ok(value) => exported.push(value),
                 Err(why) => return Ok(Err(why)),
             }

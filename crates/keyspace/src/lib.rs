@@ -60,7 +60,7 @@ pub use error::{Error, Result, Wait};
 pub use export::MAX_EXPORT_BYTES;
 pub use exported_key::{DamagedExport, ExportedKey};
 pub use key_layout::{KeyLayout, MAX_DATABASES};
-pub use key_moves::{Answer, MoveState};
+pub use key_moves::{Answer, ExportLimits, MoveState};
 pub use key_scan::{KeyScan, SeenKey};
 pub use keys::{ExpireIf, Type};
 pub use keyspace::Keyspace;

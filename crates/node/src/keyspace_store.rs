@@ -11,14 +11,15 @@ use std::fmt::Display;
 use std::sync::Arc;
 use terrace::{CfOptions, ColumnFamily, HotTableMode, SyncMode, WriteBatch, WriteOptions};
 use terrace_cluster::{Direction, Epoch, MoveAnswer, MoveCall, NodeId, Refusal, ShardId, TopKey};
-use terrace_keyspace::{ExportedKey, Keyspace, MAX_DATABASES, MAX_EXPORT_BYTES};
+use terrace_keyspace::{ExportLimits, ExportedKey, Keyspace, MAX_DATABASES, MAX_EXPORT_BYTES};
 
 const FAMILY: &str = "node";
 const IDENTITY: &[u8] = b"identity";
 const VERSION: u8 = 1;
 
-/// Most bytes of all keys of one move: they are in one message. A move with more is undone.
-const MAX_MOVE_BYTES: usize = 128 << 20;
+/// All keys of a move are in one message. A move with more is undone, and its keys go in smaller ones.
+const EXPORT_LIMITS: ExportLimits =
+    ExportLimits { key_bytes: MAX_EXPORT_BYTES, move_bytes: 128 << 20 };
 
 /// How much of a memtable the hot table may take, as the engine does.
 const HOT_PARTS: u64 = 2;
@@ -54,15 +55,13 @@ impl KeyspaceStore {
             }
             MoveCall::Export => {
                 let exported = match direction {
-                    Direction::Out => space.export_home(*id, keys, MAX_EXPORT_BYTES),
-                    Direction::Home => space.export_copies(*id, keys, MAX_EXPORT_BYTES),
+                    Direction::Out => space.export_home(*id, keys, EXPORT_LIMITS),
+                    Direction::Home => space.export_copies(*id, keys, EXPORT_LIMITS),
                 };
-                let exported = exported.map_err(failed)?.and_then(|all| {
-                    let total: usize = all.iter().map(|key| key.as_bytes().len()).sum();
-                    if total > MAX_MOVE_BYTES { Err(Refusal::TooLarge) } else { Ok(all) }
-                });
                 let bytes = |key: ExportedKey| key.as_bytes().to_vec();
-                answer(exported, |all| MoveAnswer::Exported(all.into_iter().map(bytes).collect()))
+                answer(exported.map_err(failed)?, |all| {
+                    MoveAnswer::Exported(all.into_iter().map(bytes).collect())
+                })
             }
             MoveCall::Import(values) => {
                 done(space.import_keys(*id, keys, &exported(values)?).map_err(failed)?)

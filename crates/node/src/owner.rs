@@ -24,6 +24,10 @@ use tokio::task::JoinHandle;
 /// How long after the first failed attempt a message is sent again; doubles up to the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
+/// How long a command waits for a key that it needs at home: the instance that has it may be away for long. Then others
+/// do not wait for as long: a command that is told to go on comes again, many times.
+const RECALL_LIMIT: Duration = Duration::from_secs(5);
+
 /// A shard's task; ends when this is dropped.
 pub(crate) struct TakenOver {
     orders: mpsc::UnboundedSender<Order>,
@@ -69,6 +73,8 @@ pub(crate) async fn take_over(
         start,
         parts: HashMap::new(),
         stopped: Vec::new(),
+        recall_count: 0,
+        overdue: HashMap::new(),
         sweep: Sweep::new(),
         may_serve: false,
         is_serving: false,
@@ -114,6 +120,10 @@ struct Owner {
     wishes: Wishes,
     parts: HashMap<MoveId, MoveParts>,
     stopped: Vec<oneshot::Sender<()>>,
+    /// Recalls that have waited, for their numbers.
+    recall_count: u64,
+    /// Keys that a command has waited for in vain, and until when others do not wait again.
+    overdue: HashMap<DbKey, Duration>,
     sweep: Sweep,
     may_serve: bool,
     is_serving: bool,
@@ -236,6 +246,11 @@ impl Owner {
             Order::Repartition(part, done) => _ = done.send(self.repartition(part)),
             Order::MoveKey(key, to, done) => self.move_key(key, to, done),
             Order::Recall(key, done) => self.recall(key, done),
+            Order::Overdue(key, number) => {
+                if self.wishes.give_up_recall(&key, number) {
+                    self.overdue.insert(key, self.start.elapsed() + RECALL_LIMIT);
+                }
+            }
             Order::Stop(stopped) => {
                 self.is_stopping = true;
                 self.mover.cancel();
@@ -309,10 +324,18 @@ impl Owner {
     }
 
     fn recall(&mut self, key: DbKey, done: Callback) {
+        let now = self.start.elapsed();
+        self.overdue.retain(|_, until| now < *until);
         match self.place_of(&key) {
-            Some(at) if !self.is_stopping => {
+            Some(at) if !self.is_stopping && !self.overdue.contains_key(&key) => {
+                self.recall_count += 1;
+                let (number, orders) = (self.recall_count, self.owned.orders.clone());
                 self.mover.recall(key.clone(), at);
-                self.wishes.need_at_home(key, done);
+                self.wishes.need_at_home(key.clone(), number, done);
+                tokio::spawn(async move {
+                    tokio::time::sleep(RECALL_LIMIT).await;
+                    let _ = orders.send(Order::Overdue(key, number));
+                });
             }
             // Home, or not to be brought there now: the command that needs it sees which.
             _ => done.call(),
@@ -328,8 +351,15 @@ impl Owner {
                 let count = finished.keys.len() as u64;
                 self.shared.moved_keys.fetch_add(count, Ordering::Relaxed);
             }
+            for key in &finished.keys {
+                self.overdue.remove(key);
+            }
             for (key, why) in &finished.refused {
                 self.wishes.fail(key, self.place_of(key), &why.to_string());
+            }
+            if finished.is_split {
+                is_misplaced = true;
+                continue;
             }
             let undone = match finished.outcome {
                 Outcome::Moved => None,

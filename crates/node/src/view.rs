@@ -71,6 +71,8 @@ pub(crate) enum Order {
     MoveKey(DbKey, Option<ShardId>, oneshot::Sender<Result<(), String>>),
     /// A key is needed at home; called when it is there, or did not come.
     Recall(DbKey, Callback),
+    /// The recall with this number has waited long enough.
+    Overdue(DbKey, u64),
     /// No more moves; answered when none is under way.
     Stop(oneshot::Sender<()>),
     /// Something happened to a move.

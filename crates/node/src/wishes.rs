@@ -16,14 +16,14 @@ const ORDERED_ELSEWHERE: &str = "a later order wants the key somewhere else";
 pub(crate) type Answer = oneshot::Sender<Result<(), String>>;
 
 enum Waiting {
-    /// A command that needs the key at home.
-    Home(Callback),
+    /// A command that needs the key at home, by the number of its recall.
+    Home(u64, Callback),
     /// An order that the key be there; `None`: at home.
     Place(Option<ShardId>, Answer),
 }
 
 fn is_needed(waiting: &[Waiting]) -> bool {
-    waiting.iter().any(|it| matches!(it, Waiting::Home(_)))
+    waiting.iter().any(|it| matches!(it, Waiting::Home(..)))
 }
 
 /// See the module. It does not know where keys are: that is said to it.
@@ -76,10 +76,20 @@ impl Wishes {
     }
 
     /// A command needs the key at home; it does not go away again by the present plan.
-    pub fn need_at_home(&mut self, key: DbKey, done: Callback) {
+    pub fn need_at_home(&mut self, key: DbKey, number: u64, done: Callback) {
         self.set(&key, None);
         self.refuse_others(&key, NEEDED_AT_HOME);
-        self.waiting.entry(key).or_default().push(Waiting::Home(done));
+        self.waiting.entry(key).or_default().push(Waiting::Home(number, done));
+    }
+
+    /// The command of a recall waits no longer; whether it did. The key still comes home when it can.
+    pub fn give_up_recall(&mut self, key: &DbKey, number: u64) -> bool {
+        let is_meant = |it: &Waiting| matches!(it, Waiting::Home(of, _) if *of == number);
+        let waits = self.waiting.get(key).is_some_and(|waiting| waiting.iter().any(is_meant));
+        if waits {
+            self.answer(key, |waiting| is_meant(waiting).then_some(Ok(())));
+        }
+        waits
     }
 
     fn set(&mut self, key: &DbKey, to: Option<ShardId>) {
@@ -94,14 +104,14 @@ impl Wishes {
         let wanted = self.place_of(key);
         self.answer(key, |waiting| match waiting {
             Waiting::Place(to, _) if *to != wanted => Some(Err(why.into())),
-            Waiting::Place(..) | Waiting::Home(_) => None,
+            Waiting::Place(..) | Waiting::Home(..) => None,
         });
     }
 
     /// A key is in no move any more, and is there now: answers those who wait for that.
     pub fn settle(&mut self, key: &DbKey, at: Option<ShardId>) {
         self.answer(key, |waiting| match waiting {
-            Waiting::Home(_) => at.is_none().then_some(Ok(())),
+            Waiting::Home(..) => at.is_none().then_some(Ok(())),
             Waiting::Place(to, _) => (*to == at).then_some(Ok(())),
         });
     }
@@ -114,7 +124,7 @@ impl Wishes {
         }
         self.answer(key, |waiting| match waiting {
             Waiting::Place(to, _) if *to == at => Some(Ok(())),
-            Waiting::Place(..) | Waiting::Home(_) => Some(Err(why.into())),
+            Waiting::Place(..) | Waiting::Home(..) => Some(Err(why.into())),
         });
     }
 
@@ -134,7 +144,7 @@ impl Wishes {
         let mut left = Vec::new();
         for one in waiting {
             match (of(&one), one) {
-                (Some(_), Waiting::Home(done)) => done.call(),
+                (Some(_), Waiting::Home(_, done)) => done.call(),
                 (Some(answer), Waiting::Place(_, done)) => _ = done.send(answer),
                 (None, one) => left.push(one),
             }
@@ -170,10 +180,14 @@ mod tests {
     }
 
     fn need(wishes: &mut Wishes, name: &str) -> impl Fn() -> bool + use<> {
+        numbered(wishes, name, 1)
+    }
+
+    fn numbered(wishes: &mut Wishes, name: &str, number: u64) -> impl Fn() -> bool + use<> {
         let called = Arc::new(AtomicBool::new(false));
         let by = called.clone();
         let done = move || assert!(!by.swap(true, Ordering::SeqCst), "called twice");
-        wishes.need_at_home(key(name), Callback::new(Box::new(done)));
+        wishes.need_at_home(key(name), number, Callback::new(Box::new(done)));
         move || called.load(Ordering::SeqCst)
     }
 
@@ -213,6 +227,17 @@ mod tests {
         assert!(is_called());
         order(&mut wishes, "k", Some(2));
         assert_eq!(wishes.place_of(&key("k")), Some(ShardId(2)));
+    }
+
+    #[test]
+    fn a_recall_that_is_given_up_answers_its_command_only() {
+        let mut wishes = Wishes::new([(key("k"), ShardId(2))].into_iter());
+        let (first, second) = (numbered(&mut wishes, "k", 1), numbered(&mut wishes, "k", 2));
+        assert!(wishes.give_up_recall(&key("k"), 1) && first() && !second());
+        assert!(!wishes.give_up_recall(&key("k"), 1), "it waits no longer");
+        assert_eq!(wishes.needed_at_home().count(), 1);
+        wishes.settle(&key("k"), None);
+        assert!(second() && !wishes.give_up_recall(&key("k"), 2));
     }
 
     #[test]

@@ -289,6 +289,15 @@ impl<V: Clone> KeyMove<V> {
         self.step == Step::Begin
     }
 
+    /// Whether it is committed or undone: what is left to do waits for the other instance, or for home to forget it, and
+    /// holds no key but one that an undone move home releases there.
+    pub fn is_decided(&self) -> bool {
+        matches!(
+            self.step,
+            Step::DrainCalls | Step::Settle | Step::SettleUndone | Step::Forget | Step::Over
+        )
+    }
+
     /// What was exported, from then on until the commit.
     pub fn values(&self) -> &[V] {
         &self.values

@@ -4,6 +4,10 @@
 //! A batch is of one direction and one other instance. A key that changes from one instance to another
 //! comes home first. A key is in one move at a time, and moves begin one after the other, in the order of
 //! their ids.
+//!
+//! An instance that does not answer keeps moves from their end for as long as it is away. Those that are committed or
+//! undone hold back only further moves to and from the same instance. A key that a command needs at home waits for
+//! no place among the moves of others.
 
 use crate::exceptions::{ExceptionList, Misplaced};
 use crate::id::{Epoch, ShardId};
@@ -12,6 +16,7 @@ use crate::moves::copy::{CopyState, KeyCopy};
 use crate::moves::intent::{Direction, Intent, Refusal};
 use crate::moves::key_move::{Effect, KeyMove, MoveAnswer, MoveEvent, Outcome};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::ops::Bound;
 use std::time::Duration;
 
 /// How fast keys are moved.
@@ -19,7 +24,8 @@ use std::time::Duration;
 pub struct MoveLimits {
     /// At most this many keys in one move: all of them are held while it is under way.
     pub keys_per_move: usize,
-    /// At most this many moves at a time.
+    /// At most this many moves at a time that are not committed or undone, and one more for keys that commands need at
+    /// home. At most this many of another instance that are, before it has heard of that.
     pub moves: usize,
     /// Keys per second.
     pub keys_per_second: u64,
@@ -77,6 +83,8 @@ pub struct FinishedMove {
     pub direction: Direction,
     /// The keys that were in it until the end.
     pub keys: Vec<DbKey>,
+    /// It was undone since its keys are too large together. If they are wanted again, they go in smaller moves.
+    pub is_split: bool,
     /// Those that home did not let go.
     pub refused: Vec<(DbKey, Refusal)>,
     /// How it ended.
@@ -85,6 +93,15 @@ pub struct FinishedMove {
 
 /// What is to be done for a move.
 pub type MoveEffects<V> = (MoveId, Vec<Effect<V>>);
+
+/// A queue of keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Queue {
+    /// Keys that commands need at home, at this other instance.
+    Recalls(ShardId),
+    /// Of [`Mover::waiting`].
+    Waiting(Direction, ShardId),
+}
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -95,6 +112,8 @@ pub struct Mover<V> {
     size_of: fn(&V) -> u64,
     next_number: u64,
     waiting: BTreeMap<(Direction, ShardId), VecDeque<DbKey>>,
+    /// Keys that commands need at home, by where they are.
+    recalls: BTreeMap<ShardId, VecDeque<DbKey>>,
     /// Of `waiting`, the queue that was served last.
     turn: Option<(Direction, ShardId)>,
     /// Where keys go once they are home.
@@ -102,6 +121,8 @@ pub struct Mover<V> {
     moves: BTreeMap<MoveId, KeyMove<V>>,
     /// The keys of `moves`.
     busy: HashSet<DbKey>,
+    /// At most this many keys in the next move of a key, which was in one that was too large. Few: until it was moved.
+    batch_limits: HashMap<DbKey, usize>,
     keys: Budget,
     bytes: Budget,
     finished: Vec<FinishedMove>,
@@ -116,10 +137,12 @@ impl<V: Clone> Mover<V> {
             size_of,
             next_number: 1,
             waiting: BTreeMap::new(),
+            recalls: BTreeMap::new(),
             turn: None,
             onward: HashMap::new(),
             moves: BTreeMap::new(),
             busy: HashSet::new(),
+            batch_limits: HashMap::new(),
             keys: Budget::new(limits.keys_per_second, now),
             bytes: Budget::new(limits.bytes_per_second, now),
             finished: Vec::new(),
@@ -143,6 +166,7 @@ impl<V: Clone> Mover<V> {
     /// What is to be moved now; replaces what waits. Moves that have begun go on.
     pub fn want(&mut self, misplaced: impl IntoIterator<Item = Misplaced>) {
         self.waiting.clear();
+        self.recalls.clear();
         self.onward.clear();
         for Misplaced { key, from, to } in misplaced {
             match (from, to) {
@@ -162,8 +186,7 @@ impl<V: Clone> Mover<V> {
     pub fn recall(&mut self, key: DbKey, from: ShardId) {
         self.onward.remove(&key);
         if !self.busy.contains(&key) {
-            self.waiting.entry((Direction::Home, from)).or_default().push_front(key);
-            self.turn = None;
+            self.recalls.entry(from).or_default().push_back(key);
         }
     }
 
@@ -173,7 +196,7 @@ impl<V: Clone> Mover<V> {
 
     /// How many keys wait.
     pub fn waiting_count(&self) -> usize {
-        self.waiting.values().map(VecDeque::len).sum()
+        self.waiting.values().chain(self.recalls.values()).map(VecDeque::len).sum()
     }
 
     /// The moves that are under way.
@@ -204,7 +227,9 @@ impl<V: Clone> Mover<V> {
     /// Nothing more is moved. What can be undone is undone; wait until [`Self::is_idle`].
     pub fn cancel(&mut self) {
         self.waiting.clear();
+        self.recalls.clear();
         self.onward.clear();
+        self.batch_limits.clear();
         for it in self.moves.values_mut() {
             // A cancelled move says nothing until its next event.
             it.on(MoveEvent::Cancel);
@@ -213,11 +238,33 @@ impl<V: Clone> Mover<V> {
 
     /// How long until [`Self::poll`] may begin a move; `None`: not before an event.
     pub fn wait(&mut self, now: Duration) -> Option<Duration> {
-        let is_full = self.moves.len() >= self.limits.moves.max(1);
-        if is_full || self.waiting.is_empty() || self.moves.values().any(KeyMove::is_beginning) {
+        if self.moves.values().any(KeyMove::is_beginning) || self.next().is_none() {
             return None;
         }
         Some(self.keys.wait(now).max(self.bytes.wait(now)))
+    }
+
+    /// The queue whose turn it is, of those that may be served now.
+    fn next(&self) -> Option<Queue> {
+        let most = self.limits.moves.max(1);
+        let active = self.moves.values().filter(|it| !it.is_decided()).count();
+        let is_open = |other: ShardId| {
+            let of_other = |it: &&KeyMove<V>| it.is_decided() && it.other() == other;
+            self.moves.values().filter(of_other).count() < most
+        };
+        if active <= most
+            && let Some(other) = self.recalls.keys().copied().find(|other| is_open(*other))
+        {
+            return Some(Queue::Recalls(other));
+        }
+        if active >= most {
+            return None;
+        }
+        let after = self.turn.map_or(Bound::Unbounded, Bound::Excluded);
+        let rest = self.waiting.range((after, Bound::Unbounded)).chain(self.waiting.iter());
+        let mut queues = rest.map(|(&queue, _)| queue);
+        let next = queues.find(|(_, other)| is_open(*other));
+        next.map(|(direction, other)| Queue::Waiting(direction, other))
     }
 
     /// Begins the next move, if there is one and it may begin now.
@@ -225,13 +272,29 @@ impl<V: Clone> Mover<V> {
         if self.wait(now) != Some(Duration::ZERO) {
             return None;
         }
-        for _ in 0..self.waiting.len() {
-            let after_turn =
-                |turn| self.waiting.range((turn_after(turn), std::ops::Bound::Unbounded));
-            let next = self.turn.and_then(|turn| after_turn(turn).next());
-            let (&(direction, other), _) = next.or_else(|| self.waiting.first_key_value())?;
-            self.turn = Some((direction, other));
-            let keys = self.take_batch(direction, other);
+        for _ in 0..self.waiting.len() + self.recalls.len() {
+            let (direction, other, keys) = match self.next()? {
+                Queue::Recalls(other) => {
+                    let mut queue = self.recalls.remove(&other).unwrap_or_default();
+                    // A key that is busy has been found by another move, whose end says what is to be done.
+                    let (keys, _busy) = self.take_batch(&mut queue);
+                    if !queue.is_empty() {
+                        self.recalls.insert(other, queue);
+                    }
+                    (Direction::Home, other, keys)
+                }
+                Queue::Waiting(direction, other) => {
+                    let at = (direction, other);
+                    self.turn = Some(at);
+                    let mut queue = self.waiting.remove(&at).unwrap_or_default();
+                    let (keys, busy) = self.take_batch(&mut queue);
+                    queue.extend(busy);
+                    if !queue.is_empty() {
+                        self.waiting.insert(at, queue);
+                    }
+                    (direction, other, keys)
+                }
+            };
             if !keys.is_empty() {
                 return Some(self.begin(direction, other, keys));
             }
@@ -239,25 +302,26 @@ impl<V: Clone> Mover<V> {
         None
     }
 
-    /// The next keys of a queue that are in no move.
-    fn take_batch(&mut self, direction: Direction, other: ShardId) -> Vec<DbKey> {
-        let most = self.limits.keys_per_move.max(1);
-        let Some(queue) = self.waiting.get_mut(&(direction, other)) else { return Vec::new() };
+    /// The next keys of a queue that are in no move, and those before them that are in one.
+    fn take_batch(&self, queue: &mut VecDeque<DbKey>) -> (Vec<DbKey>, Vec<DbKey>) {
+        let mut most = self.limits.keys_per_move.max(1);
         let (mut keys, mut busy) = (Vec::new(), Vec::new());
         let mut taken = HashSet::new();
-        while keys.len() < most {
-            let Some(key) = queue.pop_front() else { break };
+        while keys.len() < most
+            && let Some(key) = queue.pop_front()
+        {
+            let limit = self.batch_limits.get(&key).copied().unwrap_or(most);
             if self.busy.contains(&key) {
                 busy.push(key);
+            } else if limit <= keys.len() {
+                queue.push_front(key);
+                break;
             } else if taken.insert(key.clone()) {
+                most = most.min(limit);
                 keys.push(key);
             }
         }
-        queue.extend(busy);
-        if queue.is_empty() {
-            self.waiting.remove(&(direction, other));
-        }
-        keys
+        (keys, busy)
     }
 
     fn begin(&mut self, direction: Direction, other: ShardId, keys: Vec<DbKey>) -> MoveEffects<V> {
@@ -294,8 +358,14 @@ impl<V: Clone> Mover<V> {
     }
 
     fn finish(&mut self, it: &KeyMove<V>, outcome: Outcome) {
+        let key_count = it.keys().len();
+        let is_split = outcome == Outcome::Undone(Some(Refusal::TooLarge)) && key_count > 1;
         for key in it.keys() {
             self.busy.remove(key);
+            match is_split {
+                true => _ = self.batch_limits.insert(key.clone(), key_count / 2),
+                false => _ = self.batch_limits.remove(key),
+            }
             if it.direction() == Direction::Home
                 && outcome == Outcome::Moved
                 && let Some(to) = self.onward.remove(key)
@@ -307,6 +377,7 @@ impl<V: Clone> Mover<V> {
             id: it.id(),
             direction: it.direction(),
             keys: it.keys().to_vec(),
+            is_split,
             refused: it.refused().to_vec(),
             outcome,
         });
@@ -331,8 +402,4 @@ impl<V: Clone> Mover<V> {
         };
         stale.map(|(key, copy)| (key.clone(), newest(copy))).collect()
     }
-}
-
-fn turn_after(turn: (Direction, ShardId)) -> std::ops::Bound<(Direction, ShardId)> {
-    std::ops::Bound::Excluded(turn)
 }

@@ -303,6 +303,112 @@ fn a_key_is_in_one_move_at_a_time_and_a_recall_comes_first() {
     assert_eq!(mover.waiting_count(), 0);
 }
 
+/// Answers the messages of a move with what `answer` gives, until it gives nothing.
+fn drive(
+    mover: &mut Mover<u32>,
+    (id, mut effects): (MoveId, Vec<Effect<u32>>),
+    answer: impl Fn(&MoveCall<u32>, &[DbKey]) -> Option<MoveAnswer<u32>>,
+) {
+    while let Some(effect) = effects.pop() {
+        let keys = mover.get(id).map(|it| it.keys().to_vec()).unwrap_or_default();
+        let event = match effect {
+            Effect::Hold | Effect::DrainCalls => MoveEvent::Drained,
+            Effect::Send { call, ticket, .. } => match answer(&call, &keys) {
+                Some(answer) => MoveEvent::Answered(ticket, answer),
+                None => continue,
+            },
+            _ => continue,
+        };
+        effects.extend(mover.on(id, event));
+    }
+}
+
+fn good_answer(call: &MoveCall<u32>, keys: &[DbKey]) -> MoveAnswer<u32> {
+    match call {
+        MoveCall::Begin => MoveAnswer::Begun(vec![Ok(()); keys.len()]),
+        MoveCall::Export => MoveAnswer::Exported(vec![1; keys.len()]),
+        _ => MoveAnswer::Done,
+    }
+}
+
+#[test]
+fn an_instance_that_is_away_stops_only_moves_to_and_from_it() {
+    let mut mover = mover(MoveLimits { keys_per_move: 1, moves: 2, ..MoveLimits::default() });
+    let away = ["a", "b", "c", "d"].map(|name| misplaced(name, None, Some(2)));
+    let there = ["u", "v", "w"].map(|name| misplaced(name, None, Some(3)));
+    mover.want(away.into_iter().chain(there));
+    mover.recall(key("r"), ShardId(2));
+    mover.recall(key("s"), ShardId(3));
+    // Shard 2 does not answer: what goes there is undone, and does not end.
+    let mut begun = Vec::new();
+    while let Some((id, effects)) = mover.poll(Duration::ZERO) {
+        let it = mover.get(id).unwrap();
+        let (is_away, name) = (it.other() == ShardId(2), it.keys()[0].clone());
+        begun.push(name.key[0]);
+        drive(&mut mover, (id, effects), |call, keys| match call {
+            MoveCall::Import(_) if is_away => Some(MoveAnswer::Unknown),
+            MoveCall::Drop if is_away => None,
+            _ => Some(good_answer(call, keys)),
+        });
+    }
+    // Recalls come first; two moves to shard 2 are left to settle, with the recall from there.
+    assert_eq!(begun, b"rsauvw");
+    assert_eq!((mover.moves().count(), mover.waiting_count()), (2, 3));
+    assert!(mover.moves().all(|it| it.is_decided() && it.other() == ShardId(2)));
+}
+
+#[test]
+fn a_key_that_a_command_needs_has_a_place_beside_moves_that_take_long() {
+    let mut mover = mover(MoveLimits { keys_per_move: 1, moves: 2, ..MoveLimits::default() });
+    mover.want(["a", "b", "c"].map(|name| misplaced(name, None, Some(2))));
+    let mut begun = Vec::new();
+    for recalled in ["r", "s"] {
+        while let Some((id, effects)) = mover.poll(Duration::ZERO) {
+            begun.push(mover.get(id).unwrap().keys()[0].key[0]);
+            let begins = |call: &MoveCall<u32>, keys: &[DbKey]| {
+                matches!(call, MoveCall::Begin).then(|| good_answer(call, keys))
+            };
+            drive(&mut mover, (id, effects), begins);
+        }
+        mover.recall(key(recalled), ShardId(3));
+    }
+    assert_eq!(begun, b"abr", "one place");
+    assert_eq!(mover.poll(Duration::ZERO), None);
+    assert_eq!((mover.moves().count(), mover.waiting_count()), (3, 2));
+}
+
+#[test]
+fn a_key_that_is_too_large_stays_alone() {
+    let limits = MoveLimits { keys_per_second: 1 << 20, ..MoveLimits::default() };
+    for large in [0, 20, 63] {
+        let mut mover = mover(limits);
+        let names: Vec<String> = (0..64).map(|at| format!("k{at:02}")).collect();
+        let mut left: Vec<&String> = names.iter().collect();
+        let (mut refused, mut moves) = (Vec::new(), 0);
+        while !left.is_empty() {
+            mover.want(left.iter().map(|name| misplaced(name, None, Some(2))));
+            while let Some(begun) = mover.poll(Duration::ZERO) {
+                moves += 1;
+                drive(&mut mover, begun, |call, keys| {
+                    let is_large = keys.contains(&key(&names[large]));
+                    Some(match call {
+                        MoveCall::Export if is_large => MoveAnswer::Refused(Refusal::TooLarge),
+                        _ => good_answer(call, keys),
+                    })
+                });
+            }
+            for finished in mover.take_finished() {
+                if finished.outcome != Outcome::Moved && !finished.is_split {
+                    refused.extend(finished.keys.iter().cloned());
+                }
+                left.retain(|name| finished.is_split || !finished.keys.contains(&key(name)));
+            }
+        }
+        assert_eq!(refused, [key(&names[large])]);
+        assert!(moves < 20, "{moves} moves of 64 keys");
+    }
+}
+
 /// It asks to go where the key is already, and the answers of home are lost.
 #[test]
 fn a_move_that_never_began_leaves_the_copy_of_an_earlier_one() {

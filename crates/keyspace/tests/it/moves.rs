@@ -8,7 +8,8 @@ use terrace_cluster::{
     CopyState, DbKey, Direction, Epoch, HomeKey, IntentState, KeyCopy, MoveId, Refusal, ShardId,
 };
 use terrace_keyspace::{
-    AddRule, CommandBatch, End, ExpireIf, ExportedKey, KeyRange, Keyspace, Mode, PutOptions, Result,
+    AddRule, CommandBatch, End, ExpireIf, ExportLimits, ExportedKey, KeyRange, Keyspace, Mode,
+    PutOptions, Result,
 };
 
 const MAX: usize = 1 << 20;
@@ -428,8 +429,13 @@ fn what_is_too_large_stays_and_what_is_exported_is_not_written() {
     let may_write = |batch: &CommandBatch| batch.check_home(1, b"hash", true);
     assert_eq!(may_write(&batch), Ok(()));
     assert_eq!(space.export_home(id(1), &all, 100).unwrap(), Err(Refusal::TooLarge));
+    let sizes = values().iter().map(|value| value.as_bytes().len()).collect::<Vec<_>>();
+    let (key_bytes, sum) = (*sizes.iter().max().unwrap(), sizes.iter().sum::<usize>());
+    let limits = |move_bytes| ExportLimits { key_bytes, move_bytes };
+    let exported = |limits| space.export_home(id(1), &all, limits).unwrap();
+    assert_eq!(exported(limits(sum - 1)), Err(Refusal::TooLarge), "together");
     assert_eq!(may_write(&batch), Ok(()), "nothing is held after a refusal");
-    done(space.export_home(id(1), &all, MAX)).unwrap();
+    assert_eq!(exported(limits(sum)).unwrap(), values());
     assert_eq!(may_write(&batch), Err(Refusal::Held));
     assert_eq!(batch.check_home(1, b"hash", false), Ok(()));
     assert_eq!(batch.check_home(0, b"hash", true), Ok(()));

@@ -22,6 +22,8 @@ struct State {
     steps: HashMap<&'static str, usize>,
     /// Steps of moves that wait, before anything is done.
     paused: Option<&'static str>,
+    /// Exports with more bytes of values are refused.
+    most_bytes: Option<usize>,
 }
 
 pub struct MemoryStore {
@@ -65,6 +67,11 @@ impl MemoryStore {
     pub fn resume(&self) {
         self.state.lock().paused = None;
         self.resumed.notify_all();
+    }
+
+    /// Exports with more bytes of values, in one or in all, are refused from now on.
+    pub fn limit_exports(&self, bytes: usize) {
+        self.state.lock().most_bytes = Some(bytes);
     }
 
     /// Executes a command in the name of a shard.
@@ -124,6 +131,10 @@ impl State {
         }
     }
 
+    fn bytes_of(&self, keys: &[DbKey]) -> usize {
+        keys.iter().filter_map(|key| self.values.get(key)).map(Vec::len).sum()
+    }
+
     fn home_of(&self, key: &DbKey) -> HomeKey {
         self.home.get(key).copied().unwrap_or_default()
     }
@@ -144,6 +155,9 @@ impl State {
                 }
                 self.last = last.max(*id);
                 return Ok(MoveAnswer::Begun(begun));
+            }
+            MoveCall::Export if self.bytes_of(keys) > self.most_bytes.unwrap_or(usize::MAX) => {
+                return Err(Refusal::TooLarge);
             }
             MoveCall::Export if *direction == Direction::Out => {
                 let homes = keys.iter().map(|key| self.home_of(key).export(*id));

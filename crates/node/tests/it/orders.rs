@@ -18,11 +18,15 @@ struct Setting {
 
 /// Two nodes, and keys of the first shard that are at home.
 async fn start(name: &str, keys: usize) -> Setting {
+    start_nodes(name, 2, keys).await
+}
+
+async fn start_nodes(name: &str, nodes: usize, keys: usize) -> Setting {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), Options::default()).unwrap();
     let metadata = Embedded::open(&db, Arc::new(SystemClock::default())).unwrap();
     let metadata: Arc<dyn Metadata> = Arc::new(metadata);
-    let cluster = TestCluster::start(metadata, 2, name).await;
+    let cluster = TestCluster::start(metadata, nodes, name).await;
     let keys = cluster.keys_of(0, keys);
     for key in &keys {
         cluster.nodes[0].front.run(&format!("SET {key} 1")).await.unwrap();
@@ -44,9 +48,9 @@ impl Setting {
         self.cluster.nodes[at].node()
     }
 
-    /// Orders a move by way of the second node.
+    /// Orders a move by way of the last node.
     fn order(&self, key: &str, to: Option<u32>) -> Moved {
-        let node = self.cluster.nodes[1].node.clone().unwrap();
+        let node = self.cluster.nodes.last().unwrap().node.clone().unwrap();
         let (key, to) = (DbKey::new(0, key), to.map(ShardId));
         tokio::spawn(async move { node.move_key(key, to).await.map_err(|why| why.to_string()) })
     }
@@ -235,4 +239,60 @@ async fn a_shard_that_takes_no_plan_does_not_stop_the_other_shards_of_its_owner(
     assert!(why.contains("shard 1") && why.contains("in place of"), "{why}");
     let there = async || theirs.iter().all(|key| it.cluster.nodes[0].store.has(key)).then_some(());
     wait_for("the moves", there).await;
+}
+
+/// Keys that are too large together go in smaller moves, and one that is too large alone stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_key_stays_and_those_beside_it_are_moved() {
+    let it = start("large", 10).await;
+    let (front, large) = (&it.cluster.nodes[0].front, &it.keys[3]);
+    front.run(&format!("SET {large} {}", "x".repeat(20))).await.unwrap();
+    it.cluster.nodes[0].store.limit_exports(4);
+    let spec: PlanSpec = "top-n-to-one:100:2".parse().unwrap();
+    let planned = it.node(1).repartition(&spec, 100).await.unwrap();
+    assert_eq!((planned.moves, &planned.failed[..]), (10, &[][..]));
+    wait_for("the others to be moved", async || {
+        let status = it.node(0).status().await;
+        let shard = &status.shards[0];
+        (shard.exceptions == 9 && shard.moves.is_empty() && shard.waiting_moves == 0).then_some(())
+    })
+    .await;
+    for key in &it.keys {
+        assert_eq!(it.cluster.nodes[0].store.has(key), key == large, "{key}");
+    }
+    let told = it.order(large, Some(2)).await.unwrap().unwrap_err();
+    assert!(told.contains("too large"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_that_is_away_stops_no_moves_of_others_and_no_command_for_ever() {
+    let mut it = start_nodes("away", 3, 8).await;
+    let (there, onward) = (it.keys[0].clone(), it.keys[7].clone());
+    it.moved(&there, Some(2)).await;
+    it.cluster.nodes[1].kill();
+    let undone = it.cluster.nodes[0].store.steps("undo");
+    // As many moves as there may be at a time, which cannot end, and then some.
+    let mut out = Vec::new();
+    for (count, key) in it.keys[1..5].iter().enumerate() {
+        out.push(it.order(key, Some(2)));
+        it.step(0, "undo", undone + count + 1).await;
+    }
+    out.extend(it.keys[5..7].iter().map(|key| it.order(key, Some(2))));
+    it.moved(&onward, Some(3)).await;
+    assert!(it.cluster.nodes[2].store.has(&onward));
+    // What a command needs does not come, and those that ask again do not wait again.
+    let is_called = it.recall(&there);
+    wait_for("the command to go on", async || is_called()).await;
+    for _ in 0..300 {
+        let is_called = it.recall(&there);
+        wait_for("the next command to go on", async || is_called()).await;
+    }
+    it.moved(&onward, None).await;
+    it.cluster.nodes[1].start(|_| {}).await;
+    for moved in out {
+        // Undone, or moved after its return.
+        let _answered = moved.await.unwrap();
+    }
+    let home = async || it.cluster.nodes[0].store.has(&there).then_some(());
+    wait_for("the key that was needed at home", home).await;
 }
