@@ -14,7 +14,7 @@ use crate::gate::Gate;
 use crate::lease_keeper;
 use crate::partitioner::{self, Repartition};
 use crate::roles::NodeRoles;
-use crate::rpc::{Roles, api, incoming, routes};
+use crate::rpc::{IncomingLimits, Roles, api, incoming, routes};
 use crate::shared::Shared;
 use crate::stamp::LeaseStamp;
 use crate::store::{Identity, InstanceStore};
@@ -297,7 +297,7 @@ async fn serve(shared: Arc<Shared>, listener: TcpListener, ended: watch::Receive
         .http2_keepalive_timeout(Some(2 * ping))
         .tcp_nodelay(true)
         .add_routes(routes(Arc::new(NodeRoles { shared }), &secret))
-        .serve_with_incoming(incoming(listener, ended));
+        .serve_with_incoming(incoming(listener, ended, IncomingLimits::default()));
     if let Err(error) = served.await {
         tracing::error!("the server for other nodes ends: {error}");
     }

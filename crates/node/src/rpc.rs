@@ -12,7 +12,7 @@ mod services;
 
 pub use call_stream::CallSink;
 pub use convert::{MoveMessage, ShardRecords, TakenPlan, TopCounts};
-pub use incoming::{Connection, incoming};
+pub use incoming::{Caller, Connection, IncomingLimits, incoming};
 pub use limits::{MAX_MESSAGE_BYTES, MAX_QUEUED_BYTES};
 pub use link::{Link, LinkOptions};
 pub use secret::Secret;

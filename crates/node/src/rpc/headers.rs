@@ -3,6 +3,7 @@
 //! An address says little about who listens there: another node may have got it since, or two nodes may announce the
 //! same. A node refuses what is not for it.
 
+use super::incoming::Caller;
 use super::secret::Secret;
 use terrace_cluster::NodeId;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -41,7 +42,12 @@ impl Interceptor for Headers {
         let request = self.secret.call(request)?;
         let named = request.metadata().get(RECEIVER);
         match named.is_some() && named == self.receiver.as_ref() {
-            true => Ok(request),
+            true => {
+                if let Some(caller) = request.extensions().get::<Caller>() {
+                    caller.let_in();
+                }
+                Ok(request)
+            }
             false => Err(Status::failed_precondition("the call is for another node")),
         }
     }

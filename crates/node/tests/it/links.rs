@@ -10,8 +10,8 @@ use terrace_cluster::{
     ReplyProtocol, Revision, ShardCall, ShardId, Unserved,
 };
 use terrace_node::rpc::{
-    CallSink, LinkOptions, MAX_QUEUED_BYTES, MoveMessage, Peer, Roles, Secret, ShardRecords,
-    TakenPlan, TopCounts, api, incoming, routes,
+    CallSink, IncomingLimits, LinkOptions, MAX_QUEUED_BYTES, MoveMessage, Peer, Roles, Secret,
+    ShardRecords, TakenPlan, TopCounts, api, incoming, routes,
 };
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -106,11 +106,20 @@ async fn serve(
     secret: &Secret,
     address: SocketAddr,
 ) -> (SocketAddr, watch::Sender<()>, tokio::task::JoinHandle<()>) {
+    serve_within(stub, secret, address, IncomingLimits::default()).await
+}
+
+async fn serve_within(
+    stub: Arc<Stub>,
+    secret: &Secret,
+    address: SocketAddr,
+    limits: IncomingLimits,
+) -> (SocketAddr, watch::Sender<()>, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind(address).await.unwrap();
     let address = listener.local_addr().unwrap();
     let router = tonic::transport::Server::builder().add_routes(routes(stub, secret));
     let (stop, mut stopped) = watch::channel(());
-    let connections = incoming(listener, stopped.clone());
+    let connections = incoming(listener, stopped.clone(), limits);
     let serving = tokio::spawn(async move {
         tokio::select! {
             served = router.serve_with_incoming(connections) => served.unwrap(),
@@ -324,6 +333,46 @@ async fn a_node_that_is_silent_is_given_up() {
     peer.call_owner(call("x"), Revision(0), replies.done(0));
     assert_eq!(replies.next().await, (0, Err(Unserved::Unreachable(THERE))));
     assert!(peer.status().await.is_err());
+}
+
+/// Who connects and says nothing, or has not the secret, takes no other's place for long.
+#[tokio::test]
+async fn connections_that_make_no_call_are_ended_and_others_wait_for_their_places() {
+    let (stub, secret) = (Arc::new(Stub::default()), Secret::new("right").unwrap());
+    let limits = IncomingLimits { connections: 2, first_call: Duration::from_millis(300) };
+    let (address, _stop, _) = serve_within(stub.clone(), &secret, any(), limits).await;
+    let mut silent = Vec::new();
+    for _ in 0..4 {
+        silent.push(tokio::net::TcpStream::connect(address).await.unwrap());
+    }
+    let stranger = peer(address, &Secret::new("wrong").unwrap());
+    let stranger = tokio::spawn(async move { stranger.status().await.is_err() });
+    // Its attempts may take longer than a link waits, until there is a place.
+    let peer = peer(address, &secret);
+    let mut replies = Replies::new();
+    let served = async {
+        loop {
+            peer.call_owner(call("x"), Revision(0), replies.done(0));
+            if let (_, Ok(reply)) = replies.next().await {
+                return reply;
+            }
+        }
+    };
+    assert_eq!(tokio::time::timeout(HANG, served).await.unwrap(), b"x");
+    for mut stream in silent {
+        let mut bytes = Vec::new();
+        let ended = tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut bytes);
+        let _end = tokio::time::timeout(HANG, ended).await.expect("it is held for ever");
+    }
+    assert!(stranger.await.unwrap());
+    // One that was let in stays, however long it says nothing.
+    stub.keeps.store(true, Ordering::SeqCst);
+    peer.call_owner(call("y"), Revision(0), replies.done(1));
+    wait_until("it has come", || stub.kept.lock().len() == 1).await;
+    tokio::time::sleep(2 * limits.first_call).await;
+    let (call, done) = stub.kept.lock().pop().unwrap();
+    done(Ok(call.requests));
+    assert_eq!(replies.next().await, (1, Ok(b"y".to_vec())));
 }
 
 #[tokio::test]
