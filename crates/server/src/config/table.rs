@@ -391,6 +391,12 @@ impl Settings {
             let why = "nodes that other machines can reach need a cluster-secret that they share";
             return conflict("cluster-bind", why);
         }
+        let asks_who = !self.requirepass.is_empty() || !self.users.is_empty();
+        if self.cluster_enabled && asks_who && self.cluster_secret.is_empty() {
+            let why = "a node that asks clients for passwords needs one: without it, everybody \
+                       who reaches cluster-port can execute commands there";
+            return conflict("cluster-secret", why);
+        }
         if self.cluster_enabled && self.port == 0 && self.tls_port == 0 {
             return conflict("port", "a node of a cluster must listen for clients");
         }

@@ -45,7 +45,7 @@ fn options_that_cannot_work_are_refused() {
     let open = [("cluster-bind", "0.0.0.0"), ("cluster-announce-ip", "10.0.0.1")];
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let all: [(&[(&str, &str)], String); 7] = [
+    let all: [(&[(&str, &str)], String); 8] = [
         (&open, "need a cluster-secret that they share".into()),
         (&[open[0], ("cluster-secret", "x")], "cluster-announce-ip".into()),
         (&[("cluster-lease", "999")], "a whole number from 1000".into()),
@@ -53,6 +53,7 @@ fn options_that_cannot_work_are_refused() {
         (&[("cluster-plan", "all-of-them")], "cluster-plan".into()),
         (&[("cluster-name", "a b")], "no name".into()),
         (&[("cluster-port", &port)], "cannot listen on".into()),
+        (&[("requirepass", "pw")], "everybody who reaches cluster-port".into()),
     ];
     for (flags, why) in &all {
         let refused = refusal(dir.path(), flags);
