@@ -6,6 +6,7 @@
 
 use crate::id::{Epoch, NodeId, Revision, ShardId};
 use crate::slot::{SLOT_COUNT, Slot, slot_of};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -131,6 +132,16 @@ impl fmt::Display for TopologyError {
 }
 
 impl std::error::Error for TopologyError {}
+
+impl Node {
+    /// Where clients connect to, as Redis Cluster tells it: without brackets around an IPv6 address.
+    pub fn told_address(&self) -> Cow<'_, str> {
+        match self.redis_address.strip_prefix('[').and_then(|rest| rest.split_once("]:")) {
+            Some((ip, port)) => Cow::Owned(format!("{ip}:{port}")),
+            None => Cow::Borrowed(&self.redis_address),
+        }
+    }
+}
 
 impl Topology {
     /// Puts one together.
@@ -272,6 +283,18 @@ mod tests {
 
     fn keys(start: &str, end: Option<&str>) -> KeyRange {
         KeyRange::Keys { start: start.into(), end: end.map(Into::into) }
+    }
+
+    #[test]
+    fn an_ipv6_address_is_told_without_brackets() {
+        let told = |address: &str| {
+            let node = Node { redis_address: address.into(), ..node(1) };
+            node.told_address().into_owned()
+        };
+        assert_eq!(told("[2001:db8::1]:7000"), "2001:db8::1:7000");
+        for other in ["10.0.0.1:7000", "host.example:7000"] {
+            assert_eq!(told(other), other);
+        }
     }
 
     #[test]

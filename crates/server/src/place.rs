@@ -218,7 +218,7 @@ impl Placing<'_> {
         let topology = self.coordinator.topology()?;
         let there = topology.nodes.get(&node)?;
         (topology.placement == Placement::Slots)
-            .then(|| refused(format!("MOVED {} {}", slot_of(key), there.redis_address)))
+            .then(|| refused(format!("MOVED {} {}", slot_of(key), there.told_address())))
     }
 
     fn several(&self, spec: &CommandSpec, args: &Command<'_>, writes: bool) -> Place {

@@ -179,10 +179,8 @@ impl Running {
 
     /// Becomes a node of the cluster that the options name.
     fn join(&mut self, metadata: Option<Arc<dyn Metadata>>) -> Result<(), terrace_node::Error> {
-        let listens = self.addresses.first().or(self.tls_addresses.first());
-        let listens = *listens.ok_or_else(|| {
-            terrace_node::Error::Config("a node of a cluster must listen for clients".into())
-        })?;
+        let has_plain = !self.addresses.is_empty();
+        let listens = if has_plain { &self.addresses } else { &self.tls_addresses };
         let (server, executor) = (&self.server, self.call_executor());
         let settings = server.config.settings();
         let membership = Membership::start(&settings, listens, &server.space, executor, metadata)?;

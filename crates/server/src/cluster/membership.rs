@@ -48,20 +48,20 @@ impl Settings {
 }
 
 impl Membership {
-    /// Starts the node of a server that listens for clients at `listens`. `metadata` is that of other servers of
-    /// this process; if there is none, it is in etcd, or in the server's own store, where a cluster of this
-    /// server alone is made.
+    /// Starts the node of a server that listens for clients at `listens`, of which the first is told to them.
+    /// `metadata` is that of other servers of this process; if there is none, it is in etcd, or in the server's own
+    /// store, where a cluster of this server alone is made.
     ///
     /// # Errors
     /// Options that cannot work, a store of another cluster, a port that is taken.
     pub fn start(
         settings: &Settings,
-        listens: SocketAddr,
+        listens: &[SocketAddr],
         space: &Arc<Keyspace>,
         executor: Arc<dyn CommandExecutor>,
         metadata: Option<Arc<dyn Metadata>>,
     ) -> Result<Self, Error> {
-        let config = node_config(settings, listens)?;
+        let config = node_config(settings, told_address(settings, listens)?)?;
         let runtime = Builder::new_multi_thread()
             .worker_threads(WORKERS)
             .thread_name("cluster")
@@ -167,6 +167,18 @@ fn refused(option: &str, why: impl Display) -> Error {
     Error::Config(format!("{option}: {why}"))
 }
 
+/// The address among those of `bind` that clients and other nodes are told.
+fn told_address(settings: &Settings, listens: &[SocketAddr]) -> Result<SocketAddr, Error> {
+    let why = "a node of a cluster must listen for clients";
+    let first = *listens.first().ok_or_else(|| Error::Config(why.into()))?;
+    let is_reached = listens.iter().any(|address| !address.ip().is_loopback());
+    if first.ip().is_loopback() && is_reached && settings.cluster_announce_ip.trim().is_empty() {
+        let why = "it must be given, since the first address of `bind` is one that other machines cannot connect to";
+        return Err(refused("cluster-announce-ip", why));
+    }
+    Ok(first)
+}
+
 /// What the options mean for the node.
 fn node_config(settings: &Settings, listens: SocketAddr) -> Result<NodeConfig, Error> {
     let bind: IpAddr = settings.cluster_bind.parse().map_err(|why| refused("cluster-bind", why))?;
@@ -215,4 +227,22 @@ fn node_config(settings: &Settings, listens: SocketAddr) -> Result<NodeConfig, E
         links: LinkOptions::default(),
         ..local
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loopback_address_is_not_told_to_those_who_connect_to_another_one() {
+        let [here, there] = ["127.0.0.1:1", "10.0.0.1:1"].map(|address| address.parse().unwrap());
+        let mut settings = Settings::default();
+        assert_eq!(told_address(&settings, &[here]).unwrap(), here);
+        assert_eq!(told_address(&settings, &[there, here]).unwrap(), there);
+        assert!(told_address(&settings, &[]).is_err());
+        let refused = told_address(&settings, &[here, there]).unwrap_err().to_string();
+        assert!(refused.starts_with("cluster-announce-ip: it must be given"), "{refused}");
+        settings.cluster_announce_ip = "10.0.0.1".into();
+        assert_eq!(told_address(&settings, &[here, there]).unwrap(), here);
+    }
 }

@@ -217,7 +217,7 @@ fn nodes(topology: &Topology, me: NodeId) -> String {
             page,
             "{} {}@{bus} {myself}{state} - 0 0 {} {link}",
             node.id,
-            node.redis_address,
+            node.told_address(),
             epoch.unwrap_or(0)
         );
         for (first, last) in ranges_of(topology, node.id) {
