@@ -133,8 +133,8 @@ impl Keyspace {
     }
 
     /// Step 3 of a move out, at home: the values. Writes of the keys are refused from now on
-    /// ([`CommandBatch::check_home`]). `TooLarge` if a value has more bytes than the limit of one, or all have more than that
-    /// of all: no more is read than that.
+    /// ([`CommandBatch::check_home`]). `TooLarge` if a value has more bytes than the limit of one, or all have more
+    /// than that of all: no more is read than that.
     ///
     /// # Errors
     /// The engine's.

@@ -130,9 +130,9 @@ impl Claims {
         self.is_away = registered.is_err();
     }
 
-    /// Whether a process with other addresses is alive as this node. An earlier one of this store has ended, since the store
-    /// is open once, and its lease ends soon; it is waited for. If that does not end, the store of one of the two is a copy,
-    /// and the one that came later gives up: both would own the same shards.
+    /// Whether a process with other addresses is alive as this node. An earlier one of this store has ended, since
+    /// the store is open once, and its lease ends soon; it is waited for. If that does not end, the store of one of the
+    /// two is a copy, and the one that came later gives up: both would own the same shards.
     fn waits_for_rival(&mut self, directory: &Directory, lease: LeaseId, is_member: bool) -> bool {
         let shared = &self.shared;
         let other = directory.lease(&shared.layout.alive(shared.me)).filter(|of| *of != lease);

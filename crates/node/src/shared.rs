@@ -261,8 +261,8 @@ impl Shared {
         Ok(records)
     }
 
-    /// Whether this node's instance is the one that does a step of a move; not if no topology is known. The instance of a
-    /// shard never changes, so one that is known is right.
+    /// Whether this node's instance is the one that does a step of a move; not if no topology is known. The instance
+    /// of a shard never changes, so one that is known is right.
     fn is_for_me(&self, message: &MoveMessage) -> bool {
         let Some(topology) = self.topology() else { return false };
         let shard = match message.call.site(message.direction) {
@@ -277,8 +277,8 @@ impl Shared {
         is_mine
     }
 
-    /// A step of a move at this node's instance. A failure of the store is no answer, and one that another instance is to
-    /// do has none.
+    /// A step of a move at this node's instance. A failure of the store is no answer, and a step that another
+    /// instance is to do has none.
     pub async fn apply_move(
         self: &Arc<Self>,
         message: MoveMessage,

@@ -289,8 +289,8 @@ impl<V: Clone> KeyMove<V> {
         self.step == Step::Begin
     }
 
-    /// Whether it is committed or undone: what is left to do waits for the other instance, or for home to forget it, and
-    /// holds no key but one that an undone move home releases there.
+    /// Whether it is committed or undone. What is left to do waits for the other instance, or for home to forget it,
+    /// and holds no key, but for those that an undone move home releases at the other instance.
     pub fn is_decided(&self) -> bool {
         matches!(
             self.step,
