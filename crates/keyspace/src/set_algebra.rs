@@ -145,10 +145,15 @@ impl CommandBatch {
             all.push((set, weight));
         }
         let Some(((smallest, weight), others)) = all.split_first() else { return Ok(()) };
-        self.scored_each(db, smallest, |member, score| {
-            let mut sum = no_nan(score * weight);
+        self.allow_walk(smallest.count.saturating_mul(all.len() as u64))?;
+        self.scored_each(db, smallest, |member, own_score| {
+            let mut sum = no_nan(own_score * weight);
             for (set, weight) in others {
-                let Some(score) = self.scored_find(db, set, member)? else { return Ok(true) };
+                let found = match set.id == smallest.id {
+                    true => Some(own_score),
+                    false => self.scored_find(db, set, member)?,
+                };
+                let Some(score) = found else { return Ok(true) };
                 // As Redis: here the sum, not the product, is 0 if it is no number.
                 sum = aggregation.of(sum, score * weight);
             }
@@ -159,12 +164,17 @@ impl CommandBatch {
     /// What is in the first set and in no other. Costs O(its members times sets).
     pub fn scored_difference(&self, db: u8, sets: &[Weighted]) -> Result<Scored> {
         let (mut found, mut result_size) = (Vec::new(), ResultSize::default());
+        let others: Vec<Meta> = others.iter().filter_map(|other| other.set).collect();
+        if others.iter().any(|set| set.id == first.id) {
+            return Ok(found);
+        }
+        self.allow_walk(first.count.saturating_mul(others.len() as u64))?;
         let Some((Weighted { set: Some(first), .. }, others)) = sets.split_first() else {
             return Ok(found);
         };
         self.scored_each(db, first, |member, score| {
-            for set in others.iter().filter_map(|other| other.set) {
-                if self.scored_find(db, &set, member)?.is_some() {
+            for set in &others {
+                if self.scored_find(db, set, member)?.is_some() {
                     return Ok(true);
                 }
             }

@@ -1,7 +1,7 @@
 //! Commands that read the device: who is alone is answered by the thread that waits, nobody else
 //! waits for that, and no reply is lost or comes in another order.
 
-use crate::client::{bulk, error, hears_nothing, ok, until};
+use crate::client::{bulk, error, hears_nothing, int, ok, until};
 use crate::gate::{Gated, GatedVfs};
 use crate::served::Served;
 use std::sync::Arc;
@@ -174,4 +174,52 @@ fn a_transaction_that_begins_again_elsewhere_begins_as_the_user_it_began_as() {
     assert!(offloads(&served) > before, "nothing was read from the device");
     assert!(error(&client.say("SET written 2")).starts_with("NOPERM"));
     assert_eq!(served.client().say("GET written"), bulk("1"));
+}
+
+/// What an intersection or a difference costs is the members of one set times the sets, not those of one set alone.
+#[test]
+fn looking_members_up_in_many_sets_is_left_to_the_executor() {
+    let served = Served::with(&[("server-threads", "1")]);
+    let mut client = served.client();
+    for (kind, add) in [("z", "ZADD"), ("s", "SADD")] {
+        for set in ["a", "b", "c"] {
+            let mut words = vec![add.to_string(), format!("{kind}{set}")];
+            for n in 0..2000 {
+                words.extend((kind == "z").then(|| n.to_string()));
+                words.push(format!("m{n}"));
+            }
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            assert_eq!(client.call(&words), int(2000));
+        }
+    }
+    let mut is_offloaded = |request: &str| {
+        let before = offloads(&served);
+        client.say(request);
+        offloads(&served) > before
+    };
+    for request in [
+        "ZINTERCARD 3 za zb zc",
+        "ZINTER 3 za zb zc",
+        "ZINTERSTORE zi 3 za zb zc",
+        "SINTERCARD 3 sa sb sc",
+        "ZDIFF 4 za zb zc sa",
+        "ZDIFFSTORE zd 4 za zb zc sa",
+    ] {
+        assert!(is_offloaded(request), "{request} is executed by the loop");
+    }
+    for request in ["ZINTERCARD 2 za zb", "SINTERCARD 2 sa sb", "ZDIFF 2 za zb"] {
+        assert!(!is_offloaded(request), "{request} need not wait");
+    }
+}
+
+#[test]
+fn a_set_that_is_named_twice_is_combined_with_itself() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    assert_eq!(client.say("ZADD z 1 a 2 b"), int(2));
+    assert_eq!(client.say("ZINTER 3 z z z WEIGHTS 1 2 3 WITHSCORES"), {
+        Reply::Array(["a", "6", "b", "12"].map(bulk).to_vec())
+    });
+    assert_eq!(client.say("ZDIFF 2 z z"), Reply::Array(Vec::new()));
+    assert_eq!(client.say("ZINTERCARD 2 z z"), int(2));
 }
