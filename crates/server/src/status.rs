@@ -171,8 +171,12 @@ fn may_read(user: &User) -> bool {
 }
 
 fn may_all_of(user: &User, wanted: Categories) -> bool {
-    let of_category =
-        |(_, spec): &(usize, &&crate::command::CommandSpec)| spec.categories().intersects(wanted);
-    let mut numbers = table().all().iter().enumerate().filter(of_category);
-    numbers.all(|(number, _)| user.may_run(number as u16, None))
+    (0..).zip(table().all()).all(|(number, spec)| {
+        let mut parts = spec.subcommands().iter();
+        (!spec.categories().intersects(wanted) || user.may_run(number, None))
+            && parts.all(|part| {
+                let is_wanted = part.categories().intersects(wanted);
+                !is_wanted || user.may_run(number, Some(part.name.as_bytes()))
+            })
+    })
 }

@@ -2,6 +2,7 @@
 
 use crate::client::{Client, bulk, error, field, int, ok, shown, text};
 use crate::served::Served;
+use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use terrace_resp::Reply;
 use terrace_server::Running;
@@ -205,4 +206,44 @@ fn passwords_are_shown_nowhere() {
     assert!(
         text(&hashes[0]).len() == 64 && text(&hashes[0]).bytes().all(|b| b.is_ascii_hexdigit())
     );
+}
+
+/// The first line of the answer to `GET path` of a user with a password, in Base64.
+fn status_of(served: &Served, path: &str, login: &str) -> String {
+    let mut stream = TcpStream::connect(served.running().http_addresses()[0]).unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic {login}\r\n\
+         Connection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.lines().next().unwrap_or_default().to_string()
+}
+
+/// What `CONFIG GET` refuses is not shown by the page of options either.
+#[test]
+fn rules_about_subcommands_hold_for_pages_too() {
+    let served = Served::with(&[("http-port", "free"), ("requirepass", "secret")]);
+    let mut admin = served.client();
+    assert_eq!(admin.say("AUTH secret"), ok());
+    // "a:pw"
+    let login = "YTpwdw==";
+    for (rules, may_see_options, may_read) in [
+        ("+@all", true, true),
+        ("+@all -config", false, true),
+        ("+@all -config -acl", false, true),
+        ("+@all -config|get", false, true),
+        ("+@all -object", true, false),
+        ("+@read", false, true),
+        ("+@read -memory|usage", false, false),
+    ] {
+        assert_eq!(admin.say(&format!("ACL SETUSER a reset on >pw ~* &* {rules}")), ok());
+        let expected = |may: bool| if may { " 200 " } else { " 403 " };
+        let options = status_of(&served, "/api/v1/config", login);
+        assert!(options.contains(expected(may_see_options)), "{rules}: {options}");
+        let keys = status_of(&served, "/api/v1/keys", login);
+        assert!(keys.contains(expected(may_read)), "{rules}: {keys}");
+    }
 }
