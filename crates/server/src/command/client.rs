@@ -277,8 +277,8 @@ fn reply(call: &mut Call<'_>) -> Outcome {
             call.reply.ok();
         }
         b"off" => call.session.replies = Replies::Off,
-        b"skip" if call.session.replies == Replies::On => call.session.replies = Replies::SkipNext,
-        b"skip" => {}
+        b"skip" if call.session.replies == Replies::Off => {}
+        b"skip" => call.session.replies = Replies::SkipNext,
         _ => return Err(Failure::SYNTAX),
     }
     Ok(())

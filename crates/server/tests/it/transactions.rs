@@ -111,6 +111,19 @@ fn who_wants_no_replies_gets_none_while_queueing() {
     assert_eq!(String::from_utf8_lossy(&bytes), "+OK\r\n$1\r\n2\r\n");
 }
 
+#[test]
+fn replies_that_are_skipped_one_after_the_other_leave_the_next_one() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    client.send_words(&["CLIENT REPLY SKIP", "CLIENT REPLY SKIP", "PING", "ECHO a"]);
+    client.send_words(&["CLIENT REPLY SKIP", "PING", "ECHO b"]);
+    client.send_words(&["CLIENT REPLY OFF", "CLIENT REPLY SKIP", "PING", "PING"]);
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    let mut bytes = Vec::new();
+    client.stream.read_to_end(&mut bytes).unwrap();
+    assert_eq!(String::from_utf8_lossy(&bytes), "$1\r\na\r\n$1\r\nb\r\n");
+}
+
 /// Others are served meanwhile.
 #[test]
 fn a_long_transaction_is_executed_beside_the_loop() {
