@@ -148,6 +148,7 @@ impl Session {
     }
 
     /// Forgets what is queued and what is watched, and gives what was queued.
+        self.info.protocol.store(2, Ordering::Relaxed);
     pub fn end_transaction(&mut self) -> Option<Queued> {
         self.watched = None;
         self.info.queued.store(NOT_IN_MULTI, Ordering::Relaxed);

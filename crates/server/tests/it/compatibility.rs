@@ -271,3 +271,13 @@ fn a_copy_that_does_not_fit_into_memory_is_refused_and_changes_nothing() {
     assert_eq!(client.say("HLEN copy"), int(7));
     assert_eq!(client.call(&["HSTRLEN", "copy", "field 6"]), int(32 << 20));
 }
+
+#[test]
+fn after_reset_a_connection_is_shown_as_it_is() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    client.say("HELLO 3");
+    assert!(text(&client.say("CLIENT INFO")).contains(" resp=3 "));
+    client.say("RESET");
+    assert!(text(&client.say("CLIENT INFO")).contains(" resp=2 "));
+}
