@@ -46,8 +46,10 @@ pub(crate) fn execute(
 ) -> Executed {
     let mark = output.len();
     let Some((number, spec)) = table().find(args.name()) else {
+        session.info.note_use(None, batch.now_ms());
         return refuse_unknown(&args, session, server, output);
     };
+    session.info.note_use(Some(number), batch.now_ms());
     if session.caller == Caller::Client
         && let Some(user) = &mut session.user
         && !server.acl.refresh(user, &mut session.generation)
@@ -118,9 +120,6 @@ pub(crate) fn execute(
     let started = std::mem::replace(clock, Instant::now());
     let took = clock.duration_since(started);
     server.note(number, spec, &args, session, took, failed);
-    let info = &session.info;
-    info.last_command.store(number, Ordering::Relaxed);
-    info.last_used_ms.store(batch.now_ms(), Ordering::Relaxed);
     let is_over = output.len() > limit_bytes;
     if is_over {
         output.truncate(mark);

@@ -248,6 +248,15 @@ impl ClientInfo {
     /// Ends its connection.
     pub fn kill(&self) {
         self.origin.home.end(self.origin.token, self.id);
+    /// The client sends a command now, if it is one that there is the one of this number; or gets the replies to what
+    /// it sent.
+    pub fn note_use(&self, command: Option<u16>, now_ms: u64) {
+        if let Some(number) = command {
+            self.last_command.store(number, Ordering::Relaxed);
+        }
+        self.last_used_ms.store(now_ms, Ordering::Relaxed);
+    }
+
     }
 }
 

@@ -265,6 +265,8 @@ impl EventLoop {
                         continue;
                     };
                     client.give_back(state);
+                    // Its command may have taken longer than a client may be idle.
+                    client.info.note_use(None, self.server.space.now_ms());
                     client.closes |= progress == Progress::Close;
                     match progress {
                         Progress::Await(until) => self.await_cluster(token, &until),
@@ -458,7 +460,8 @@ impl EventLoop {
             if client.is_for_calls {
                 continue;
             }
-            if client.state.is_some() && timeout_ms.is_some_and(|most| idle_ms >= most) {
+            let is_busy = client.state.is_none() || client.waits_for_cluster();
+            if !is_busy && timeout_ms.is_some_and(|most| idle_ms >= most) {
                 overdue.push(token);
             } else if idle_ms >= 1000 {
                 client.release();

@@ -253,6 +253,27 @@ fn guests_and_idle_clients_are_ended_after_the_timeout_and_busy_ones_are_not() {
     assert_eq!(busy.say("ECHO here"), bulk("here"));
 }
 
+/// Whatever a client sends, it is not idle: also what is only queued, or refused.
+#[test]
+fn who_only_queues_or_is_only_refused_is_busy() {
+    let (served, clock) = Served::with_clock(&[("timeout", "1")]);
+    let mut queues = served.client();
+    let mut errs = served.client();
+    assert_eq!(queues.say("MULTI"), ok());
+    assert_eq!(served.server().stats.timed_out.get(), 0);
+    for _ in 0..3 {
+        clock.advance(600);
+        assert_eq!(queues.say("INCR n"), Reply::Simple(b"QUEUED"[..].into()));
+        error(&errs.say("NONSENSE"));
+        error(&errs.say("GET"));
+        // The loop looks at its clients once a second.
+        std::thread::sleep(Duration::from_millis(1100));
+    }
+    assert_eq!(queues.say("EXEC"), array([int(1), int(2), int(3)]));
+    assert!(error(&errs.say("GET")).contains("wrong number"));
+    assert_eq!(served.server().stats.timed_out.get(), 0);
+}
+
 /// A client that goes while the server reads its last words leaves nothing behind.
 #[test]
 fn who_goes_in_the_middle_of_a_request_is_forgotten() {

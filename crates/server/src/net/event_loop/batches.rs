@@ -98,6 +98,7 @@ impl EventLoop {
         let shares_failure = client.phase.shares_failure();
         client.leave_batch(error.filter(|_| shares_failure));
         if client.leave_cluster() {
+            client.info.note_use(None, self.server.space.now_ms());
             self.queue_if_more(token);
         }
         self.flush(token);

@@ -223,6 +223,7 @@ impl EventLoop {
             && client.id == id
             && client.leave_cluster()
         {
+            client.info.note_use(None, self.server.space.now_ms());
             self.queue_if_more(token);
             self.flush(token);
         }
