@@ -30,13 +30,16 @@ pub use user::{Access, DEFAULT_USER, User};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The longest text of users that is read.
 const MAX_FILE_BYTES: u64 = 16 << 20;
+
+/// Rules of a user, each a word of `ACL SETUSER`.
+pub type Rules = Vec<Vec<u8>>;
 
 type Users = BTreeMap<String, Arc<User>>;
 
@@ -179,18 +182,41 @@ impl Acl {
         users: impl IntoIterator<Item = (&'a str, &'a [String])>,
     ) -> Result<(), AclError> {
         self.change(|all, catalog| {
-            let mut default = User::everybody(catalog);
-            if !password.is_empty() {
-                default.apply(&[b">", password.as_bytes()].concat(), catalog)?;
-            }
-            let mut configured = Users::from([(DEFAULT_USER.to_string(), Arc::new(default))]);
-            for (name, rules) in users {
-                let user = with_rules(&configured, name.as_bytes(), rules, catalog)?;
-                configured.insert(user.name.clone(), Arc::new(user));
-            }
-            *all = configured;
+            *all = configured(password, users, catalog)?;
             Ok(())
         })
+    }
+
+    /// The users that are not as [`Self::configure`] would make them: their names, with the rules that make them so, or
+    /// without any if they are to be left out of the configuration.
+    ///
+    /// # Errors
+    /// As [`Self::configure`].
+    pub fn changed_since<'a>(
+        &self,
+        password: &str,
+        users: impl IntoIterator<Item = (&'a str, &'a [String])>,
+    ) -> Result<Vec<(String, Option<Rules>)>, AclError> {
+        let before = configured(password, users, &self.catalog)?;
+        let without_any = configured(password, [], &self.catalog)?;
+        let after = self.users.load();
+        let line = |users: &Users, name: &str| Some(users.get(name)?.line(&self.catalog));
+        let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        let changed = names.into_iter().filter_map(|name| {
+            let line_after = line(&after, name);
+            if line_after == line(&before, name) {
+                return None;
+            }
+            let is_as_without = line_after == line(&without_any, name);
+            let rules = line_after.filter(|_| !is_as_without).map(|line| {
+                // Others start with nothing anyway.
+                let start = (name == DEFAULT_USER).then(|| b"reset".to_vec());
+                let words = line.split(|byte| *byte == b' ').skip(2).map(<[u8]>::to_vec);
+                start.into_iter().chain(words).collect()
+            });
+            Some((name.clone(), rules))
+        });
+        Ok(changed.collect())
     }
 
     /// ACL USERS: all names.
@@ -275,6 +301,24 @@ impl Acl {
     pub fn log(&self) -> &Mutex<AclLog> {
         &self.log
     }
+}
+
+/// The users of a configuration, see [`Acl::configure`].
+fn configured<'a>(
+    password: &str,
+    users: impl IntoIterator<Item = (&'a str, &'a [String])>,
+    catalog: &Catalog,
+) -> Result<Users, AclError> {
+    let mut default = User::everybody(catalog);
+    if !password.is_empty() {
+        default.apply(&[b">", password.as_bytes()].concat(), catalog)?;
+    }
+    let mut configured = Users::from([(DEFAULT_USER.to_string(), Arc::new(default))]);
+    for (name, rules) in users {
+        let user = with_rules(&configured, name.as_bytes(), rules, catalog)?;
+        configured.insert(user.name.clone(), Arc::new(user));
+    }
+    Ok(configured)
 }
 
 /// A user with rules added; one who is not there yet starts with nothing.

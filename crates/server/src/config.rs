@@ -32,7 +32,7 @@ pub use document::documentation;
 pub use error::ConfigError;
 pub use output_limits::{OutputLimit, OutputLimits};
 pub use table::{OPTIONS, OptionSpec, Settings, When, option};
-pub use user_rules::UserRules;
+pub use user_rules::{UserChange, UserRules};
 pub use value::{
     AppendFsync, ClientCertificates, ClusterPlacement, ClusterRedirect, DebugCommand, DirectIoUse,
     Kind, LogFormat, LogLevel, Secret,

@@ -6,7 +6,9 @@ use crate::acl::{Acl, AclError, Catalog};
 use crate::checkpoints::Checkpoints;
 use crate::cluster::Cluster;
 use crate::command_observer::{CommandObserver, Observation};
-use crate::config::{ClusterRedirect, Config, LogLevel, OutputLimit, Settings};
+use crate::config::{
+    ClusterRedirect, Config, ConfigError, LogLevel, OutputLimit, Settings, UserChange,
+};
 use crate::error_stats::ErrorStats;
 use crate::hot_keys::HotKeys;
 use crate::latency::Latency;
@@ -268,6 +270,27 @@ impl Server {
             Ok(reload) => tracing::info!(?reload, "configuration read again"),
             Err(error) => tracing::error!(%error, "the configuration stays as it was"),
         }
+    }
+
+    /// `CONFIG REWRITE`: options that were changed, and users.
+    ///
+    /// # Errors
+    /// Those of the file; then it is as it was.
+    pub(crate) fn rewrite_config(&self) -> Result<(), ConfigError> {
+        self.config.rewrite(|settings| {
+            let users = settings.users.iter().map(|user| (user.name.as_str(), &user.rules[..]));
+            let changed = self.acl.changed_since(settings.requirepass.reveal(), users);
+            let changed = changed.map_err(|error| error.to_string())?.into_iter();
+            changed
+                .map(|(name, rules)| {
+                    let no_text = || format!("a rule of the user {name} is no UTF-8");
+                    let text = |rule| String::from_utf8(rule).map_err(|_| no_text());
+                    let rules = rules.map(|rules| rules.into_iter().map(text).collect());
+                    let rules: Option<Vec<String>> = rules.transpose()?;
+                    Ok(UserChange { name, rules })
+                })
+                .collect()
+        })
     }
 
     /// `CONFIG RESETSTAT`.

@@ -127,7 +127,7 @@ fn config(call: &mut Call<'_>) -> Outcome {
         }
         b"set" => return Err(Failure::SYNTAX),
         b"rewrite" if call.count() == 2 => {
-            let rewritten = call.server.config.rewrite();
+            let rewritten = call.server.rewrite_config();
             rewritten.map_err(|error| Failure::Reply(error.reply().into()))?;
             call.reply.ok();
         }

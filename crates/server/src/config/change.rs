@@ -6,6 +6,7 @@
 
 use super::error::ConfigError;
 use super::table::{OPTIONS, OptionSpec, Settings, When, required};
+use super::user_rules::UserChange;
 use super::{Config, Source, file};
 use std::sync::Arc;
 
@@ -81,21 +82,35 @@ impl Config {
 
     /// CONFIG REWRITE: what CONFIG SET has changed since the start goes into the file. Values that
     /// flags or the environment gave stay out of it. The file is read anew before, so that what
-    /// somebody wrote into it meanwhile is kept; only the file of the start is ever written.
+    /// somebody wrote into it meanwhile is kept; only the file of the start is ever written. `changed_users` are those
+    /// that are not as the settings that it is given say; one without rules goes.
     ///
     /// # Errors
-    /// [`ConfigError::NoFile`]; [`ConfigError::File`] if it cannot be read, understood or replaced.
-    pub fn rewrite(&self) -> Result<(), ConfigError> {
+    /// [`ConfigError::NoFile`]; [`ConfigError::File`] if it cannot be read, understood or replaced, or a user cannot
+    /// be written as text.
+    pub fn rewrite(
+        &self,
+        changed_users: impl FnOnce(&Settings) -> Result<Vec<UserChange>, String>,
+    ) -> Result<(), ConfigError> {
         let path = self.file.as_deref().ok_or(ConfigError::NoFile)?;
         let mut origins = self.origins.lock();
+        let refused = |what| ConfigError::File { path: path.to_path_buf(), what };
+        let users = changed_users(&self.current.load()).map_err(refused)?;
         let set = origins.sources.iter().filter(|(_, source)| **source == Source::Set);
         let names: Vec<_> = set.map(|(name, _)| *name).collect();
         let settings = self.current.load();
-        let written = file::rewrite(path, &settings, &names)?;
+        let written = file::rewrite(path, &settings, &names, &users)?;
         for name in &names {
             if let Some(text) = written.texts.get(name) {
                 origins.in_file.texts.insert(name, text.clone());
             }
+        }
+        if !users.is_empty() {
+            // What the next change is compared with.
+            let mut settings = Settings::clone(&settings);
+            users.iter().for_each(|change| change.apply(&mut settings.users));
+            origins.in_file.users.clone_from(&settings.users);
+            self.current.store(Arc::new(settings));
         }
         Ok(())
     }

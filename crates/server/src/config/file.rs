@@ -2,11 +2,11 @@
 
 use super::error::{ConfigError, nearest};
 use super::table::{OPTIONS, OptionSpec, Settings, option, required};
-use super::user_rules::UserRules;
+use super::user_rules::{UserChange, UserRules};
 use super::value::Kind;
 use std::collections::BTreeMap;
 use std::path::Path;
-use toml_edit::{Array, DocumentMut, Item, Table, Value};
+use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, Value};
 
 /// The largest file that is read.
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -127,15 +127,19 @@ fn user_rules(item: &Item) -> Option<Vec<String>> {
     item.as_array()?.iter().map(|rule| rule.as_str().map(str::to_string)).collect()
 }
 
-/// Gives `names` their values of `settings` in the file at `path`. What else the file says, its
+/// Gives `names` their values of `settings`, and users their rules, in the file at `path`. What else the file says, its
 /// comments and its order stay; the file is replaced at once or not at all.
 pub(super) fn rewrite(
     path: &Path,
     settings: &Settings,
     names: &[&'static str],
+    changed_users: &[UserChange],
 ) -> Result<FileContents, ConfigError> {
     let mut document = document(path)?;
     contents(path, &document)?;
+    for change in changed_users {
+        put_user(document.as_table_mut(), change);
+    }
     for name in names {
         let option = required(name)?;
         put(document.as_table_mut(), option, &option.show(settings));
@@ -164,6 +168,31 @@ fn put(table: &mut Table, option: &OptionSpec, text: &str) {
             table.insert(option.name, Item::Value(value));
         }
     }
+}
+
+/// Gives a user its rules where it stands already, or behind the others; or removes it.
+fn put_user(table: &mut Table, change: &UserChange) {
+    let none = || Item::ArrayOfTables(ArrayOfTables::new());
+    let Some(users) = table.entry("user").or_insert_with(none).as_array_of_tables_mut() else {
+        return;
+    };
+    let is_it = |user: &Table| user.get("name").and_then(Item::as_str) == Some(&change.name);
+    let Some(rules) = &change.rules else {
+        users.retain(|user| !is_it(user));
+        if users.is_empty() {
+            table.remove("user");
+        }
+        return;
+    };
+    let rules = Item::Value(Array::from_iter(rules).into());
+    if let Some(user) = users.iter_mut().find(|user| is_it(user)) {
+        user.insert("rules", rules);
+        return;
+    }
+    let mut user = Table::new();
+    user.insert("name", Item::Value(change.name.as_str().into()));
+    user.insert("rules", rules);
+    users.push(user);
 }
 
 /// The value as the file's author would write it.

@@ -30,6 +30,10 @@ fn agree(_: &Settings, _: &Settings, _: &[&'static str]) -> Result<(), String> {
     Ok(())
 }
 
+fn no_users(_: &Settings) -> Result<Vec<UserChange>, String> {
+    Ok(Vec::new())
+}
+
 #[test]
 fn every_option_takes_its_default_and_what_it_shows() {
     let defaults = Settings::default();
@@ -292,7 +296,7 @@ fn rewrite_keeps_comments_order_and_what_flags_said() {
                 # whom we trust\nprotected-mode = true\n\n[[user]] # reports\nname = \"r\"\n";
     let (_folder, path) = file(text);
     let config = Config::load(Some(&path), [], pairs(&[("maxclients", "5")])).unwrap();
-    config.rewrite().unwrap();
+    config.rewrite(no_users).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
     let set = [
         ("timeout", "20"),
@@ -304,7 +308,7 @@ fn rewrite_keeps_comments_order_and_what_flags_said() {
     config
         .set(&[("http-host-names", "a.example b.example"), ("requirepass", "x\"y#z")], agree)
         .unwrap();
-    config.rewrite().unwrap();
+    config.rewrite(no_users).unwrap();
     assert_eq!(
         fs::read_to_string(&path).unwrap(),
         "# my server\n\ntimeout = 20  # seconds\nmemory-budget = 134217728\n\
@@ -326,19 +330,19 @@ fn every_value_survives_a_rewrite() {
     let shown: Vec<_> = live.iter().map(|o| (o.name, o.show(&settings))).collect();
     let pairs: Vec<_> = shown.iter().map(|(name, text)| (*name, text.as_str())).collect();
     config.set(&pairs, agree).unwrap();
-    config.rewrite().unwrap();
+    config.rewrite(no_users).unwrap();
     assert_eq!(*Config::load(Some(&path), [], []).unwrap().settings(), *settings);
     assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), live.len());
 }
 
 #[test]
 fn rewrite_needs_a_file_that_is_sound() {
-    assert_eq!(Config::default().rewrite(), Err(ConfigError::NoFile));
+    assert_eq!(Config::default().rewrite(no_users), Err(ConfigError::NoFile));
     let (_folder, path) = file("timeout = 1\n");
     let config = Config::load(Some(&path), [], []).unwrap();
     config.set(&[("timeout", "2")], agree).unwrap();
     fs::write(&path, "timeout = = 1\n").unwrap();
-    let error = config.rewrite().unwrap_err();
+    let error = config.rewrite(no_users).unwrap_err();
     assert!(!error.reply().contains("terrace.toml"), "{}", error.reply());
     assert_eq!(fs::read_to_string(&path).unwrap(), "timeout = = 1\n");
 }

@@ -21,3 +21,26 @@ impl std::fmt::Debug for UserRules {
         f.debug_struct("UserRules").field("name", &self.name).finish_non_exhaustive()
     }
 }
+
+/// What a user is to be in the file.
+#[derive(Clone, PartialEq, Eq)]
+pub struct UserChange {
+    /// Its name.
+    pub name: String,
+    /// Its rules; `None` if it is not to be there.
+    pub rules: Option<Vec<String>>,
+}
+
+impl UserChange {
+    /// Makes the change among the users of a configuration.
+    pub(super) fn apply(&self, users: &mut Vec<UserRules>) {
+        let at = users.iter().position(|user| user.name == self.name);
+        match (&self.rules, at.and_then(|at| users.get_mut(at))) {
+            (Some(rules), Some(user)) => user.rules.clone_from(rules),
+            (Some(rules), None) => {
+                users.push(UserRules { name: self.name.clone(), rules: rules.clone() });
+            }
+            (None, _) => users.retain(|user| user.name != self.name),
+        }
+    }
+}

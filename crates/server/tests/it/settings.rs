@@ -259,3 +259,57 @@ fn the_file_is_read_again_and_a_broken_one_changes_nothing() {
     stays.expect_end();
     assert_eq!(text(&client.say("ACL WHOAMI")), "default");
 }
+
+/// The names of the users in a file, in order.
+fn users_in(text: &str) -> Vec<&str> {
+    let of_user = text.split("[[user]]").skip(1);
+    of_user.filter_map(|table| table.split('"').nth(1)).collect()
+}
+
+#[test]
+fn users_that_commands_have_changed_are_written_too() {
+    let first = "timeout = 5 # short\n\n# reads\n[[user]]\nname = \"kept\"\n\
+                 rules = \"on >pw1 ~* +get\" # plain\n\n[[user]]\nname = \"changed\"\n\
+                 rules = [\"on\", \">pw2\"]\n\n[[user]]\nname = \"gone\"\nrules = \"on >pw3\"\n";
+    let (served, path) = of_file(first);
+    let mut client = served.client();
+    assert_eq!(client.say("CONFIG REWRITE"), ok());
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), first, "nothing has changed");
+    for request in [
+        "ACL SETUSER changed ~app:* +@read -hgetall",
+        "ACL SETUSER added on >pw4 %R~log:* +@all -config|set",
+        "ACL SETUSER default >secret",
+        "CONFIG SET timeout 6",
+    ] {
+        assert_eq!(client.say(request), ok(), "{request}");
+    }
+    assert_eq!(client.say("ACL DELUSER gone"), int(1));
+    let before = shown(&client.say("ACL LIST"));
+    assert_eq!(client.say("CONFIG REWRITE"), ok());
+    let written = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(users_in(&written), ["kept", "changed", "added", "default"], "{written}");
+    assert!(written.contains("timeout = 6 # short") && written.contains("# reads"), "{written}");
+    assert!(written.contains("rules = \"on >pw1 ~* +get\" # plain"), "{written}");
+    for secret in ["pw2", "pw3", "pw4", "secret"] {
+        assert!(!written.contains(secret), "passwords that were changed are hashes: {written}");
+    }
+    // Again, and read again: nothing changes.
+    assert_eq!(client.say("CONFIG REWRITE"), ok());
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), written);
+    served.server().reload();
+    assert_eq!(shown(&client.say("ACL LIST")), before);
+    drop(client);
+    let served = Served::of_file(served.end(), Some(&path), &[]);
+    let mut client = served.client();
+    assert_eq!(client.say("AUTH default secret"), ok());
+    assert_eq!(shown(&client.say("ACL LIST")), before);
+    let mut added = served.client();
+    assert_eq!(added.say("AUTH added pw4"), ok());
+    assert!(error(&added.say("CONFIG SET timeout 1")).starts_with("NOPERM"));
+    // As it was by default: the file says nothing of it then.
+    assert_eq!(client.say("ACL SETUSER default resetpass nopass"), ok());
+    assert_eq!(client.say("ACL DELUSER added changed kept"), int(3));
+    assert_eq!(client.say("CONFIG REWRITE"), ok());
+    let written = std::fs::read_to_string(&path).unwrap();
+    assert!(!written.contains("[[user]]"), "{written}");
+}
