@@ -14,7 +14,6 @@ use terrace_keyspace::Keyspace;
 const KEPT: usize = 2;
 
 /// What is known of checkpoints.
-#[derive(Default)]
 pub struct Checkpoints {
     state: Arc<State>,
     /// Held while one is made.
@@ -29,6 +28,12 @@ struct State {
 }
 
 impl Checkpoints {
+    /// None was made since the start at this time, in ms since 1970.
+    pub fn since(started_ms: u64) -> Self {
+        let state = State { last_ms: AtomicU64::new(started_ms), ..State::default() };
+        Self { state: Arc::new(state), making: Arc::default() }
+    }
+
     /// Whether one is being made.
     pub fn is_running(&self) -> bool {
         self.state.is_running.load(Ordering::Relaxed)
@@ -39,7 +44,7 @@ impl Checkpoints {
         self.state.has_failed.load(Ordering::Relaxed)
     }
 
-    /// When the last one was finished, in ms since 1970; 0 if none was.
+    /// When the last one was finished, in ms since 1970; if none was, the time of the start, as in Redis.
     pub fn last_ms(&self) -> u64 {
         self.state.last_ms.load(Ordering::Relaxed)
     }
@@ -64,7 +69,20 @@ impl Checkpoints {
         true
     }
 
-    /// Makes one now.
+    /// Makes one now, unless one is being made; gives whether.
+    ///
+    /// # Errors
+    /// The engine's; nothing is left of it.
+    pub fn make_unless_running(&self, space: &Keyspace) -> Result<bool> {
+        if self.state.is_running.swap(true, Ordering::AcqRel) {
+            return Ok(false);
+        }
+        let _one_at_a_time = self.making.lock();
+        self.state.make(space)?;
+        Ok(true)
+    }
+
+    /// Makes one now, after one that is being made.
     ///
     /// # Errors
     /// The engine's; nothing is left of it.
@@ -139,4 +157,29 @@ fn remove_interrupted(folder: &Path) {
 fn refused(doing: &'static str, path: &Path, error: std::io::Error) -> Error {
     let text = format!("cannot {doing} {}: {error}", path.display());
     Error::InvalidArgument(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_not_begun_while_another_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let space = Arc::new(Keyspace::open(dir.path().join("store"), Default::default()).unwrap());
+        let checkpoints = Checkpoints::since(7);
+        assert_eq!(checkpoints.last_ms(), 7);
+        let being_made = checkpoints.making.lock();
+        assert!(checkpoints.begin(&space));
+        assert!(!checkpoints.begin(&space));
+        assert!(!checkpoints.make_unless_running(&space).unwrap());
+        drop(being_made);
+        // After the one that was begun.
+        checkpoints.make(&space).unwrap();
+        while checkpoints.is_running() {
+            std::thread::yield_now();
+        }
+        assert!(checkpoints.make_unless_running(&space).unwrap());
+        assert!(checkpoints.last_ms() > 7 && !checkpoints.is_running());
+    }
 }

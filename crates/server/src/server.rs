@@ -106,7 +106,7 @@ impl Server {
             slow_log: SlowLog::default(),
             latency,
             hot_keys: HotKeys::default(),
-            checkpoints: Checkpoints::default(),
+            checkpoints: Checkpoints::since(started_ms),
             cluster: settings
                 .cluster_enabled
                 .then(|| Cluster::new(settings.cluster_redirect == ClusterRedirect::Moved)),

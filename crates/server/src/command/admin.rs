@@ -140,6 +140,8 @@ fn config(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
+const SAVE_IN_PROGRESS: &str = "ERR Background save already in progress";
+
 fn bgsave(call: &mut Call<'_>) -> Outcome {
     match call.count() {
         1 => {}
@@ -148,14 +150,16 @@ fn bgsave(call: &mut Call<'_>) -> Outcome {
     }
     match call.server.checkpoints.begin(&call.server.space) {
         true => call.reply.simple("Background saving started"),
-        false => return Err(Failure::line("ERR Background save already in progress")),
+        false => return Err(Failure::line(SAVE_IN_PROGRESS)),
     }
     Ok(())
 }
 
 fn save(call: &mut Call<'_>) -> Outcome {
-    call.server.checkpoints.make(&call.server.space)?;
-    call.reply.ok();
+    match call.server.checkpoints.make_unless_running(&call.server.space)? {
+        true => call.reply.ok(),
+        false => return Err(Failure::line(SAVE_IN_PROGRESS)),
+    }
     Ok(())
 }
 
