@@ -81,6 +81,9 @@ pub trait ServerStatus: Send + Sync + 'static {
     /// How the keys lie in it.
     fn layout(&self) -> terrace_keyspace::KeyLayout;
 
+    /// How many databases there are.
+    fn databases(&self) -> usize;
+
     /// Counters and states of this moment. Called every second.
     fn figures(&self) -> Figures;
 

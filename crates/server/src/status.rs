@@ -29,6 +29,10 @@ impl ServerStatus for Server {
         self.space.db()
     }
 
+    fn databases(&self) -> usize {
+        Server::databases(self)
+    }
+
     fn figures(&self) -> Figures {
         let (mut commands, mut reads, mut writes) = (0, 0, 0);
         for (number, row) in self.latency.calls_by_command() {
@@ -170,6 +174,7 @@ fn may_read(user: &User) -> bool {
     user.may_access_all(Access::READ) && may_all_of(user, category::READ)
 }
 
+/// Whether a user may run all commands and subcommands of these categories.
 fn may_all_of(user: &User, wanted: Categories) -> bool {
     (0..).zip(table().all()).all(|(number, spec)| {
         let mut parts = spec.subcommands().iter();

@@ -5,7 +5,7 @@ use super::json::{self, Key};
 use super::metrics::{self, Scrape};
 use super::sampler::blocking;
 use super::shared::{CONFIG, Shared};
-use super::{assets, browse, escape, explain, guard, history};
+use super::{ServerStatus, assets, browse, escape, explain, guard, history};
 use crate::cluster::{AdminReply, AdminRequest, ClusterStatus};
 use crate::process::resident_bytes;
 use axum::body::Body;
@@ -21,7 +21,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace::MAX_KEY_BYTES;
 use terrace_base::hex;
-use terrace_keyspace::MAX_DATABASES;
 use tokio::sync::oneshot;
 
 /// Files whose filters are listed at once.
@@ -274,21 +273,21 @@ fn of_hex(digits: &str) -> Result<Vec<u8>, ApiError> {
     hex::decode(digits.as_bytes()).ok_or_else(wrong)
 }
 
-fn database(number: Option<u8>) -> Result<u8, ApiError> {
+fn database(number: Option<u8>, status: &dyn ServerStatus) -> Result<u8, ApiError> {
     let number = number.unwrap_or(0);
-    let is_known = usize::from(number) < MAX_DATABASES;
+    let is_known = usize::from(number) < status.databases();
     is_known.then_some(number).ok_or_else(|| ApiError::bad("there is no such database"))
 }
 
 impl KeyQuery {
     /// The database and the key.
-    fn named(self) -> Result<(u8, Vec<u8>), ApiError> {
+    fn named(self, status: &dyn ServerStatus) -> Result<(u8, Vec<u8>), ApiError> {
         let key = match (self.key, self.hex) {
             (Some(key), None) => key.into_bytes(),
             (None, Some(digits)) => of_hex(&digits)?,
             _ => return Err(ApiError::bad("either key or hex is needed")),
         };
-        let number = database(self.db)?;
+        let number = database(self.db, status)?;
         if key.len() >= MAX_KEY_BYTES - 2 {
             return Err(ApiError::bad("no key is so long"));
         }
@@ -297,7 +296,7 @@ impl KeyQuery {
 }
 
 async fn explanation(State(shared): Server, uri: Uri) -> Answer<json::Explanation> {
-    let (number, key) = parameters_with_keys::<KeyQuery>(&uri)?.named()?;
+    let (number, key) = parameters_with_keys::<KeyQuery>(&uri)?.named(&*shared.status)?;
     let explained =
         shared.expensive(move |status| explain(status.engine(), status.layout(), number, &key));
     Ok(Json(explained.await?))
@@ -319,12 +318,12 @@ async fn keys(State(shared): Server, uri: Uri) -> Answer<json::KeyList> {
         (prefix, None) => prefix.unwrap_or_default().into_bytes(),
     };
     let after = query.after.as_deref().map(of_hex).transpose()?;
-    let wanted = browse::Wanted { db: database(query.db)?, prefix, after };
+    let wanted = browse::Wanted { db: database(query.db, &*shared.status)?, prefix, after };
     Ok(Json(shared.expensive(move |status| browse::keys(status.space(), &wanted)).await?))
 }
 
 async fn value(State(shared): Server, uri: Uri) -> Answer<json::KeyValue> {
-    let (number, key) = parameters_with_keys::<KeyQuery>(&uri)?.named()?;
+    let (number, key) = parameters_with_keys::<KeyQuery>(&uri)?.named(&*shared.status)?;
     Ok(Json(shared.expensive(move |status| browse::value(status.space(), number, &key)).await?))
 }
 

@@ -39,6 +39,10 @@ fn histogram(count: u64) -> Histogram<u64> {
 }
 
 impl ServerStatus for Made {
+    fn databases(&self) -> usize {
+        16
+    }
+
     fn layout(&self) -> terrace_keyspace::KeyLayout {
         terrace_keyspace::KeyLayout::of(terrace_keyspace::Placement::Range)
     }

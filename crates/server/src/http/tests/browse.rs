@@ -45,6 +45,9 @@ fn keys_of_a_prefix_come_in_order_and_in_pages() {
     assert!(texts(&served.json("/api/v1/keys?prefix=nobody")).is_empty());
     for path in [
         "/api/v1/keys?db=128",
+        "/api/v1/keys?db=16",
+        "/api/v1/value?db=16&key=a",
+        "/api/v1/explain?db=16&key=a",
         "/api/v1/keys?prefix=%ff",
         "/api/v1/keys?prefix=a&hex=61",
         "/api/v1/keys?hex=6",
