@@ -24,6 +24,7 @@ use crate::encode::{self, Meta};
 use crate::error::{Error, Result, Wait};
 use crate::keyspace::Keyspace;
 use crate::locks::{Locks, STRIPES};
+use crate::lookups::Lookups;
 use crate::move_records::RecordChange;
 use crate::pending_writes::PendingWrites;
 use held_locks::HeldLocks;
@@ -119,6 +120,8 @@ pub struct CommandBatch {
     undo: Vec<Undo>,
     /// See [`Self::rows_passed`].
     rows_passed: Cell<u64>,
+    /// See [`Self::take_lookups`].
+    lookups: Cell<Lookups>,
     /// How many [`Self::attempt`] are around the current command.
     attempts: u32,
     /// The moment that a command reads which does not hold the lock of its key.
@@ -157,6 +160,7 @@ impl CommandBatch {
             took_part: Cell::new(false),
             undo: Vec::new(),
             rows_passed: Cell::new(0),
+            lookups: Cell::default(),
             attempts: 0,
             view: None,
             reading,
@@ -218,6 +222,18 @@ impl CommandBatch {
     /// How many deleted elements the walks of this batch have stepped over, those that it deleted itself included.
     pub fn rows_passed(&self) -> u64 {
         self.rows_passed.get()
+    }
+
+    /// How many keys commands have looked for to read them, and found or not, since the last call.
+    pub fn take_lookups(&self) -> Lookups {
+        self.lookups.take()
+    }
+
+    /// A key was looked for to read it.
+    pub fn note_lookup(&self, is_found: bool) {
+        let mut lookups = self.lookups.get();
+        *(if is_found { &mut lookups.hits } else { &mut lookups.misses }) += 1;
+        self.lookups.set(lookups);
     }
 
     /// How many locks it holds.

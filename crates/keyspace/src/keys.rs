@@ -187,7 +187,9 @@ impl CommandBatch {
         }
         let mut count = 0;
         for key in keys {
-            count += u64::from(self.outline(db, key)?.exists());
+            let exists = self.outline(db, key)?.exists();
+            self.note_lookup(exists);
+            count += u64::from(exists);
         }
         Ok(count)
     }
@@ -270,6 +272,7 @@ impl CommandBatch {
     /// `None` if there is no such key; else when it expires, if it does, in ms since 1970.
     pub fn expiry(&mut self, db: u8, key: &[u8]) -> Result<Option<Option<u64>>> {
         let outline = self.outline(db, key)?;
+        self.note_lookup(outline.exists());
         Ok(outline.exists().then(|| outline.expires_at_ms()))
     }
 }

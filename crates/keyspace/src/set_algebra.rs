@@ -4,7 +4,7 @@
 
 use crate::command_batch::CommandBatch;
 use crate::encode::{self, Kind, Meta};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::result_size::ResultSize;
 use crate::sorted_sets::stored_score;
 use std::cmp::Ordering;
@@ -52,10 +52,7 @@ fn no_nan(score: f64) -> f64 {
 impl CommandBatch {
     /// The set or sorted set under `key`, to be read in this command.
     pub fn scored_set(&mut self, db: u8, key: &[u8]) -> Result<Option<Meta>> {
-        match self.read_collection(db, key, Kind::SortedSet) {
-            Err(Error::WrongType) => self.read_collection(db, key, Kind::Set),
-            other => other,
-        }
+        self.read_collection_of(db, key, &[Kind::SortedSet, Kind::Set])
     }
 
     /// The score of a member of a set or sorted set.
@@ -164,14 +161,14 @@ impl CommandBatch {
     /// What is in the first set and in no other. Costs O(its members times sets).
     pub fn scored_difference(&self, db: u8, sets: &[Weighted]) -> Result<Scored> {
         let (mut found, mut result_size) = (Vec::new(), ResultSize::default());
+        let Some((Weighted { set: Some(first), .. }, others)) = sets.split_first() else {
+            return Ok(found);
+        };
         let others: Vec<Meta> = others.iter().filter_map(|other| other.set).collect();
         if others.iter().any(|set| set.id == first.id) {
             return Ok(found);
         }
         self.allow_walk(first.count.saturating_mul(others.len() as u64))?;
-        let Some((Weighted { set: Some(first), .. }, others)) = sets.split_first() else {
-            return Ok(found);
-        };
         self.scored_each(db, first, |member, score| {
             for set in &others {
                 if self.scored_find(db, set, member)?.is_some() {

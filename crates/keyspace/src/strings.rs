@@ -57,11 +57,13 @@ pub struct PutOutcome {
 impl CommandBatch {
     /// The string under `key`.
     pub fn get(&mut self, db: u8, key: &[u8]) -> Result<Option<Value>> {
-        match self.text(db, key)? {
-            Some(text) => Ok(Some(text.value)),
-            None if !self.may_hold_collections(db) => Ok(None),
-            None => self.content(db, key)?.into_string(),
-        }
+        let content = match self.text(db, key)? {
+            Some(text) => Content::Text(text),
+            None if !self.may_hold_collections(db) => Content::Nothing,
+            None => self.content(db, key)?,
+        };
+        self.note_lookup(content.exists());
+        content.into_string()
     }
 
     /// Sets `key` to a string, whatever was there. With default options nothing is read unless
@@ -143,9 +145,16 @@ impl CommandBatch {
             self.pin();
         }
         if self.mode() == Mode::Device && keys.len() > 1 {
-            return self.texts(db, keys);
+            let values = self.texts(db, keys)?;
+            values.iter().for_each(|value| self.note_lookup(value.is_some()));
+            return Ok(values);
         }
-        keys.iter().map(|key| Ok(self.text(db, key)?.map(|text| text.value))).collect()
+        let mut value = |key| {
+            let found = self.text(db, key)?;
+            self.note_lookup(found.is_some());
+            Ok(found.map(|text| text.value))
+        };
+        keys.iter().map(|key| value(key)).collect()
     }
 
     /// Sets many keys to strings, whatever was there. Of equal keys the last one counts.
@@ -202,10 +211,12 @@ impl CommandBatch {
 
     /// The length of the string under `key`; 0 if there is none. The string is read only if it is compressed by itself.
     pub fn string_len(&mut self, db: u8, key: &[u8]) -> Result<usize> {
-        match self.outline(db, key)? {
+        let outline = self.outline(db, key)?;
+        self.note_lookup(outline.exists());
+        match outline {
             Outline::Nothing => Ok(0),
             Outline::Text(TextInfo { len: Some(len), .. }) => Ok(len),
-            Outline::Text(_) => Ok(self.get(db, key)?.map_or(0, |value| value.len())),
+            Outline::Text(_) => Ok(self.text(db, key)?.map_or(0, |text| text.value.len())),
             Outline::Collection(_) => Err(Error::WrongType),
         }
     }

@@ -128,12 +128,6 @@ impl<'a> Call<'a> {
         self.session.db
     }
 
-    /// Counts a lookup of a value that was there, or was not.
-    pub fn note_lookup(&self, found: bool) {
-        let stats = &self.server.stats;
-        if found { &stats.keyspace_hits } else { &stats.keyspace_misses }.add(1);
-    }
-
     /// Answers with a bulk string, or that there is none.
     pub fn bulk_or_null(&mut self, bytes: Option<impl AsRef<[u8]>>) {
         match bytes {

@@ -77,7 +77,10 @@ pub(crate) fn execute(
         let mut writer = ReplyWriter::new(output, session.protocol);
         match reply {
             Ok(()) => writer.simple("QUEUED"),
-            Err(refusal) => writer.error(refusal),
+            Err(refusal) => {
+                server.errors.note(&refusal);
+                writer.error(refusal);
+            }
         }
         hush(session, output, mark);
         return Executed::Replied;
@@ -87,10 +90,12 @@ pub(crate) fn execute(
     {
         return done;
     }
+    let db = session.db;
     let (mode, is_bound) = (batch.mode(), session.is_bound || batch.is_taking_part());
     // What was written before in this turn has been held to it already.
     let limit_bytes = server.reply_limit(session.caller).saturating_add(mark);
     let reply = ReplyWriter::new(output, session.protocol).within(limit_bytes);
+    batch.take_lookups();
     let mut call = Call { args, batch, session, server, reply };
     let outcome = command::run(&mut call, spec);
     let failed = match outcome {
@@ -119,7 +124,10 @@ pub(crate) fn execute(
     };
     let started = std::mem::replace(clock, Instant::now());
     let took = clock.duration_since(started);
-    server.note(number, spec, &args, session, took, failed);
+    server.note(number, spec, &args, (session, db), took, failed);
+    if spec.counts_lookups() {
+        server.stats.note_lookups(batch.take_lookups());
+    }
     let is_over = output.len() > limit_bytes;
     if is_over {
         output.truncate(mark);
@@ -328,6 +336,7 @@ fn route_again(
             }
             session.has_moved = true;
             let text = coordinator.map(|one| place::moved_text(&**one)).unwrap_or_default();
+            server.errors.note(&text);
             refuse(session, output, &text);
             Executed::Replied
         }

@@ -298,6 +298,7 @@ impl Server {
         self.stats.reset();
         self.latency.reset();
         self.errors.reset();
+        self.clients.reset_total();
     }
 
     /// Why nothing can be written now.
@@ -336,7 +337,7 @@ impl Server {
 
     /// Once a second: rates are taken, and what was hot long ago fades.
     pub(crate) fn tick(&self) {
-        self.rate.take(self.latency.calls().0);
+        self.rate.take(self.latency.calls());
         self.hot_keys.tick();
     }
 }

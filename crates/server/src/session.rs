@@ -46,6 +46,8 @@ pub struct Session {
     pub was_admitted: bool,
     /// Queued since `MULTI`.
     pub queued: Option<Queued>,
+    /// What it executes now was queued.
+    pub is_in_exec: bool,
     /// The keys it watches.
     pub watched: Option<Arc<Watch>>,
     /// `CLIENT REPLY`.
@@ -118,6 +120,7 @@ impl Session {
             generation: 0,
             was_admitted: false,
             queued: None,
+            is_in_exec: false,
             watched: None,
             replies: Replies::On,
             closes: false,
@@ -145,10 +148,10 @@ impl Session {
         self.info.name.lock().clear();
         self.info.queued.store(NOT_IN_MULTI, Ordering::Relaxed);
         self.info.db.store(0, Ordering::Relaxed);
+        self.info.protocol.store(2, Ordering::Relaxed);
     }
 
     /// Forgets what is queued and what is watched, and gives what was queued.
-        self.info.protocol.store(2, Ordering::Relaxed);
     pub fn end_transaction(&mut self) -> Option<Queued> {
         self.watched = None;
         self.info.queued.store(NOT_IN_MULTI, Ordering::Relaxed);
@@ -245,9 +248,6 @@ impl ClientInfo {
         self.last_used_ms.load(Ordering::Relaxed)
     }
 
-    /// Ends its connection.
-    pub fn kill(&self) {
-        self.origin.home.end(self.origin.token, self.id);
     /// The client sends a command now, if it is one that there is the one of this number; or gets the replies to what
     /// it sent.
     pub fn note_use(&self, command: Option<u16>, now_ms: u64) {
@@ -257,6 +257,9 @@ impl ClientInfo {
         self.last_used_ms.store(now_ms, Ordering::Relaxed);
     }
 
+    /// Ends its connection.
+    pub fn kill(&self) {
+        self.origin.home.end(self.origin.token, self.id);
     }
 }
 
@@ -306,7 +309,12 @@ impl Clients {
         self.connected.lock().len()
     }
 
-    /// How many there ever were.
+    /// Counts those who connect from 0 again.
+    pub fn reset_total(&self) {
+        self.total.store(0, Ordering::Relaxed);
+    }
+
+    /// How many have connected since the start, or the last reset.
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }

@@ -1,6 +1,7 @@
 //! What the server counts beside the engine, and how it sums up what the engine counts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use terrace_keyspace::Lookups;
 
 /// A number that only grows, until it is reset.
 #[derive(Debug, Default)]
@@ -62,6 +63,16 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// A command has looked for keys to read them.
+    pub fn note_lookups(&self, lookups: Lookups) {
+        if lookups.hits > 0 {
+            self.keyspace_hits.add(lookups.hits);
+        }
+        if lookups.misses > 0 {
+            self.keyspace_misses.add(lookups.misses);
+        }
+    }
+
     /// Sets the counters to 0.
     pub fn reset(&self) {
         for counter in [

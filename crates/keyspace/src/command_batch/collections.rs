@@ -90,13 +90,25 @@ impl CommandBatch {
         key: &[u8],
         kind: Kind,
     ) -> Result<Option<Meta>> {
+        self.read_collection_of(db, key, &[kind])
+    }
+
+    /// As [`Self::read_collection`], of any of these kinds.
+    pub(crate) fn read_collection_of(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        kinds: &[Kind],
+    ) -> Result<Option<Meta>> {
         self.pin_view(db, key);
-        match self.meta(db, key)? {
-            Some(meta) if meta.kind == kind => Ok(Some(meta)),
+        let found = match self.meta(db, key)? {
+            Some(meta) if kinds.contains(&meta.kind) => Ok(Some(meta)),
             Some(_) => Err(Error::WrongType),
             None if self.text_info(db, key)?.is_some() => Err(Error::WrongType),
             None => Ok(None),
-        }
+        };
+        self.note_lookup(!matches!(found, Ok(None)));
+        found
     }
 
     /// The collection of `kind` under `key`, to be written; what is left of an expired one goes.

@@ -72,6 +72,19 @@ impl Denial {
         }
     }
 
+    /// The error that the client gets for a command that it was still allowed when it was queued.
+    pub fn reply_in_exec(&self) -> String {
+        let why = match self {
+            Self::Command => "no permission to execute the command or subcommand",
+            Self::Key(_) => "no permission to touch the specified keys",
+            Self::Channel(_) => "no permission to access one of the channels used as arguments",
+        };
+        format!(
+            "NOPERM ACLs rules changed between the moment the transaction was accumulated and the \
+             EXEC call. This command is no longer allowed for the following reason: {why}"
+        )
+    }
+
     /// What ACL DRYRUN says.
     pub fn dry_run(&self, command: &str) -> String {
         match self {

@@ -10,21 +10,21 @@ use std::time::Duration;
 use terrace_resp::Command;
 
 impl Server {
-    /// A command was executed.
+    /// A command was executed, in this database.
     #[inline]
     pub(crate) fn note(
         &self,
         number: u16,
         spec: &CommandSpec,
         args: &Command<'_>,
-        session: &Session,
+        (session, db): (&Session, u8),
         took: Duration,
         failed: bool,
     ) {
         let took_us = took.as_micros() as i64;
         self.latency.note(number, took.as_nanos() as u64, failed);
         let is_write = spec.flags.has(Flags::WRITE);
-        self.hot_keys.note(is_write, session.db, || spec.keys.of(args));
+        self.hot_keys.note(is_write, db, || spec.keys.of(args));
         let slower_than = self.slower_than_us.load(Ordering::Relaxed);
         let is_slow = slower_than >= 0 && took_us >= slower_than;
         if is_slow {
@@ -36,7 +36,7 @@ impl Server {
                 took,
                 failed,
                 is_slow,
-                database: session.db,
+                database: db,
                 client: session.id,
                 peer: session.info.origin.peer,
             });

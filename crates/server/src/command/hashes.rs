@@ -203,7 +203,6 @@ fn hget(call: &mut Call<'_>) -> Outcome {
         Some(hash) => call.batch.hash_field(db, &hash, call.arg(2))?,
         None => None,
     };
-    call.note_lookup(value.is_some());
     call.bulk_or_null(value);
     Ok(())
 }

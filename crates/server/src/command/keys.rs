@@ -266,6 +266,7 @@ fn exists(call: &mut Call<'_>) -> Outcome {
 
 fn key_type(call: &mut Call<'_>) -> Outcome {
     let kind = call.batch.key_type(call.session.db, call.arg(1))?;
+    call.batch.note_lookup(kind.is_some());
     call.reply.simple(kind.map_or("none", Type::name));
     Ok(())
 }

@@ -95,6 +95,9 @@ impl Server {
         let name = spec.full_name(args);
         let (reason, object) = denial.logged(&name);
         self.log_denial(session, reason, object, user.name());
-        Err(denial.reply(&name))
+        Err(match session.is_in_exec {
+            true => denial.reply_in_exec(),
+            false => denial.reply(&name),
+        })
     }
 }

@@ -218,6 +218,11 @@ impl CommandSpec {
         }
     }
 
+    /// Whether the keys that it looks for are hits and misses of INFO: it only reads them.
+    pub(crate) fn counts_lookups(&self) -> bool {
+        self.flags.has(Flags::READ) && !self.flags.has(Flags::WRITE)
+    }
+
     /// The categories of access control that it belongs to, apart from its subcommands.
     pub fn categories(&self) -> Categories {
         if self.flags.has(Flags::SUBCOMMANDS) {

@@ -210,7 +210,6 @@ pub const COMMANDS: &[CommandSpec] = &[
 
 fn get(call: &mut Call<'_>) -> Outcome {
     let value = call.batch.get(call.session.db, call.arg(1))?;
-    call.note_lookup(value.is_some());
     call.bulk_or_null(value);
     Ok(())
 }
@@ -309,19 +308,16 @@ fn mget(call: &mut Call<'_>) -> Outcome {
         // All as they are at one moment.
         call.batch.pin_now();
     }
-    let (mut rest, mut at_once, mut found) = (&keys[..], AT_ONCE.0, 0);
+    let (mut rest, mut at_once) = (&keys[..], AT_ONCE.0);
     while !rest.is_empty() && !call.reply.is_over() {
         let some = rest.split_off(..at_once.min(rest.len())).unwrap_or_default();
         let mark = call.reply.len_bytes();
         for value in call.batch.get_many(call.session.db, some)? {
-            found += usize::from(value.is_some());
             call.bulk_or_null(value);
         }
         let is_small = call.reply.len_bytes() - mark < SMALL_BYTES;
         at_once = if is_small { AT_ONCE.1.min(2 * at_once) } else { AT_ONCE.0 };
     }
-    // Nothing is noted of one that is executed again elsewhere.
-    (0..keys.len()).for_each(|number| call.note_lookup(number < found));
     Ok(())
 }
 

@@ -8,10 +8,12 @@ use super::connection::selectable;
 use super::presence::{self, KeyUsed};
 use super::run;
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, table};
-use crate::session::{NOT_IN_MULTI, Queued};
+use crate::server::Server;
+use crate::session::{NOT_IN_MULTI, Queued, Session};
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
-use terrace_keyspace::{MAX_DATABASES, Mode, Wait};
+use std::time::{Duration, Instant};
+use terrace_keyspace::{Lookups, MAX_DATABASES, Mode, Wait};
 use terrace_resp::Command;
 
 /// What the commands of a transaction may write together, in bytes: it is held in memory until it is committed.
@@ -138,8 +140,10 @@ fn exec(call: &mut Call<'_>) -> Outcome {
         return Err(Failure::line(text));
     }
     let before = call.session.clone();
-    let mut refusals = Vec::new();
-    let outcome = exec_queued(call, &queued, &mut refusals);
+    let mut done = Done::default();
+    call.session.is_in_exec = true;
+    let outcome = exec_queued(call, &queued, &mut done);
+    call.session.is_in_exec = false;
     match &outcome {
         // What SELECT, AUTH and others of the commands changed is done again by the thread that may wait.
         Err(Failure::Elsewhere(_) | Failure::Moved) => {
@@ -153,18 +157,57 @@ fn exec(call: &mut Call<'_>) -> Outcome {
         }
         _ => {
             call.session.watched = None;
-            refusals.iter().for_each(|text| call.server.errors.note(text));
+            done.note(&queued, call.session, call.server);
         }
     }
     outcome
 }
 
-/// Executes what was queued; the errors that are part of the reply go to `refusals` too.
-fn exec_queued(
-    call: &mut Call<'_>,
-    queued: &Queued,
-    refusals: &mut Vec<Cow<'static, str>>,
-) -> Outcome {
+/// What is counted of the commands of a transaction when all of them are executed.
+#[derive(Default)]
+struct Done {
+    commands: Vec<DoneCommand>,
+    /// The errors that are part of the reply.
+    errors: Vec<Cow<'static, str>>,
+    lookups: Lookups,
+}
+
+struct DoneCommand {
+    /// Its place in the queue, and in the table of commands.
+    place: usize,
+    number: u16,
+    db: u8,
+    took: Duration,
+    end: CommandEnd,
+}
+
+#[derive(PartialEq, Eq)]
+enum CommandEnd {
+    Executed,
+    Failed,
+    /// The user may not execute it any more.
+    Rejected,
+}
+
+impl Done {
+    fn note(&self, queued: &Queued, session: &Session, server: &Server) {
+        for one in &self.commands {
+            let Some(spec) = table().at(one.number) else { continue };
+            if one.end == CommandEnd::Rejected {
+                server.latency.note_rejected(one.number);
+                continue;
+            }
+            let args = queued.commands[one.place].as_command();
+            let has_failed = one.end == CommandEnd::Failed;
+            server.note(one.number, spec, &args, (session, one.db), one.took, has_failed);
+        }
+        self.errors.iter().for_each(|text| server.errors.note(text));
+        server.stats.note_lookups(self.lookups);
+    }
+}
+
+/// Executes what was queued; what is to be counted of it goes to `done`.
+fn exec_queued(call: &mut Call<'_>, queued: &Queued, done: &mut Done) -> Outcome {
     if call.batch.mode() == Mode::Memory && call.session.watched.is_some() {
         // What others wrote in this batch may be a change: it is committed before.
         return Err(Failure::Elsewhere(Wait::Device));
@@ -194,30 +237,10 @@ fn exec_queued(
     let written_before = batch.written_bytes();
     batch.attempt(|batch| {
         reply.array(queued.commands.len());
-        for command in &queued.commands {
+        for (place, command) in queued.commands.iter().enumerate() {
             let args = command.as_command();
-            let Some((number, spec)) = table().find(args.name()) else { continue };
-            // Rules may have changed since it was queued.
-            if let Err(refusal) = run::permit(spec, number, &args, session, server) {
-                reply.error(&*refusal);
-                refusals.push(refusal.into());
-                continue;
-            }
-            let mark = reply.len_bytes();
-            let mut inner = Call { args, batch, session, server, reply: reply.reborrow() };
-            match run::run_locked(&mut inner, spec) {
-                Ok(()) => {}
-                Err(Failure::Reply(text)) => {
-                    reply.truncate(mark);
-                    reply.error(&*text);
-                    refusals.push(text);
-                }
-                // Refused when it was to be queued.
-                Err(Failure::Admin(_)) => {
-                    reply.error("ERR Command not allowed inside a transaction")
-                }
-                Err(elsewhere) => return Err(elsewhere),
-            }
+            let inner = Call { args, batch, session, server, reply: reply.reborrow() };
+            exec_one(inner, place, done)?;
             reply.set_protocol(session.protocol);
             if batch.written_bytes().saturating_sub(written_before) > MAX_WRITTEN_BYTES {
                 return Err(Failure::line(TOO_MUCH));
@@ -225,6 +248,43 @@ fn exec_queued(
         }
         Ok(())
     })
+}
+
+/// Executes one command of a transaction, whose errors are replies.
+fn exec_one(mut call: Call<'_>, place: usize, done: &mut Done) -> Outcome {
+    let Some((number, spec)) = table().find(call.args.name()) else { return Ok(()) };
+    let (db, started) = (call.session.db, Instant::now());
+    // Rules may have changed since it was queued.
+    let is_permitted = run::permit(spec, number, &call.args, call.session, call.server);
+    let (error, end) = match is_permitted {
+        Err(refusal) => (Some(refusal.into()), CommandEnd::Rejected),
+        Ok(()) => {
+            let mark = call.reply.len_bytes();
+            call.batch.take_lookups();
+            match run::run_locked(&mut call, spec) {
+                Ok(()) => (None, CommandEnd::Executed),
+                Err(Failure::Reply(text)) => {
+                    call.reply.truncate(mark);
+                    (Some(text), CommandEnd::Failed)
+                }
+                // Refused when it was to be queued.
+                Err(Failure::Admin(_)) => {
+                    let text = "ERR Command not allowed inside a transaction";
+                    (Some(text.into()), CommandEnd::Failed)
+                }
+                Err(elsewhere) => return Err(elsewhere),
+            }
+        }
+    };
+    if spec.counts_lookups() {
+        done.lookups += call.batch.take_lookups();
+    }
+    if let Some(text) = error {
+        call.reply.error(&*text);
+        done.errors.push(text);
+    }
+    done.commands.push(DoneCommand { place, number, db, took: started.elapsed(), end });
+    Ok(())
 }
 
 /// Which databases a transaction may be in at one of its commands: more than one behind a `SELECT` that is perhaps

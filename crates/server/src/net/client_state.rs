@@ -300,7 +300,9 @@ impl ClientState {
                 Ok(Step::Blank { bytes }) => at += bytes,
                 Ok(Step::Incomplete { .. }) => return (at, Progress::Idle),
                 Err(malformed) => {
-                    ReplyWriter::new(output, session.protocol).error(format!("ERR {malformed}"));
+                    let text = format!("ERR {malformed}");
+                    server.errors.note(&text);
+                    ReplyWriter::new(output, session.protocol).error(text);
                     *batch_replies += 1;
                     server.stats.protocol_errors.add(1);
                     tracing::debug!(client = session.id, %malformed, "not a request");

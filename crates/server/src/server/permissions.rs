@@ -50,7 +50,8 @@ impl Server {
 
     pub(crate) fn log_denial(&self, session: &Session, reason: Reason, object: &[u8], user: &str) {
         let most = self.config.settings().acllog_max_len;
-        let context = if session.queued.is_some() { "multi" } else { "toplevel" };
+        let is_queued = session.queued.is_some() || session.is_in_exec;
+        let context = if is_queued { "multi" } else { "toplevel" };
         let client = session.info.origin.peer.to_string();
         let now_ms = self.space.now_ms();
         self.acl.log().lock().note(now_ms, most, reason, context, object, user, &client);

@@ -7,6 +7,7 @@ mod cluster;
 mod command_options;
 mod commits;
 mod compatibility;
+mod counters;
 mod disk_full;
 mod documents;
 mod gate;

@@ -198,7 +198,7 @@ fn a_right_that_was_taken_away_is_gone_for_what_is_queued_too() {
     let Reply::Array(replies) = user.say("EXEC") else { panic!("no array") };
     assert_eq!(replies[0], ok());
     for (reply, why) in
-        [(&replies[1], "access one of the keys"), (&replies[2], "run the 'del' command")]
+        [(&replies[1], "touch the specified keys"), (&replies[2], "execute the command")]
     {
         let refused = error(reply);
         assert!(refused.starts_with("NOPERM") && refused.contains(why), "{refused}");
@@ -224,4 +224,35 @@ fn the_line_of_a_user_makes_the_same_user_and_has_no_password() {
     let mut other = logged_in(&served, "v", "pw");
     assert_eq!(other.say("EXISTS a1"), int(0));
     assert!(error(&other.say("GET a1")).starts_with("NOPERM"));
+}
+
+/// A right that is lost between `MULTI` and `EXEC` is refused by `EXEC`, in Redis's words, and logged as such.
+#[test]
+fn what_is_refused_within_exec_says_so() {
+    let served = Served::with(&[]);
+    let mut admin = served.client();
+    assert_eq!(admin.say("ACL SETUSER u on >pw ~* +@all"), ok());
+    let mut user = logged_in(&served, "u", "pw");
+    for (rules, why, object) in [
+        ("-set", "no permission to execute the command or subcommand", "set"),
+        ("+set resetkeys ~other", "no permission to touch the specified keys", "k"),
+    ] {
+        assert_eq!(admin.say("ACL SETUSER u ~* +@all"), ok());
+        user.pipeline(&["MULTI", "SET k v", "PING"]);
+        assert_eq!(admin.say(&format!("ACL SETUSER u {rules}")), ok());
+        let Reply::Array(replies) = user.say("EXEC") else { panic!("no array") };
+        let text = format!(
+            "NOPERM ACLs rules changed between the moment the transaction was accumulated and the \
+             EXEC call. This command is no longer allowed for the following reason: {why}"
+        );
+        assert_eq!(error(&replies[0]), text);
+        assert_eq!(replies[1], Reply::Simple(b"PONG"[..].into()));
+        let Reply::Array(entries) = admin.say("ACL LOG 1") else { panic!("no array") };
+        assert_eq!(*field(&entries[0], "context"), bulk("multi"));
+        assert_eq!(*field(&entries[0], "object"), bulk(object));
+        assert_eq!(admin.say("ACL LOG RESET"), ok());
+    }
+    error(&user.say("SET k v"));
+    let Reply::Array(entries) = admin.say("ACL LOG 1") else { panic!("no array") };
+    assert_eq!(*field(&entries[0], "context"), bulk("toplevel"));
 }
