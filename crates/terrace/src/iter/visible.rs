@@ -97,6 +97,8 @@ pub(crate) struct Visible<I> {
     operands: Operands,
     /// Keys stepped over that are deleted or expired, without those that range tombstones cover.
     stepped_over: u64,
+    /// A move that would step over more of them is refused.
+    most_stepped_over: u64,
 }
 
 /// What stands where the value of an entry lies that is there.
@@ -178,7 +180,23 @@ impl<I: ScanCursor> Visible<I> {
     pub fn new(iter: I, view: View) -> Self {
         let (key, value) = (Vec::new(), Vec::new());
         let (live, operands) = (Live::at_start(Content::Value), Operands::default());
-        Self { iter, view, state: State::Nowhere, key, value, live, operands, stepped_over: 0 }
+        let (stepped_over, most_stepped_over) = (0, u64::MAX);
+        let state = State::Nowhere;
+        Self { iter, view, state, key, value, live, operands, stepped_over, most_stepped_over }
+    }
+
+    /// Refuses, with [`Error::NotInMemory`], moves that would step over more keys than this in all that are deleted or
+    /// expired: for a thread that must not take long.
+    pub fn stepping_over_at_most(mut self, most: u64) -> Self {
+        self.most_stepped_over = most;
+        self
+    }
+
+    fn check_steps(&self) -> Result<()> {
+        match self.stepped_over > self.most_stepped_over {
+            true => Err(Error::NotInMemory),
+            false => Ok(()),
+        }
     }
 
     /// How many keys were stepped over since they are deleted or expired.
@@ -379,6 +397,7 @@ impl<I: ScanCursor> Visible<I> {
             (skip, steps) = (Skip::Rest, 0);
             covered = if is_covered { covered + 1 } else { 0 };
             self.stepped_over += u64::from(!is_covered);
+            self.check_steps()?;
             match self.view.cover.end() {
                 Some(end) if covered >= COVERED_STEPS => {
                     self.iter.skip_covered(end, cover_seqno)?;
@@ -421,6 +440,7 @@ impl<I: ScanCursor> Visible<I> {
             }
             covered = if is_covered { covered + 1 } else { 0 };
             self.stepped_over += u64::from(!is_covered);
+            self.check_steps()?;
             if covered >= COVERED_STEPS && self.iter.valid() {
                 self.iter.skip_covered_back(self.view.cover.start(), cover_seqno)?;
                 covered = 0;

@@ -31,6 +31,9 @@ use terrace_sst::ScanOptions;
 /// The share of the memory budget that one iterator may hold as values read ahead.
 const WINDOW_SHARE: usize = 64;
 
+/// Most deleted or expired keys that an iterator with [`ReadOptions::in_memory`] steps over in all; about a millisecond.
+pub const MAX_STEPPED_OVER_IN_MEMORY: u64 = 4096;
+
 /// What a read sees and how it reads.
 ///
 /// ```
@@ -67,7 +70,8 @@ pub struct ReadOptions {
     /// (to open an SST, for an index partition, a data block, or a separated value that the cache
     /// does not have) gives [`NotInMemory`](crate::Error::NotInMemory) instead, with nothing read and nothing changed,
     /// so that a thread which must not wait can leave it to another one. Filters and learned
-    /// indexes that are not in memory are done without. A refused read costs no more than a cached
+    /// indexes that are not in memory are done without. An iterator gives the same error before it steps over more than
+    /// [`MAX_STEPPED_OVER_IN_MEMORY`] deleted or expired keys. A refused read costs no more than a cached
     /// one, and the repetition counts as one read.
     pub in_memory: bool,
     /// Above 0: an iterator reads ahead in sequential pieces of at least this size.
@@ -243,7 +247,9 @@ fn open(
         keys_only: options.keys_only,
         fold,
     };
-    let entries = Values::new(Visible::new(MergingIter::new(runs), view), reading);
+    let most = if options.in_memory { MAX_STEPPED_OVER_IN_MEMORY } else { u64::MAX };
+    let visible = Visible::new(MergingIter::new(runs), view).stepping_over_at_most(most);
+    let entries = Values::new(visible, reading);
     Ok(Iter { entries, positioned: false, _snapshot: options.snapshot.clone(), _state: state })
 }
 

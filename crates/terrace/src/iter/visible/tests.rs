@@ -267,3 +267,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_walk_that_must_not_take_long_is_refused_after_many_deleted_keys() {
+    let deleted =
+        |n: u32| (format!("k{n:03}").into_bytes(), pack_trailer(SeqNo::new(2), ValueKind::Delete));
+    let mut run = vec![put(b"a", SeqNo::new(1))];
+    run.extend((0..100).map(deleted).map(|(key, trailer)| (key, trailer, Vec::new())));
+    run.push(put(b"z", SeqNo::new(1)));
+    for (most, is_allowed) in [(u64::MAX, true), (100, true), (99, false), (0, false)] {
+        for is_backward in [false, true] {
+            let merged = MergingIter::new(vec![VecIter::new(run.clone())]);
+            let view = plain_view(MAX_SEQNO, Vec::new());
+            let mut iter = Visible::new(merged, view).stepping_over_at_most(most);
+            let (first, moved) = match is_backward {
+                false => (iter.seek_to_first(), iter.next()),
+                true => (iter.seek_to_last(), iter.prev()),
+            };
+            first.unwrap();
+            assert_eq!(moved.is_ok(), is_allowed, "{most} {is_backward}");
+            assert_eq!(iter.valid(), is_allowed);
+            match moved {
+                Ok(()) => assert_eq!(iter.key(), if is_backward { b"a" } else { b"z" }),
+                Err(error) => assert!(matches!(error, Error::NotInMemory), "{error}"),
+            }
+        }
+    }
+}
