@@ -120,6 +120,8 @@ pub struct CommandBatch {
     undo: Vec<Undo>,
     /// See [`Self::rows_passed`].
     rows_passed: Cell<u64>,
+    /// Of them, those before the current command.
+    passed_before: u64,
     /// See [`Self::take_lookups`].
     lookups: Cell<Lookups>,
     /// How many [`Self::attempt`] are around the current command.
@@ -160,6 +162,7 @@ impl CommandBatch {
             took_part: Cell::new(false),
             undo: Vec::new(),
             rows_passed: Cell::new(0),
+            passed_before: 0,
             lookups: Cell::default(),
             attempts: 0,
             view: None,
@@ -175,6 +178,7 @@ impl CommandBatch {
         if self.attempts == 0 {
             self.end_view();
         }
+        self.passed_before = self.rows_passed.get();
         if self.mode == Mode::Device {
             self.look_at_the_clock();
         }

@@ -310,9 +310,15 @@ impl CommandBatch {
         (mut skip, most, walk): (u64, u64, u64),
         value: &[u8],
     ) -> Result<Vec<u64>> {
-        self.allow_walk(list.count.min(walk))?;
+        let walk = list.count.min(walk);
+        self.allow_walk(walk)?;
         let (mut found, mut walked) = (Vec::new(), 0);
-        self.visit(&encode::elements_of(db, list.id), None, direction, |_, stored| {
+        // Beyond the ends there is what was popped.
+        let from = match direction {
+            Direction::Up => key_at(db, list, 0),
+            Direction::Down => key_at(db, list, list.count.saturating_sub(1)),
+        };
+        self.visit(&encode::elements_of(db, list.id), Some(&from), direction, |_, stored| {
             if stored == value && skip > 0 {
                 skip -= 1;
             } else if stored == value {

@@ -21,6 +21,9 @@ const FEW: u64 = 128;
 /// A page of a scan ends behind this many bytes of members and values.
 const MAX_PAGE_BYTES: usize = 4 << 20;
 
+/// After more deleted rows than this in front of a member that is popped, they are cleared by one range deletion.
+const MANY_DEAD: u64 = 250;
+
 /// Members passed by after a random place. The gap before a place is larger the more likely it
 /// is hit; the sum of many gaps varies less.
 const STEPS: u64 = 16;
@@ -172,20 +175,34 @@ impl CommandBatch {
         Ok(())
     }
 
-    fn random_member(
+    /// Shows a random member. If it is found behind many rows that are deleted, gives the range of the keys of the
+    /// largest row of them: who has the lock may clear it, so that the next one does not step over them.
+    pub(crate) fn random_member(
         &self,
         db: u8,
         meta: &Meta,
         mut seen: impl FnMut(&[u8], &[u8]) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         let prefix = members_of(db, meta);
         let (mut from, mut skip) = match meta.count <= FEW {
             true => (None, random::below(meta.count)),
             false => (Some(from_place(&prefix, random::word())), random::below(STEPS)),
         };
+        let (mut dead, mut most_passed) = (None, MANY_DEAD);
         loop {
             let mut found = false;
+            let (mut start, mut passed_before) = (from.clone(), self.rows_passed());
             self.visit(&prefix, from.as_deref(), Direction::Up, |key, value| {
+                let passed = self.rows_passed() - passed_before;
+                if passed > most_passed {
+                    let start = start.clone().unwrap_or_else(|| prefix.clone());
+                    (dead, most_passed) = (Some((start, key.to_vec())), passed);
+                }
+                passed_before = self.rows_passed();
+                let behind = start.get_or_insert_default();
+                behind.clear();
+                behind.extend_from_slice(key);
+                behind.push(0);
                 found = skip == 0;
                 match found {
                     true => seen(parts(key, &prefix).1, value)?,
@@ -195,7 +212,7 @@ impl CommandBatch {
             })?;
             // At the end it goes on at the beginning; `take` sees to it that it does so once.
             if found || from.take().is_none() {
-                return Ok(());
+                return Ok(dead);
             }
         }
     }

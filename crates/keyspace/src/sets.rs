@@ -262,19 +262,21 @@ impl CommandBatch {
         })
     }
 
-    /// Takes `count` random members out of a set, or all. The lock is held.
+    /// Takes `count` random members out of a set, or all; at most [`MAX_STORED_BYTES`](crate::MAX_STORED_BYTES) at a
+    /// time. The lock is held.
     pub fn set_pop(&mut self, db: u8, key: &[u8], count: u64) -> Result<Vec<Vec<u8>>> {
         let Some(mut set) = self.write_collection(db, key, Kind::Set)? else {
             return Ok(Vec::new());
         };
-        let mut popped = Vec::new();
+        let (mut popped, mut size, mut dead) = (Vec::new(), ResultSize::default(), None);
         let mut keep = |member: &[u8]| {
+            size.add(member.len())?;
             popped.push(member.to_vec());
             Ok(())
         };
         match count {
             0 => {}
-            1 => self.set_random(db, &set, 1, |member| keep(member).map(|()| true))?,
+            1 => dead = self.random_member(db, &set, |member, _| keep(member))?,
             _ if count >= set.count => {
                 self.set_each(db, &set, |member| keep(member).map(|()| true))?
             }
@@ -283,6 +285,9 @@ impl CommandBatch {
         if popped.len() as u64 >= set.count {
             self.drop_collection(db, key, &set)?;
         } else if !popped.is_empty() {
+            if let Some((start, end)) = dead {
+                self.delete_elements(start, end);
+            }
             for member in &popped {
                 self.delete_element(encode::member_key(db, set.id, member));
             }

@@ -195,6 +195,15 @@ impl CommandBatch {
         self.visit_with(&reading, None, direction, |key, _| seen(key))
     }
 
+    /// A walk has stepped over deleted rows. A command that steps over many takes long.
+    fn note_passed(&self, rows: u64) -> Result<()> {
+        if rows > 0 {
+            self.rows_passed.set(self.rows_passed.get() + rows);
+            self.allow_walk(self.rows_passed.get() - self.passed_before)?;
+        }
+        Ok(())
+    }
+
     fn visit_with(
         &self,
         reading: &ReadOptions,
@@ -212,12 +221,12 @@ impl CommandBatch {
         }
         self.saw_written(!self.elements.is_empty() || !self.removed.is_empty());
         let mut written = Overlay::of(&self.elements, prefix, from, direction).peekable();
-        let (mut passed, mut passed_stored) = (0, 0);
+        let mut passed_stored = 0;
         loop {
             self.pass_removed(&mut stored, direction)?;
             let newly_passed = stored.stepped_over() - passed_stored;
             passed_stored += newly_passed;
-            self.rows_passed.set(self.rows_passed.get() + newly_passed);
+            self.note_passed(newly_passed)?;
             let stored_key = stored.valid().then(|| stored.key());
             let first = match (written.peek(), stored_key) {
                 (None, None) => return Ok(()),
@@ -232,11 +241,7 @@ impl CommandBatch {
             } else {
                 match written.next() {
                     Some((key, Some(value))) if !seen(key, value)? => return Ok(()),
-                    Some((_, None)) => {
-                        passed += 1;
-                        self.rows_passed.set(self.rows_passed.get() + 1);
-                        self.allow_walk(passed)?;
-                    }
+                    Some((_, None)) => self.note_passed(1)?,
                     _ => {}
                 }
             }

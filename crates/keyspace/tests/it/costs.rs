@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use terrace::vfs::SimVfs;
 use terrace::{Clock, Compression};
 use terrace_keyspace::{
-    AddRule, CommandBatch, Error, KeyRange, Keyspace, Lifetime, Meta, Mode, Order, PutOptions,
+    AddRule, CommandBatch, End, Error, KeyRange, Keyspace, Lifetime, Meta, Mode, Order, PutOptions,
     Range, ScoreEnd, Type, Wait, When,
 };
 
@@ -326,4 +326,92 @@ fn ids_are_reserved_by_who_may_wait() {
     assert!(matches!(add(Mode::Memory, b"k"), Err(Error::Elsewhere(Wait::Device))));
     assert_eq!(add(Mode::Device, b"k").unwrap(), 1);
     assert_eq!(add(Mode::Memory, b"l").unwrap(), 1);
+}
+
+/// What was popped at an end of a list is not walked over by those who look for elements.
+#[test]
+fn lists_are_searched_from_their_first_element_to_their_last() {
+    const COUNT: usize = 4000;
+    let space = roomy_store(Compression::None);
+    let elements: Vec<_> = (0..COUNT).map(|at| format!("{at}").into_bytes()).collect();
+    let mut turn = locked(&space, &[b"l"]);
+    turn.list_push(0, b"l", End::Back, false, elements.iter().map(|one| &one[..])).unwrap();
+    turn.commit().unwrap();
+    for end in [End::Front, End::Back] {
+        for _ in 0..COUNT / 2 - 10 {
+            let mut turn = locked(&space, &[b"l"]);
+            assert_eq!(turn.list_pop(0, b"l", end, 1).unwrap().unwrap().len(), 1);
+            turn.commit().unwrap();
+        }
+    }
+    let mut turn = locked(&space, &[b"l"]);
+    let list = turn.list(0, b"l").unwrap().unwrap();
+    assert_eq!(list.count, 20);
+    for from in [End::Front, End::Back] {
+        let first = format!("{}", COUNT / 2 - 10);
+        let find = |turn: &CommandBatch, value: &[u8]| {
+            turn.list_places(0, &list, from, (0, u64::MAX, u64::MAX), value).unwrap()
+        };
+        assert_eq!(find(&turn, first.as_bytes()), [0]);
+        assert_eq!(find(&turn, format!("{}", COUNT / 2 + 9).as_bytes()), [19]);
+        assert!(find(&turn, b"0").is_empty() && find(&turn, b"absent").is_empty());
+    }
+    assert_eq!(turn.list_remove(0, b"l", 0, b"2000").unwrap(), 1);
+    assert_eq!(turn.rows_passed(), 0);
+}
+
+/// Members come in and are popped again and again, and before any compaction.
+#[test]
+fn members_that_are_popped_at_random_are_not_stepped_over_for_ever() {
+    const ROUNDS: usize = 4000;
+    let space = roomy_store(Compression::None);
+    let mut members = BTreeSet::from([b"first".to_vec()]);
+    set_of(&space, "s", &members);
+    let mut passed = 0;
+    for round in 0..ROUNDS {
+        let mut turn = locked(&space, &[b"s"]);
+        let member = format!("m{round}").into_bytes();
+        turn.set_add(0, b"s", std::iter::once(&member[..])).unwrap();
+        members.insert(member);
+        let popped = turn.set_pop(0, b"s", 1).unwrap();
+        assert!(popped.len() == 1 && members.remove(&popped[0]), "{popped:?}");
+        passed += turn.rows_passed();
+        turn.commit().unwrap();
+    }
+    let mut turn = space.command_batch(Mode::Device);
+    let set = turn.set(0, b"s").unwrap().unwrap();
+    let mut left = BTreeSet::new();
+    turn.set_each(0, &set, |member| Ok(left.insert(member.to_vec()))).unwrap();
+    assert_eq!((left, set.count), (members, 1));
+    assert!(passed < 600 * ROUNDS as u64, "{passed} graves were passed in {ROUNDS} rounds");
+}
+
+/// Whoever must not take long leaves walks over many deleted rows to others, wherever these are.
+#[test]
+fn walks_over_many_graves_are_left_to_others() {
+    const MEMBERS: usize = 20_000;
+    let space = roomy_store(Compression::None);
+    let members: BTreeSet<_> = (0..MEMBERS).map(|at| format!("m{at}").into_bytes()).collect();
+    set_of(&space, "s", &members);
+    let mut turn = locked(&space, &[b"s"]);
+    let most = members.iter().skip(1).map(|member| &member[..]);
+    assert_eq!(turn.set_remove(0, b"s", most).unwrap(), MEMBERS as u64 - 1);
+    turn.commit().unwrap();
+    let show = |mode: Mode| {
+        let mut turn = space.command_batch(mode);
+        turn.next_command();
+        let set = turn.set(0, b"s").unwrap().unwrap();
+        let mut shown = 0;
+        let outcome = turn.set_each(0, &set, |_| {
+            shown += 1;
+            Ok(true)
+        });
+        (outcome, shown, turn.rows_passed())
+    };
+    let (outcome, shown, passed) = show(Mode::Memory);
+    assert!(matches!(outcome, Err(Error::Elsewhere(_))), "{outcome:?}");
+    assert!(shown <= 1 && passed <= 5000, "{passed} rows were passed");
+    let (outcome, shown, _) = show(Mode::Device);
+    outcome.unwrap();
+    assert_eq!(shown, 1);
 }
