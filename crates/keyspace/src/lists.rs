@@ -134,18 +134,19 @@ impl CommandBatch {
             End::Front => at,
             End::Back => list.count - 1 - at,
         };
-        let keys: Vec<_> = (0..count).map(|at| key_at(db, &list, place(at))).collect();
-        for element_key in &keys {
-            if let Some(value) = self.element(element_key)?
+        for at in 0..count {
+            if let Some(value) = self.element(&key_at(db, &list, place(at)))?
                 && !seen(count, value)
             {
                 break;
             }
         }
         if count > 0 {
-            for element_key in keys {
-                self.delete_element(element_key);
-            }
+            let places = match end {
+                End::Front => 0..count,
+                End::Back => list.count - count..list.count,
+            };
+            self.remove_places(db, &list, places);
             list.count -= count;
             if end == End::Front {
                 list.first = list.first.wrapping_add_unsigned(count);
@@ -207,7 +208,8 @@ impl CommandBatch {
 
     /// Removes elements that equal `value`: the first `count`, or the last `-count` if that is
     /// below 0, or all if it is 0. Gives how many. Costs O(elements), and as much memory as the
-    /// elements on the shorter side of those removed. The lock is held.
+    /// elements on the shorter side of those removed, at most
+    /// [`MAX_STORED_BYTES`](crate::MAX_STORED_BYTES). The lock is held.
     pub fn list_remove(&mut self, db: u8, key: &[u8], count: i64, value: &[u8]) -> Result<u64> {
         let Some(mut list) = self.write_collection(db, key, Kind::List)? else { return Ok(0) };
         let order = if count < 0 { Direction::Down } else { Direction::Up };
@@ -224,17 +226,13 @@ impl CommandBatch {
             for (place, value) in (lowest..).zip(&kept) {
                 self.put_element(key_at(db, &list, place), value);
             }
-            for place in list.count - removed..list.count {
-                self.delete_element(key_at(db, &list, place));
-            }
+            self.remove_places(db, &list, list.count - removed..list.count);
         } else {
             let kept = self.elements_between(db, &list, 0, highest + 1, &found)?;
             for (place, value) in (removed..).zip(&kept) {
                 self.put_element(key_at(db, &list, place), value);
             }
-            for place in 0..removed {
-                self.delete_element(key_at(db, &list, place));
-            }
+            self.remove_places(db, &list, 0..removed);
             list.first = list.first.wrapping_add_unsigned(removed);
         }
         list.count -= removed;
@@ -243,7 +241,8 @@ impl CommandBatch {
     }
 
     /// Inserts an element before or behind the first one that equals `pivot`. Costs O(elements),
-    /// and as much memory as the elements on the shorter side. The lock is held.
+    /// and as much memory as the elements on the shorter side, at most [`MAX_STORED_BYTES`](crate::MAX_STORED_BYTES).
+    /// The lock is held.
     pub fn list_insert(
         &mut self,
         db: u8,
@@ -382,9 +381,10 @@ impl CommandBatch {
         count: u64,
         without: &[u64],
     ) -> Result<Vec<Vec<u8>>> {
-        let (mut elements, mut place) = (Vec::new(), first);
+        let (mut elements, mut place, mut size) = (Vec::new(), first, ResultSize::default());
         self.list_each(db, list, first, count, |value| {
             if without.binary_search(&place).is_err() {
+                size.add(value.len())?;
                 elements.push(value.to_vec());
             }
             place += 1;

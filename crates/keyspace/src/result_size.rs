@@ -1,9 +1,12 @@
-//! How much one command gathers in memory to store it.
+//! How much one command gathers in memory to store or to remove it.
+
+#[cfg(test)]
+mod tests;
 
 use crate::error::{Error, Result};
 
-/// The most bytes that one command stores as a copy or as a result.
-pub const MAX_STORED_BYTES: usize = 256 << 20;
+/// The most bytes that one command stores as a copy or as a result, or holds of what it removes or moves.
+pub const MAX_STORED_BYTES: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
 /// What an element takes beside its own bytes, about.
 const ELEMENT_BYTES: usize = 32;
@@ -23,7 +26,7 @@ impl ResultSize {
         self.bytes = self.bytes.saturating_add(bytes).saturating_add(ELEMENT_BYTES);
         match self.bytes > MAX_STORED_BYTES {
             true => Err(Error::TooLong(format!(
-                "a copy or stored result is over the limit of {MAX_STORED_BYTES} bytes"
+                "what one command copies, stores, moves or removes is over the limit of {MAX_STORED_BYTES} bytes"
             ))),
             false => Ok(()),
         }

@@ -12,11 +12,15 @@ use crate::dead_runs::DeadRun;
 use crate::encode::{self, Kind, Meta};
 use crate::error::{Error, Result};
 use crate::members::Page;
+use crate::result_size::ResultSize;
 use std::collections::HashMap;
 
 /// After more deleted elements than this at an end, which a walk has stepped over, the end is cleared by one range
 /// deletion: that costs every later read of the neighbourhood a look, but they cost every later pop.
 const MANY_PASSED: u64 = 1000;
+
+/// Up to this many members are deleted one by one: a range tombstone costs every later read of its neighbourhood a look.
+const FEW: usize = 512;
 
 /// Which members [`CommandBatch::sorted_set_add`] may add or change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -225,24 +229,29 @@ impl CommandBatch {
         self.take_out(db, key, set, present.into_iter())
     }
 
-    /// Removes a range, and gives how many members were in it. Costs what a walk through it costs.
-    /// The lock is held.
+    /// Removes a range, and gives how many members were in it. Costs what a walk through it costs, and memory for its
+    /// members up to [`MAX_STORED_BYTES`](crate::MAX_STORED_BYTES); little if everything goes. The lock is held.
     pub fn sorted_set_remove_range(
         &mut self,
         db: u8,
         key: &[u8],
         range: &Range<'_>,
     ) -> Result<u64> {
+        let Some(set) = self.write_collection(db, key, Kind::SortedSet)? else { return Ok(0) };
+        if set.count > FEW as u64 && range.has_first() && range.has_last(set.count) {
+            self.drop_collection(db, key, &set)?;
+            return Ok(set.count);
+        }
         let passed_before = self.rows_passed();
-        let removed = self.gather(db, key, range, Order::Up, u64::MAX)?;
-        let Some((set, members)) = removed else { return Ok(0) };
+        let members = self.gather(db, &set, range, Order::Up, u64::MAX)?;
         if range.has_first() {
             self.clear_end_after(passed_before, db, &set, Order::Up, &members);
         }
-        self.take_out(db, key, set, members.iter().map(|(member, score)| (&member[..], *score)))
+        self.take_out_run(db, key, set, &members)
     }
 
-    /// Takes out the `count` first members in an order, and gives them. The lock is held.
+    /// Takes out the `count` first members in an order, and gives them; at most
+    /// [`MAX_STORED_BYTES`](crate::MAX_STORED_BYTES) at a time. The lock is held.
     pub fn sorted_set_pop(
         &mut self,
         db: u8,
@@ -252,10 +261,16 @@ impl CommandBatch {
     ) -> Result<Vec<(Vec<u8>, f64)>> {
         let everything = Range::Ranks(0..=u64::MAX);
         let passed_before = self.rows_passed();
-        let popped = self.gather(db, key, &everything, order, count)?;
-        let Some((set, members)) = popped else { return Ok(Vec::new()) };
+        let Some(set) = self.write_collection(db, key, Kind::SortedSet)? else {
+            return Ok(Vec::new());
+        };
+        let members = self.gather(db, &set, &everything, order, count)?;
+        if members.len() > FEW && members.len() as u64 >= set.count {
+            self.drop_collection(db, key, &set)?;
+            return Ok(members);
+        }
         self.clear_end_after(passed_before, db, &set, order, &members);
-        self.take_out(db, key, set, members.iter().map(|(member, score)| (&member[..], *score)))?;
+        self.take_out_run(db, key, set, &members)?;
         Ok(members)
     }
 
@@ -315,25 +330,52 @@ impl CommandBatch {
         }
     }
 
-    /// The first `count` members of a range, and their set if there is one.
-    #[expect(clippy::type_complexity)]
+    /// The first `count` members of a range, which are going to be removed.
     fn gather(
-        &mut self,
+        &self,
         db: u8,
-        key: &[u8],
+        set: &Meta,
         range: &Range<'_>,
         order: Order,
         count: u64,
-    ) -> Result<Option<(Meta, Vec<(Vec<u8>, f64)>)>> {
-        let Some(set) = self.write_collection(db, key, Kind::SortedSet)? else { return Ok(None) };
-        let mut members = Vec::new();
+    ) -> Result<Vec<(Vec<u8>, f64)>> {
+        let (mut members, mut size) = (Vec::new(), ResultSize::default());
         if count > 0 {
-            self.sorted_set_each(db, &set, range, order, |member, score| {
+            self.sorted_set_each(db, set, range, order, |member, score| {
+                size.add(member.len())?;
                 members.push((member.to_vec(), score));
                 Ok((members.len() as u64) < count)
             })?;
         }
-        Ok(Some((set, members)))
+        Ok(members)
+    }
+
+    /// As [`Self::take_out`], of members that are next to each other in order, up or down: many go as one range.
+    fn take_out_run(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        mut set: Meta,
+        members: &[(Vec<u8>, f64)],
+    ) -> Result<u64> {
+        let by_score =
+            |(member, score): &(Vec<u8>, f64)| encode::score_key(db, set.id, *score, member);
+        let (Some(first), Some(last)) = (members.first(), members.last()) else { return Ok(0) };
+        if members.len() <= FEW {
+            let members = members.iter().map(|(member, score)| (&member[..], *score));
+            return self.take_out(db, key, set, members);
+        }
+        let (a, b) = (by_score(first), by_score(last));
+        let (start, mut end) = if a <= b { (a, b) } else { (b, a) };
+        end.push(0);
+        self.delete_elements(start, end);
+        for (member, _) in members {
+            self.delete_element(encode::scored_member_key(db, set.id, member));
+        }
+        let removed = members.len() as u64;
+        set.count = set.count.saturating_sub(removed);
+        self.put_meta(db, key, &set);
+        Ok(removed)
     }
 
     /// Removes members that are there, with the scores that they have; none of them twice.

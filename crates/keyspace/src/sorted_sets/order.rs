@@ -74,6 +74,15 @@ impl Range<'_> {
         }
     }
 
+    /// Whether it certainly ends with the last member of `count`, going up.
+    pub(super) fn has_last(&self, count: u64) -> bool {
+        match self {
+            Self::Ranks(ranks) => ranks.end().checked_add(1).is_none_or(|end| end >= count),
+            Self::Scores(_, upper) => upper.score == f64::INFINITY && !upper.excluded,
+            Self::Members(_, upper) => *upper == MemberEnd::Highest,
+        }
+    }
+
     fn is_above_lower(&self, member: &[u8], score: f64) -> bool {
         match self {
             Self::Ranks(_) => true,

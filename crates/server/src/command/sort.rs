@@ -138,7 +138,10 @@ fn sort(call: &mut Call<'_>, may_store: bool) -> Outcome {
         true => elements,
         false => sorted(call, elements, &options)?,
     };
-    let (first, count) = options.shown(elements.len());
+    let (first, count) = match options.leaves_order() {
+        true => (0, elements.len()),
+        false => options.shown(elements.len()),
+    };
     let elements = elements.into_iter().skip(first).take(count);
     call.batch.allow_walk((count as u64).saturating_mul(1 + options.gets.len() as u64))?;
     let Some(destination) = options.store else {
@@ -193,22 +196,38 @@ fn collection(call: &mut Call<'_>) -> Result<Option<Meta>, Failure> {
     })
 }
 
-/// All elements; if they are not sorted, in the order that they have.
+/// The elements: all of them if they are to be sorted, else those that are shown, in the order that they have.
 fn elements(call: &Call<'_>, meta: &Meta, options: &Options<'_>) -> Result<Vec<Vec<u8>>, Failure> {
-    let mut elements = Vec::new();
+    let (mut elements, mut size) = (Vec::new(), ResultSize::default());
     let db = call.session.db;
+    let all = usize::try_from(meta.count).unwrap_or(usize::MAX);
+    let (first, count) = if options.leaves_order() { options.shown(all) } else { (0, all) };
+    if count == 0 {
+        return Ok(elements);
+    }
+    let (mut skip, first, count) = (first, first as u64, count as u64);
     let mut keep = |element: &[u8]| {
+        size.add(element.len())?;
         elements.push(element.to_vec());
-        Ok(true)
+        Ok((elements.len() as u64) < count)
     };
     let is_down = options.leaves_order() && options.is_down;
     match meta.kind {
-        Kind::List => call.batch.list_each(db, meta, 0, meta.count, keep)?,
-        Kind::Set => call.batch.set_each(db, meta, keep)?,
+        Kind::List => {
+            let first = if is_down { meta.count - first - count } else { first };
+            call.batch.list_each(db, meta, first, count, keep)?;
+        }
+        Kind::Set => call.batch.set_each(db, meta, |member| match skip {
+            0 => keep(member),
+            _ => {
+                skip -= 1;
+                Ok(true)
+            }
+        })?,
         _ => {
-            let all = Range::Ranks(0..=u64::MAX);
+            let shown = Range::Ranks(first..=first + count - 1);
             let order = if is_down { Order::Down } else { Order::Up };
-            call.batch.sorted_set_each(db, meta, &all, order, |member, _| keep(member))?;
+            call.batch.sorted_set_each(db, meta, &shown, order, |member, _| keep(member))?;
         }
     }
     if meta.kind == Kind::List && is_down {

@@ -281,3 +281,34 @@ fn after_reset_a_connection_is_shown_as_it_is() {
     client.say("RESET");
     assert!(text(&client.say("CLIENT INFO")).contains(" resp=2 "));
 }
+
+#[test]
+fn sort_without_an_order_shows_the_part_that_is_asked_for() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    assert_eq!(client.say("RPUSH l a b c d e"), int(5));
+    assert_eq!(client.say("ZADD z 1 a 2 b 3 c 4 d 5 e"), int(5));
+    assert_eq!(client.say("SADD s a b c d e"), int(5));
+    let bulks = |text: &str| array(text.split_whitespace().map(bulk));
+    for key in ["l", "z"] {
+        for (options, shown) in [
+            ("", "a b c d e"),
+            ("DESC", "e d c b a"),
+            ("LIMIT 1 2", "b c"),
+            ("LIMIT 1 2 DESC", "d c"),
+            ("LIMIT 3 9", "d e"),
+            ("LIMIT 3 9 DESC", "b a"),
+            ("LIMIT -1 2", "a b"),
+            ("LIMIT 2 -1", "c d e"),
+            ("LIMIT 5 1", ""),
+            ("LIMIT 0 0", ""),
+        ] {
+            let request = format!("SORT {key} BY nosort {options}");
+            assert_eq!(client.say(&request), bulks(shown), "{request}");
+        }
+    }
+    let Reply::Array(all) = client.say("SORT s BY nosort") else { panic!("no array") };
+    assert_eq!(client.say("SORT s BY nosort LIMIT 1 3"), array(all[1..4].iter().cloned()));
+    assert_eq!(client.say("SORT s BY nosort LIMIT 1 3 STORE t"), int(3));
+    assert_eq!(client.say("LRANGE t 0 -1"), bulks("b c d"));
+}
