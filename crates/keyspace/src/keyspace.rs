@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use terrace::{Clock, ColumnFamily, Db, Options, ReadOptions, ReadSet};
 use terrace_cluster::{Placement, slot_of};
 
@@ -49,6 +49,8 @@ pub struct Keyspace {
     pub(crate) dead_runs: DeadRuns,
     pub(crate) moves: MoveRecords,
     pub(crate) active_expire: Mutex<Option<BackgroundThread>>,
+    /// See [`Self::set_max_string_bytes`].
+    pub(crate) max_string_bytes: AtomicUsize,
     next_id: AtomicU64,
     /// Ids from this one on are not reserved.
     reserved: AtomicU64,
@@ -148,6 +150,7 @@ impl Keyspace {
             dead_runs: DeadRuns::default(),
             moves: MoveRecords::load(&db, layout)?,
             active_expire: Mutex::new(None),
+            max_string_bytes: AtomicUsize::new(usize::MAX),
             next_id: AtomicU64::new(first),
             // The first collection reserves: a store of strings has no such note.
             reserved: AtomicU64::new(first),

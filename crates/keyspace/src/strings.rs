@@ -4,8 +4,10 @@ use crate::command_batch::{CommandBatch, Mode, TextInfo, Value};
 use crate::error::{Error, Result};
 use crate::integer::{self, Digits};
 use crate::keys::{Content, Outline};
+use crate::keyspace::Keyspace;
 use crate::long_double::LongDouble;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 /// The longest string, in bytes: 512 MiB.
 pub const MAX_STRING_BYTES: usize = 512 << 20;
@@ -76,7 +78,7 @@ impl CommandBatch {
         options: &PutOptions,
     ) -> Result<PutOutcome> {
         self.check_key(key)?;
-        check_length(value.len())?;
+        check_length(value.len(), MAX_STRING_BYTES)?;
         let PutOptions { when, lifetime, get } = *options;
         if when == When::Always && lifetime != Lifetime::Kept && !get {
             let expires_at_ms = match lifetime {
@@ -165,7 +167,7 @@ impl CommandBatch {
     ) -> Result<()> {
         for (key, value) in pairs.clone() {
             self.check_key(key)?;
-            check_length(value.len())?;
+            check_length(value.len(), MAX_STRING_BYTES)?;
         }
         if !self.may_hold_collections(db) {
             pairs.for_each(|(key, value)| self.put_text(db, key, value, None));
@@ -201,7 +203,7 @@ impl CommandBatch {
         let (before, expires_at_ms) = content.text()?;
         let len = before.len() + tail.len();
         self.check_key(key)?;
-        check_length(len)?;
+        self.space().check_string_length(len)?;
         let mut value = Vec::with_capacity(len);
         value.extend_from_slice(before);
         value.extend_from_slice(tail);
@@ -246,7 +248,7 @@ impl CommandBatch {
         }
         let end = usize::try_from(offset).unwrap_or(usize::MAX).saturating_add(bytes.len());
         self.check_key(key)?;
-        check_length(end)?;
+        self.space().check_string_length(end)?;
         let mut value = Vec::with_capacity(end.max(before.len()));
         value.extend_from_slice(before);
         value.resize(end.max(before.len()), 0);
@@ -269,7 +271,9 @@ impl CommandBatch {
         let (is_changed, outcome) = change(&mut value)?;
         if is_changed {
             self.check_key(key)?;
-            check_length(value.len())?;
+            if value.len() > before.len() {
+                self.space().check_string_length(value.len())?;
+            }
             self.update(db, key, &value, expires_at_ms, &content)?;
         }
         Ok(outcome)
@@ -332,8 +336,19 @@ impl CommandBatch {
     }
 }
 
-fn check_length(len: usize) -> Result<()> {
-    match len <= MAX_STRING_BYTES {
+impl Keyspace {
+    /// From now on no command that changes a string makes it longer than this, and never than [`MAX_STRING_BYTES`].
+    pub fn set_max_string_bytes(&self, bytes: usize) {
+        self.max_string_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    fn check_string_length(&self, len: usize) -> Result<()> {
+        check_length(len, self.max_string_bytes.load(Ordering::Relaxed).min(MAX_STRING_BYTES))
+    }
+}
+
+fn check_length(len: usize, most: usize) -> Result<()> {
+    match len <= most {
         true => Ok(()),
         false => {
             Err(Error::TooLong("string exceeds maximum allowed size (proto-max-bulk-len)".into()))

@@ -80,6 +80,9 @@ pub struct Server {
     pub(crate) slower_than_us: AtomicI64,
     pub(crate) spike_ms: AtomicU64,
     reply_limit_bytes: AtomicUsize,
+    bulk_bytes: AtomicUsize,
+    message_bytes: AtomicUsize,
+    limits_version: AtomicU64,
     pub(crate) observation: Observation,
 }
 
@@ -121,6 +124,9 @@ impl Server {
             slower_than_us: AtomicI64::new(0),
             spike_ms: AtomicU64::new(0),
             reply_limit_bytes: AtomicUsize::new(usize::MAX),
+            bulk_bytes: AtomicUsize::new(usize::MAX),
+            message_bytes: AtomicUsize::new(usize::MAX),
+            limits_version: AtomicU64::new(0),
             observation: Observation::default(),
             space,
             config,
@@ -137,6 +143,16 @@ impl Server {
         // 0 is none.
         let hard = hard.ok().filter(|bytes| *bytes > 0).unwrap_or(usize::MAX);
         self.reply_limit_bytes.store(hard, Ordering::Relaxed);
+        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let bulk = bytes(settings.proto_max_bulk_len);
+        let message = bytes(settings.client_query_buffer_limit);
+        let bulk_before = self.bulk_bytes.swap(bulk, Ordering::Relaxed);
+        let message_before = self.message_bytes.swap(message, Ordering::Relaxed);
+        if (bulk_before, message_before) != (bulk, message) {
+            self.space.set_max_string_bytes(bulk);
+            // Release: who sees the version sees the limits that it stands for.
+            self.limits_version.fetch_add(1, Ordering::Release);
+        }
     }
 
     pub(crate) fn note_addresses(&self, addresses: &[SocketAddr]) {
@@ -173,13 +189,16 @@ impl Server {
 
     /// What requests may be like.
     pub fn limits(&self) -> Limits {
-        let settings = self.config.settings();
-        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         Limits {
-            bulk_bytes: bytes(settings.proto_max_bulk_len),
-            message_bytes: bytes(settings.client_query_buffer_limit),
+            bulk_bytes: self.bulk_bytes.load(Ordering::Relaxed),
+            message_bytes: self.message_bytes.load(Ordering::Relaxed),
             ..Limits::default()
         }
+    }
+
+    /// Grows when [`Self::limits`] change.
+    pub(crate) fn limits_version(&self) -> u64 {
+        self.limits_version.load(Ordering::Acquire)
     }
 
     /// Milliseconds after which an idle client is ended.

@@ -33,6 +33,8 @@ pub(super) const KEPT_BYTES: usize = 16 << 10;
 pub(crate) struct ClientState {
     pub session: Session,
     parser: RequestParser,
+    /// Of the limits that the parser has; `None` if they never change.
+    limits_version: Option<u64>,
     /// Bytes that were received and not executed.
     input: Vec<u8>,
     /// Parsed, to be executed later or by a thread that may wait.
@@ -78,11 +80,13 @@ impl ClientState {
     pub fn begin_call(server: &Server, origin: Origin) -> Self {
         let info = server.clients.describe(origin, server.space.now_ms());
         let mut state = Self::of(server, Session::of(info, None));
+        state.limits_version = None;
         state.end_input();
         state
     }
 
     fn of(server: &Server, session: Session) -> Self {
+        let limits_version = Some(server.limits_version());
         let limits = server.limits();
         let parser = match session.user.is_some() {
             true => RequestParser::new(limits),
@@ -91,6 +95,7 @@ impl ClientState {
         Self {
             session,
             parser,
+            limits_version,
             input: Vec::new(),
             pending: None,
             tries: 0,
@@ -228,6 +233,16 @@ impl ClientState {
         progress
     }
 
+    /// The options that bound requests may have changed.
+    fn follow_limits(&mut self, server: &Server) {
+        let Some(known) = &mut self.limits_version else { return };
+        let version = server.limits_version();
+        if version != *known {
+            *known = version;
+            self.parser.set_limits(server.limits());
+        }
+    }
+
     /// How many bytes of `buf` were executed, and why not more.
     fn execute(
         &mut self,
@@ -236,6 +251,7 @@ impl ClientState {
         server: &Server,
         most: usize,
     ) -> (usize, Progress) {
+        self.follow_limits(server);
         let Self { session, parser, pending, tries, output, batch_replies, remote, .. } = self;
         let cluster = server.cluster.as_ref();
         batch.look_at_the_clock();

@@ -91,6 +91,28 @@ fn arguments_and_requests_have_the_configured_bounds() {
     assert_eq!(most.say("STRLEN k"), int(1 << 20));
 }
 
+/// Options that bound requests hold for who is connected already, and for what commands make of strings.
+#[test]
+fn changed_bounds_hold_for_open_connections_and_growing_strings() {
+    let served = Served::with(&[]);
+    let (mut admin, mut open, mut other) = (served.client(), served.client(), served.client());
+    let over = "x".repeat((1 << 20) + 1);
+    assert_eq!(open.call(&["SET", "k", &over]), ok());
+    assert_eq!(admin.say("CONFIG SET proto-max-bulk-len 1mb"), ok());
+    open.send_raw(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1048577\r\n");
+    assert!(error(&open.reply()).contains("invalid bulk length"));
+    open.expect_end();
+    let too_long = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+    for request in ["APPEND k x", "SETRANGE n 1048576 x"] {
+        assert_eq!(error(&other.say(request)), too_long, "{request}");
+    }
+    assert_eq!(other.say("SETRANGE n 1048575 x"), int(1 << 20));
+    // And the other way round.
+    assert_eq!(admin.say("CONFIG SET proto-max-bulk-len 2mb"), ok());
+    assert_eq!(other.call(&["SET", "k", &over]), ok());
+    assert_eq!(other.say("APPEND n x"), int((1 << 20) + 1));
+}
+
 /// A client that asks for `value` `times` times and reads nothing.
 fn greedy(served: &Served, times: usize) -> TcpStream {
     let mut stream = TcpStream::connect(served.address()).unwrap();
