@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the answer to a wrong password is held back: with [`super::MAX_CONNECTIONS`], this bounds
+/// How long the answer to a wrong password is held back: with the bound of connections, this bounds
 /// guesses.
 const WRONG_PASSWORD_PAUSE: Duration = Duration::from_millis(300);
 

@@ -6,7 +6,7 @@
 use super::api;
 use super::guard::Peer;
 use super::shared::Shared;
-use super::{HttpOptions, MAX_CONNECTIONS, MAX_HEAD_BYTES, ServerStatus};
+use super::{HttpOptions, MAX_CONNECTIONS, MAX_HEAD_BYTES, SPARE_CONNECTIONS, ServerStatus};
 use axum::{Extension, Router};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -29,6 +29,8 @@ const MAX_HEADERS: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// For answers that are under way when the server stops.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// A spare connection lasts at most this long.
+const SPARE_TIME: Duration = Duration::from_secs(2);
 /// The answer to a connection too many.
 const TOO_MANY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
@@ -43,6 +45,7 @@ pub(super) async fn serve(
     let shared = Arc::new(Shared::new(status));
     let door = Arc::new(Door {
         slots: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+        spare_slots: Arc::new(Semaphore::new(SPARE_CONNECTIONS)),
         router: api::router(shared.clone()),
         shared: shared.clone(),
         options,
@@ -69,6 +72,7 @@ async fn wait(stopped: &mut watch::Receiver<bool>) {
 /// What the listeners share.
 struct Door {
     slots: Arc<Semaphore>,
+    spare_slots: Arc<Semaphore>,
     router: Router,
     shared: Arc<Shared>,
     options: HttpOptions,
@@ -95,7 +99,10 @@ impl Door {
     }
 
     fn admit(&self, stream: TcpStream, peer: SocketAddr, connections: &mut JoinSet<()>) {
-        let Ok(slot) = self.slots.clone().try_acquire_owned() else {
+        let slot = self.slots.clone().try_acquire_owned().ok();
+        let is_spare = slot.is_none();
+        let spare = || self.spare_slots.clone().try_acquire_owned().ok();
+        let Some(slot) = slot.or_else(spare) else {
             self.shared.count_refused();
             let _ = stream.try_write(TOO_MANY);
             return;
@@ -103,13 +110,20 @@ impl Door {
         self.shared.count_connection();
         let router = self.router.clone().layer(Extension(Peer(peer.ip())));
         let stopped = self.stopped.clone();
-        connections.spawn(connection(stream, slot, router, self.options.clone(), stopped));
+        let serving = connection(stream, slot, is_spare, router, self.options.clone(), stopped);
+        connections.spawn(async move {
+            match is_spare {
+                true => drop(timeout(SPARE_TIME, serving).await),
+                false => serving.await,
+            }
+        });
     }
 }
 
 async fn connection(
     stream: TcpStream,
     _slot: OwnedSemaphorePermit,
+    is_spare: bool,
     router: Router,
     options: HttpOptions,
     mut stopped: watch::Receiver<bool>,
@@ -118,6 +132,7 @@ async fn connection(
     let io = TokioIo::new(Impatient::new(stream, options.write_timeout));
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new())
+        .keep_alive(!is_spare)
         .header_read_timeout(options.read_timeout)
         .max_buf_size(MAX_HEAD_BYTES)
         .max_headers(MAX_HEADERS);
