@@ -12,9 +12,6 @@ use terrace_base::{Error, Result};
 use terrace_manifest::names::{self, FileName};
 use terrace_vfs::{CreateOptions, OpenMode, RandomFile, Vfs, copy_rest, empty_dir, partial_path};
 
-/// The name under which a file is written anew; the store takes it for a temporary one.
-const TEMP_NAME: &str = "rewrite.tmp";
-
 /// What files are to become.
 #[derive(Debug, Clone)]
 pub enum Target {
@@ -108,7 +105,8 @@ pub fn rewrite(
 
 /// Puts a copy of `file` in its place, on the file system `to`.
 fn write_anew(file: &dyn RandomFile, below: &dyn Vfs, to: &dyn Vfs, path: &Path) -> Result<()> {
-    let temp = path.with_file_name(TEMP_NAME);
+    let folder = path.parent().unwrap_or(path);
+    let temp = names::rewrite_path(folder);
     if below.exists(&temp)? {
         below.remove(&temp)?;
     }
@@ -118,7 +116,7 @@ fn write_anew(file: &dyn RandomFile, below: &dyn Vfs, to: &dyn Vfs, path: &Path)
     drop(copy);
     below.copy_permissions(path, &temp)?;
     below.rename(&temp, path)?;
-    below.sync_dir(path.parent().unwrap_or(path))
+    below.sync_dir(folder)
 }
 
 /// Removes what would not be converted and is of no use any more: temporary files, and links to the store's files that an

@@ -14,7 +14,7 @@ use terrace_vfs::PARTIAL_LOCK_NAME;
 /// The directory in a store's where a backup has its checkpoint; the next open empties it.
 pub const BACKUP_WORK_DIR: &str = "backup-work";
 
-/// The file that becomes a rewritten one by a rename.
+/// The name of [`rewrite_path`].
 const REWRITE_NAME: &str = "rewrite.tmp";
 
 /// What a file name in a store's directory means.
@@ -107,6 +107,11 @@ pub fn value_log_path(dir: &Path, number: SegmentNumber) -> PathBuf {
 /// Temporary file `number` in `dir`.
 pub fn temp_path(dir: &Path, number: FileNumber) -> PathBuf {
     dir.join(format!("{number:06}.tmp"))
+}
+
+/// The file in `dir` that becomes one of its others, written anew under another key, by a rename.
+pub fn rewrite_path(dir: &Path) -> PathBuf {
+    dir.join(REWRITE_NAME)
 }
 
 /// Where files go that look like data and that nothing names: `lost` in `dir`.
