@@ -19,7 +19,7 @@ use std::collections::HashMap;
 /// deletion: that costs every later read of the neighbourhood a look, but they cost every later pop.
 const MANY_PASSED: u64 = 1000;
 
-/// Up to this many members are deleted one by one: a range tombstone costs every later read of its neighbourhood a look.
+/// Up to this many are deleted one by one: a range tombstone costs every later read of its neighbourhood a look.
 const FEW: usize = 512;
 
 /// Which members [`CommandBatch::sorted_set_add`] may add or change.

@@ -125,9 +125,7 @@ pub(crate) fn execute(
     let started = std::mem::replace(clock, Instant::now());
     let took = clock.duration_since(started);
     server.note(number, spec, &args, (session, db), took, failed);
-    if spec.counts_lookups() {
-        server.stats.note_lookups(batch.take_lookups());
-    }
+    server.note_lookups(spec, batch);
     let is_over = output.len() > limit_bytes;
     if is_over {
         output.truncate(mark);

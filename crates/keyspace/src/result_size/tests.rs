@@ -8,7 +8,7 @@ use crate::lists::End;
 use crate::sorted_sets::{AddRule, Order, Range, ScoreEnd};
 use std::sync::Arc;
 
-/// So many elements of [`name`] are above the bound, and half of them are not.
+/// Elements of [`name`] that are above the bound together, and not if they are half as many.
 const COUNT: usize = MAX_STORED_BYTES / 70;
 
 fn name(at: usize) -> Vec<u8> {

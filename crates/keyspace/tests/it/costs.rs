@@ -386,7 +386,7 @@ fn members_that_are_popped_at_random_are_not_stepped_over_for_ever() {
     assert!(passed < 600 * ROUNDS as u64, "{passed} graves were passed in {ROUNDS} rounds");
 }
 
-/// Whoever must not take long leaves walks over many deleted rows to others, wherever these are.
+/// An event loop leaves walks over many deleted rows to the executor, wherever these are.
 #[test]
 fn walks_over_many_graves_are_left_to_others() {
     const MEMBERS: usize = 20_000;

@@ -7,6 +7,7 @@ use crate::session::Session;
 use crate::slowlog::{self, SlowCommand};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use terrace_keyspace::CommandBatch;
 use terrace_resp::Command;
 
 impl Server {
@@ -45,6 +46,14 @@ impl Server {
         if spike_ms > 0 && took.as_millis() as u64 >= spike_ms {
             let name = if spec.flags.has(Flags::FAST) { "fast-command" } else { "command" };
             self.latency.note_event(name, self.space.now_ms() / 1000, took.as_millis() as u64);
+        }
+    }
+
+    /// Counts the lookups of keys of the command that was executed, if it only reads.
+    #[inline]
+    pub(crate) fn note_lookups(&self, spec: &CommandSpec, batch: &CommandBatch) {
+        if spec.counts_lookups() {
+            self.stats.note_lookups(batch.take_lookups());
         }
     }
 

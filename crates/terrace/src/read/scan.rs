@@ -31,7 +31,7 @@ use terrace_sst::ScanOptions;
 /// The share of the memory budget that one iterator may hold as values read ahead.
 const WINDOW_SHARE: usize = 64;
 
-/// Most deleted or expired keys that an iterator with [`ReadOptions::in_memory`] steps over in all; about a millisecond.
+/// Most deleted or expired keys that an iterator with [`ReadOptions::in_memory`] steps over; about a millisecond.
 pub const MAX_STEPPED_OVER_IN_MEMORY: u64 = 4096;
 
 /// What a read sees and how it reads.
