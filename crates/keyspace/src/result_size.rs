@@ -26,7 +26,7 @@ impl ResultSize {
         self.bytes = self.bytes.saturating_add(bytes).saturating_add(ELEMENT_BYTES);
         match self.bytes > MAX_STORED_BYTES {
             true => Err(Error::TooLong(format!(
-                "what one command copies, stores, moves or removes is over the limit of {MAX_STORED_BYTES} bytes"
+                "what one command copies, stores, moves, sorts or removes is over the limit of {MAX_STORED_BYTES} bytes"
             ))),
             false => Ok(()),
         }

@@ -281,10 +281,15 @@ impl CommandBatch {
         };
         let order = if is_down { Order::Down } else { Order::Up };
         let (passed_before, mut live) = (self.rows_passed(), None);
-        self.walk_in_order(db, set, from.as_deref(), order, |key, _, _| {
+        let walked = self.walk_in_order(db, set, from.as_deref(), order, |key, _, _| {
             live = Some(key.to_vec());
             Ok(false)
-        })?;
+        });
+        if walked.is_err() {
+            // For the thread that may take longer.
+            self.space.dead_runs.note(set.id, DeadRun { from, is_down });
+        }
+        walked?;
         if self.rows_passed() - passed_before <= MANY_PASSED {
             return Ok(None);
         }

@@ -125,10 +125,8 @@ pub fn destroy(dir: &Path) -> Outcome<()> {
 /// The files of a store in the order in which they are removed: `CURRENT` first, since a half-removed store is none;
 /// at the end those that tell what is left of a store from LevelDB's files, and `LOCK`.
 fn files_to_remove(dir: &Path) -> Outcome<Vec<String>> {
-    let mut names = match names_in(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        names => names.map_err(|error| failed(dir, &error))?,
-    };
+    // Where nothing can be listed there is nothing to remove, as for LevelDB.
+    let mut names = names_in(dir).unwrap_or_default();
     names.retain(|name| names::parse(name) != FileName::Other);
     names.sort_by_key(|name| match names::parse(name) {
         FileName::Current => 0,

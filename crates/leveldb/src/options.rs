@@ -67,7 +67,7 @@ impl Options {
         let mut options = terrace::Options {
             memory_budget: budget,
             create_if_missing: self.create_if_missing,
-            max_open_files: open_files(self.max_open_files, vfs::open_file_limit()),
+            max_open_files: open_files(self.max_open_files, vfs::open_file_soft_limit()),
             default_family: family,
             ..terrace::Options::default()
         };
@@ -83,7 +83,7 @@ impl Options {
 /// How many files a store may have open, if a program asks for `wanted` and the process may have `limit`. LevelDB's
 /// default is more than many processes may have, and LevelDB gets along with any limit.
 fn open_files(wanted: c_int, limit: u64) -> u64 {
-    u64::try_from(wanted).unwrap_or(0).min(limit / 4 * 3)
+    u64::try_from(wanted).unwrap_or(0).max(LEAST_OPEN_FILES).min(limit / 4 * 3)
 }
 
 #[unsafe(no_mangle)]
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn no_store_opens_more_files_than_the_process_may() {
-        let limit = vfs::open_file_limit();
+        let limit = vfs::open_file_soft_limit();
         for wanted in [c_int::MIN, -1, 0, 1, 50, 1000, c_int::MAX] {
             let options = leveldb_options_create();
             // SAFETY: the handle of this function.
@@ -322,10 +322,12 @@ mod tests {
                 leveldb_options_destroy(options);
                 files
             };
-            assert!(files < limit && files <= u64::try_from(wanted).unwrap_or(0), "{wanted}");
+            let most = u64::try_from(wanted).unwrap_or(0).max(LEAST_OPEN_FILES);
+            assert!(files > 0 && files < limit && files <= most, "{wanted}");
         }
         assert_eq!(open_files(1000, 1024), 768);
         assert_eq!(open_files(100, 1024), 100);
-        assert_eq!(open_files(-1, 1024), 0);
+        assert_eq!(open_files(-1, 1024), 74);
+        assert_eq!(vfs::open_file_soft_limit(), limit, "the limit is the program's");
     }
 }

@@ -174,11 +174,18 @@ mod tests {
         assert!(!checkpoints.begin(&space));
         assert!(!checkpoints.make_unless_running(&space).unwrap());
         drop(being_made);
-        // After the one that was begun.
-        checkpoints.make(&space).unwrap();
         while checkpoints.is_running() {
             std::thread::yield_now();
         }
+        // They have the names of their times.
+        let until_later = || {
+            while space.now_ms() <= checkpoints.last_ms() {
+                std::thread::yield_now();
+            }
+        };
+        until_later();
+        checkpoints.make(&space).unwrap();
+        until_later();
         assert!(checkpoints.make_unless_running(&space).unwrap());
         assert!(checkpoints.last_ms() > 7 && !checkpoints.is_running());
     }

@@ -125,5 +125,7 @@ pub use write::read_set::ReadSet;
 
 /// The file systems a store can lie on.
 pub mod vfs {
-    pub use terrace_vfs::{Fault, FaultKind, OpClass, PosixVfs, SimVfs, Vfs, open_file_limit};
+    pub use terrace_vfs::{
+        Fault, FaultKind, OpClass, PosixVfs, SimVfs, Vfs, open_file_limit, open_file_soft_limit,
+    };
 }

@@ -13,7 +13,7 @@ mod sim;
 pub use counters::{IoCounters, io_counters};
 pub use interposed::{Call, Interposed};
 pub use partial::{PARTIAL_LOCK_NAME, PartialDir, empty_dir, is_refusal, partial_path};
-pub use posix::{PosixVfs, open_file_limit};
+pub use posix::{PosixVfs, open_file_limit, open_file_soft_limit};
 pub use sim::{Fault, FaultKind, OpClass, SimVfs};
 pub use terrace_base::{Error, Result};
 

@@ -155,7 +155,8 @@ fn exec(call: &mut Call<'_>) -> Outcome {
             call.session.restore(before);
             call.session.watched = None;
         }
-        _ => {
+        Err(_) => call.session.watched = None,
+        Ok(()) => {
             call.session.watched = None;
             done.note(&queued, call.session, call.server);
         }
@@ -276,7 +277,7 @@ fn exec_one(mut call: Call<'_>, place: usize, done: &mut Done) -> Outcome {
             }
         }
     };
-    if spec.counts_lookups() {
+    if spec.counts_lookups() && end != CommandEnd::Rejected {
         done.lookups += call.batch.take_lookups();
     }
     if let Some(text) = error {

@@ -99,6 +99,10 @@ impl Config {
         let set = origins.sources.iter().filter(|(_, source)| **source == Source::Set);
         let names: Vec<_> = set.map(|(name, _)| *name).collect();
         let settings = self.current.load();
+        let mut after = Settings::clone(&settings);
+        users.iter().for_each(|change| change.apply(&mut after.users));
+        // A file that the next start refuses is not written.
+        after.check()?;
         let written = file::rewrite(path, &settings, &names, &users)?;
         for name in &names {
             if let Some(text) = written.texts.get(name) {
@@ -107,10 +111,8 @@ impl Config {
         }
         if !users.is_empty() {
             // What the next change is compared with.
-            let mut settings = Settings::clone(&settings);
-            users.iter().for_each(|change| change.apply(&mut settings.users));
-            origins.in_file.users.clone_from(&settings.users);
-            self.current.store(Arc::new(settings));
+            origins.in_file.users.clone_from(&after.users);
+            self.current.store(Arc::new(after));
         }
         Ok(())
     }

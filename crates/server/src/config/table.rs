@@ -304,7 +304,7 @@ options! {
         "cluster-announce-bus-port" => cluster_announce_bus_port: u16 = "0", PORT, Start,
             "Port that other nodes connect to; 0 is the one that is listened on.";
         "cluster-secret" => cluster_secret: Secret = "", Kind::Secret, Start,
-            "What nodes show each other; needed if cluster-bind is not the loopback interface.";
+            "What nodes show each other; needed if cluster-bind is not the loopback interface, and with requirepass or users.";
         "cluster-lease" => cluster_lease: u64 = "3000",
             Kind::Whole { min: 1_000, max: 600_000 }, Start,
             "Milliseconds after which a node that does not answer has lost its shards.";

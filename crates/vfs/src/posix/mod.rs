@@ -54,6 +54,11 @@ pub fn open_file_limit() -> u64 {
     })
 }
 
+/// The limit on open files of this process as it is.
+pub fn open_file_soft_limit() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
 /// Names the operation and the file in an error.
 fn at<T>(op: &'static str, path: &Path, outcome: io::Result<T>) -> Result<T> {
     outcome.map_err(|source| Error::io(op, path, source))
