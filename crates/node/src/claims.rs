@@ -6,22 +6,17 @@
 //! ```
 
 use crate::directory::{Directory, NodeState};
-use crate::error::Error;
 use crate::owner::{self, TakenOver};
 use crate::shared::Shared;
 use crate::view::Order;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 use terrace_cluster::{
     ClaimAnswer, Epoch, FenceAnswer, NodeId, OwnerAnswer, OwnerEffect, OwnerEvent, OwnerRequest,
     Ownership, OwnershipTimes, ShardId, Ticket, Topology, claim_rank,
 };
 use terrace_metadata::{LeaseId, Transaction};
 use tokio::sync::{mpsc, oneshot};
-
-/// How long a lease of an earlier process may take to end, at least.
-const RIVAL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A shard, as this node sees it.
 struct Shard {
@@ -46,8 +41,6 @@ struct Claims {
     directory: Option<Arc<Directory>>,
     /// The last attempt to register failed: said once for each time that the metadata store is away.
     is_away: bool,
-    /// The lease of another process that may be alive as this node, and when it was seen first.
-    rival: Option<(LeaseId, Duration)>,
 }
 
 pub(crate) async fn run(
@@ -60,14 +53,8 @@ pub(crate) async fn run(
     let mut generation = shared.stamp.generation();
     let mut tick = tokio::time::interval(OwnershipTimes::default().retry / 2);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut claims = Claims {
-        shared,
-        shards: HashMap::new(),
-        reports,
-        directory: None,
-        is_away: false,
-        rival: None,
-    };
+    let mut claims =
+        Claims { shared, shards: HashMap::new(), reports, directory: None, is_away: false };
     loop {
         tokio::select! {
             Some((shard, epoch)) = deposed.recv() => claims.on(shard, OwnerEvent::Deposed(epoch)),
@@ -109,17 +96,15 @@ impl Claims {
         let is_member = directory.value::<String>(&member).is_some_and(|it| it == addresses);
         let is_alive = directory.lease(&alive) == Some(lease)
             && directory.value::<NodeState>(&alive) == Some(state);
-        if is_member && is_alive || self.waits_for_rival(directory, lease, is_member) {
+        if is_member && is_alive {
             return;
         }
-        let (shared, seen) = (&self.shared, directory.mod_revision(&alive));
-        let write = Transaction::new().when(alive.clone(), seen).put(member, addresses);
+        // An entry of an earlier lease is this node's, too: the store is open once.
+        let write = Transaction::new().put(member, addresses);
         let write = write.put_leased(alive, state.to_string(), lease);
         let registered = shared.metadata.commit(write).await;
         match &registered {
-            Ok(Some(_)) => {}
-            // It has changed since.
-            Ok(None) => shared.refresh.notify_one(),
+            Ok(_) => {}
             Err(error) if self.is_away => {
                 tracing::debug!("node {} is not registered: {error}", shared.me);
             }
@@ -130,40 +115,6 @@ impl Claims {
         self.is_away = registered.is_err();
     }
 
-    /// Whether a process with other addresses is alive as this node. An earlier one of this store has ended, since
-    /// the store is open once, and its lease ends soon; it is waited for. If that does not end, the store of one of the
-    /// two is a copy, and the one that came later gives up: both would own the same shards.
-    fn waits_for_rival(&mut self, directory: &Directory, lease: LeaseId, is_member: bool) -> bool {
-        let shared = &self.shared;
-        let other = directory.lease(&shared.layout.alive(shared.me)).filter(|of| *of != lease);
-        let Some(other) = other.filter(|_| !is_member) else {
-            self.rival = None;
-            return false;
-        };
-        let now = shared.stamp.now();
-        match self.rival {
-            Some((of, since)) if of == other => {
-                if now.saturating_sub(since) > RIVAL_TIMEOUT.max(3 * shared.config.lease) {
-                    let why = Error::Running(shared.me);
-                    let why = format!("{why}: a copy of its store cannot join beside it");
-                    shared.refusal.send_if_modified(|known| {
-                        let is_first = known.is_none();
-                        known.get_or_insert(why);
-                        is_first
-                    });
-                }
-            }
-            _ => {
-                tracing::warn!(
-                    "node {} is alive at other addresses, and its lease is waited for to end",
-                    shared.me
-                );
-                self.rival = Some((other, now));
-            }
-        }
-        true
-    }
-
     /// What the directory says, to every shard of it.
     fn see(&mut self, directory: Arc<Directory>) {
         let is_seen = |known: &Arc<Directory>| Arc::ptr_eq(known, &directory);
@@ -172,10 +123,6 @@ impl Claims {
         }
         self.directory = Some(directory.clone());
         let Ok(topology) = directory.topology() else { return };
-        // Alive by this process's lease, and not by that of another one.
-        let lease = *self.shared.lease.borrow();
-        let is_registered =
-            lease.is_some() && directory.lease(&self.shared.layout.alive(self.shared.me)) == lease;
         let is_excluded = |node: NodeId| directory.state_of(node) != Some(NodeState::Coordinator);
         for shard in topology.shards.values() {
             let instance = shard.instance;
@@ -187,7 +134,6 @@ impl Claims {
                 serving: None,
             });
             let rank = claim_rank(&topology, shard.id, self.shared.me, is_excluded);
-            let rank = rank.filter(|_| is_registered);
             self.on(shard.id, OwnerEvent::Rank(rank));
             self.on(shard.id, OwnerEvent::Seen(topology.revision, shard.owner));
         }
