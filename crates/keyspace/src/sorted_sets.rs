@@ -244,6 +244,11 @@ impl CommandBatch {
         }
         let passed_before = self.rows_passed();
         let members = self.gather(db, &set, range, Order::Up, u64::MAX)?;
+        if let Range::Members(..) = range {
+            // Unless all have one score, others lie between them.
+            let members = members.iter().map(|(member, score)| (&member[..], *score));
+            return self.take_out(db, key, set, members);
+        }
         if range.has_first() {
             self.clear_end_after(passed_before, db, &set, Order::Up, &members);
         }
@@ -285,11 +290,11 @@ impl CommandBatch {
             live = Some(key.to_vec());
             Ok(false)
         });
-        if walked.is_err() {
+        if let Err(error) = walked {
             // For the thread that may take longer.
             self.space.dead_runs.note(set.id, DeadRun { from, is_down });
+            return Err(error);
         }
-        walked?;
         if self.rows_passed() - passed_before <= MANY_PASSED {
             return Ok(None);
         }

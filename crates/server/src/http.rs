@@ -45,7 +45,7 @@ use tokio::sync::watch;
 
 /// Connections at a time; more are answered 503 and closed.
 pub const MAX_CONNECTIONS: usize = 64;
-/// Connections beside them, for one request each, while all others are taken: health checks are answered nonetheless.
+/// Connections beside them, for one health check each, while all others are taken.
 pub const SPARE_CONNECTIONS: usize = 8;
 /// Listeners to the stream at a time; more are answered 503.
 pub const MAX_LISTENERS: usize = 16;

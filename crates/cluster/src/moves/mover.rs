@@ -5,9 +5,10 @@
 //! comes home first. A key is in one move at a time, and moves begin one after the other, in the order of
 //! their ids.
 //!
-//! An instance that does not answer keeps moves from their end for as long as it is away. It never has all places for
-//! moves; two such instances may. A key that a command needs at home waits for none of these places, nor for the limits
-//! of keys and bytes per second.
+//! An instance that does not answer keeps moves from their end for as long as it is away. Those that are committed or
+//! undone hold back only further moves to and from the same instance; until they are, which takes as many attempts as a
+//! move has, it may have all places. A key that a command needs at home waits for none of these places, nor for the
+//! limits of keys and bytes per second.
 
 use crate::exceptions::{ExceptionList, Misplaced};
 use crate::id::{Epoch, ShardId};
@@ -24,8 +25,8 @@ use std::time::Duration;
 pub struct MoveLimits {
     /// At most this many keys in one move: all of them are held while it is under way.
     pub keys_per_move: usize,
-    /// At most this many moves at a time that are not committed or undone, and one less of one other instance, these
-    /// counted until it has heard of their end; one more for keys that commands need at home.
+    /// At most this many moves at a time that are not committed or undone, and one more for keys that commands need at
+    /// home. Further ones of another instance that has as many which are, and has not heard of that, do not begin.
     pub moves: usize,
     /// Keys per second.
     pub keys_per_second: u64,
@@ -253,16 +254,15 @@ impl<V: Clone> Mover<V> {
     fn next(&self) -> Option<Queue> {
         let most = self.limits.moves.max(1);
         let active = self.moves.values().filter(|it| !it.is_decided()).count();
-        let of = |other: ShardId| self.moves.values().filter(|it| it.other() == other).count();
-        // The instance that answers best is the one that has the fewest.
-        let recall = self.recalls.keys().copied().min_by_key(|other| of(*other));
+        let is_open = |other: ShardId| {
+            let of_other = |it: &&KeyMove<V>| it.is_decided() && it.other() == other;
+            self.moves.values().filter(of_other).count() < most
+        };
         if active <= most
-            && let Some(other) = recall.filter(|other| of(*other) <= most)
+            && let Some(other) = self.recalls.keys().copied().find(|other| is_open(*other))
         {
             return Some(Queue::Recalls(other));
         }
-        // A place is left for others than an instance that does not answer.
-        let is_open = |other: ShardId| of(other) < (most - 1).max(1);
         if active >= most {
             return None;
         }

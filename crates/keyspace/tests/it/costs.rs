@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use terrace::vfs::SimVfs;
 use terrace::{Clock, Compression};
 use terrace_keyspace::{
-    AddRule, CommandBatch, End, Error, KeyRange, Keyspace, Lifetime, Meta, Mode, Order, PutOptions,
-    Range, ScoreEnd, Type, Wait, When,
+    AddRule, CommandBatch, End, Error, KeyRange, Keyspace, Lifetime, MemberEnd, Meta, Mode, Order,
+    PutOptions, Range, ScoreEnd, Type, Wait, When,
 };
 
 const LARGE: usize = 1 << 20;
@@ -414,4 +414,28 @@ fn walks_over_many_graves_are_left_to_others() {
     let (outcome, shown, _) = show(Mode::Device);
     outcome.unwrap();
     assert_eq!(shown, 1);
+}
+
+/// By name, members of several scores: others lie between those that go.
+#[test]
+fn a_range_of_names_goes_and_nothing_between_its_members() {
+    let space = roomy_store(Compression::None);
+    let names: Vec<String> = (0..2000).map(|at| format!("{}{at:05}", ["a", "k"][at % 2])).collect();
+    let mut turn = locked(&space, &[b"z"]);
+    let pairs = names.iter().enumerate().map(|(at, name)| (at as f64, name.as_bytes()));
+    turn.sorted_set_add(0, b"z", AddRule::default(), pairs).unwrap();
+    turn.commit().unwrap();
+    let mut turn = locked(&space, &[b"z"]);
+    let range = Range::Members(MemberEnd::Included(b"k"), MemberEnd::Highest);
+    let removed = turn.sorted_set_remove_range(0, b"z", &range).unwrap() as usize;
+    assert!(removed > 512, "{removed}");
+    turn.commit().unwrap();
+    // Which go is said nowhere; that each is there or not is.
+    let mut turn = locked(&space, &[b"z"]);
+    let left = turn.sorted_set_pop(0, b"z", Order::Up, 600).unwrap();
+    assert_eq!(left.len(), 600);
+    let rest = turn.sorted_set_pop(0, b"z", Order::Up, 5000).unwrap();
+    assert_eq!(left.len() + rest.len(), names.len() - removed);
+    let is_ordered = |pair: &[(Vec<u8>, f64)]| pair[0].1 < pair[1].1;
+    assert!([left, rest].concat().windows(2).all(is_ordered));
 }

@@ -7,6 +7,10 @@ use super::api;
 use super::guard::Peer;
 use super::shared::Shared;
 use super::{HttpOptions, MAX_CONNECTIONS, MAX_HEAD_BYTES, SPARE_CONNECTIONS, ServerStatus};
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -108,7 +112,10 @@ impl Door {
             return;
         };
         self.shared.count_connection();
-        let router = self.router.clone().layer(Extension(Peer(peer.ip())));
+        let mut router = self.router.clone().layer(Extension(Peer(peer.ip())));
+        if is_spare {
+            router = router.layer(middleware::from_fn(only_health));
+        }
         let stopped = self.stopped.clone();
         let serving = connection(stream, slot, is_spare, router, self.options.clone(), stopped);
         connections.spawn(async move {
@@ -117,6 +124,14 @@ impl Door {
                 false => serving.await,
             }
         });
+    }
+}
+
+/// What a spare connection is for.
+async fn only_health(request: Request, next: Next) -> Response {
+    match request.uri().path() {
+        "/healthz" | "/readyz" => next.run(request).await,
+        _ => StatusCode::SERVICE_UNAVAILABLE.into_response(),
     }
 }
 
