@@ -80,8 +80,12 @@ impl Options {
     }
 }
 
+/// LevelDB's own least `max_open_files`: 64 tables and 10 other files.
+const LEAST_OPEN_FILES: u64 = 74;
+
 /// How many files a store may have open, if a program asks for `wanted` and the process may have `limit`. LevelDB's
-/// default is more than many processes may have, and LevelDB gets along with any limit.
+/// default is more than many processes may have, and LevelDB gets along with any limit. The limit is the program's,
+/// and is not raised.
 fn open_files(wanted: c_int, limit: u64) -> u64 {
     u64::try_from(wanted).unwrap_or(0).max(LEAST_OPEN_FILES).min(limit / 4 * 3)
 }
