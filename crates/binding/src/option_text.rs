@@ -94,8 +94,8 @@ pub fn set_store_option(options: &mut Options, name: &str, text: &str) -> Outcom
             advanced.max_reader_pinned_bytes = unless_none(text, |text| size(name, text))?;
         }
         "encryption_key_file" => {
-            let keys =
-                KeyRing::load(text.as_ref()).map_err(|e| Failure::argument(e.to_string()))?;
+            let refused = |error| Failure::argument(format!("{name}: {error}"));
+            let keys = KeyRing::load(text.as_ref()).map_err(refused)?;
             advanced.vfs = Arc::new(EncryptedVfs::new(PosixVfs::shared(), keys));
         }
         _ if FAMILY_OPTIONS.contains(&name) => {
@@ -288,7 +288,9 @@ mod tests {
 
     #[test]
     fn every_option_changes_something_and_refuses_nonsense() {
-        let names: Vec<_> = STORE_OPTIONS.iter().chain(&FAMILY_OPTIONS).copied().collect();
+        let names = STORE_OPTIONS.iter().chain(&FAMILY_OPTIONS).copied();
+        // It has a test of its own: its file must be there.
+        let names: Vec<_> = names.filter(|name| *name != "encryption_key_file").collect();
         assert_eq!(names, OTHER.map(|(name, _)| name));
         let default = format!("{:?}", Options::default());
         for (name, text) in OTHER {
@@ -304,6 +306,23 @@ mod tests {
         let failure = set_store_option(&mut Options::default(), "colour", "1").unwrap_err();
         assert!(failure.message.contains("memory_budget, "), "{failure}");
         assert!(set_family_option(&mut CfOptions::default(), "sync", "none").is_err());
+    }
+
+    #[test]
+    fn a_key_file_encrypts_the_store_or_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("keys");
+        std::fs::write(&path, format!("1 {}\n", "0123456789abcdef".repeat(4))).unwrap();
+        let mut options = Options::default();
+        assert!(!options.advanced.vfs.is_encrypted());
+        set_store_option(&mut options, "encryption_key_file", path.to_str().unwrap()).unwrap();
+        assert!(options.advanced.vfs.is_encrypted());
+        std::fs::write(&path, "1 abc\n").unwrap();
+        for file in [path.to_str().unwrap(), "", "/nowhere"] {
+            let failure = set_store_option(&mut options, "encryption_key_file", file).unwrap_err();
+            assert!(failure.message.contains("encryption_key_file: "), "{failure}");
+            assert_eq!(failure.code, crate::Code::InvalidArgument);
+        }
     }
 
     #[test]

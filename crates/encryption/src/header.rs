@@ -32,10 +32,10 @@ const SALT_BYTES: usize = 32;
 /// The nonce of the header's tag; those of pages end in zeros.
 const HEADER_NONCE: [u8; 12] = [0xff; 12];
 
-/// What HKDF is told when it makes the key of a file's pages and header.
+/// The `info` of HKDF for the key of a file's pages and header.
 const PAGES_INFO: &[u8] = b"terrace file, AES-256-GCM";
 
-/// What HKDF is told when it makes the key of a file's stream.
+/// The `info` of HKDF for the key of a file's stream.
 const STREAM_INFO: &[u8] = b"terrace file, AES-256-CTR";
 
 /// How the content of a file is encrypted.

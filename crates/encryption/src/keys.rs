@@ -15,7 +15,7 @@ pub(crate) const KEY_BYTES: usize = 32;
 /// Bytes by which a file tells which key it needs.
 pub(crate) const FINGERPRINT_BYTES: usize = 8;
 
-/// What HKDF is told when it makes a fingerprint, so that no file key is ever derived alike.
+/// The `info` of HKDF for a fingerprint, so that no file key is ever derived alike.
 const FINGERPRINT_INFO: &[u8] = b"terrace key fingerprint";
 
 /// A key file is longer than this only by mistake.

@@ -24,7 +24,7 @@
 //! Names, lengths and times of files are not hidden, nor which files share a key. What is deleted or put back in an
 //! older state is noticed only as far as the engine notices it. Decrypted blocks lie in memory in the clear.
 //!
-//! Floor 5: uses `terrace-base`, `terrace-vfs` and the names of `terrace-manifest`; its tests use the engine.
+//! Floor 4: uses `terrace-base`, `terrace-vfs` and the names of `terrace-manifest`; its tests use the engine.
 
 mod encrypted_vfs;
 mod header;

@@ -5,7 +5,7 @@
 //! ```
 //! A file has a key of its own, grows at its end, and takes nothing more once an append has failed, so that no two bytes
 //! are ever encrypted by the same byte of the stream. Nothing here notices a change: the formats above have checksums
-//! against damage, which whoever changes the file on purpose can make fit.
+//! against damage, which those who change the file on purpose can make fit.
 
 use crate::header::HEADER_BYTES;
 use aes::Aes256;

@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 const RETRY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// How long a command waits for a key that it needs at home: the instance that has it may be away for long. Then others
-/// do not wait for as long: a command that is told to go on comes again, many times.
+/// do not wait for as long: a command that goes on without it comes again, many times.
 const RECALL_LIMIT: Duration = Duration::from_secs(5);
 
 /// A shard's task; ends when this is dropped.

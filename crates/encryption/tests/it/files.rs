@@ -303,7 +303,7 @@ fn files_that_are_not_encrypted_are_told_from_damaged_ones() {
     }
 }
 
-/// Whoever knows a stream's content can make another one of it. It must not pass for a file that is authentic.
+/// Those who know a stream's content can make another one of it. It must not pass for a file that is authentic.
 #[test]
 fn no_other_file_is_taken_for_one_that_grows() {
     let (sim, vfs) = new(1);

@@ -122,7 +122,7 @@ fn the_wrong_key_no_key_and_a_plain_store_are_told_apart_and_change_nothing() {
 }
 
 #[test]
-fn new_files_are_under_the_active_key_and_old_ones_stay_readable() {
+fn files_are_made_under_the_active_key_and_those_of_others_stay_readable() {
     let sim = SimVfs::new(1);
     let db = open(&sim, &[1]);
     fill(&db);

@@ -98,7 +98,7 @@ pub(super) fn serve(
 /// How the calls of a stream wait for the topology that their sender knew.
 #[derive(Default)]
 struct Waits {
-    /// The topology of a wait that was in vain: a node that hears of no later one executes the calls behind by it at
+    /// The topology of a wait that was in vain: a node that sees no later one executes the calls behind by it at
     /// once, so that they do not wait one after the other.
     in_vain_at: Option<Revision>,
 }

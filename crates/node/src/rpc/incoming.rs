@@ -1,5 +1,5 @@
 //! Connections of other nodes, which end with this node: a server that is dropped would leave those that
-//! are open to themselves. Anybody who reaches the port can connect, so there are at most so many connections, and
+//! are open to themselves. Anybody who reaches the port can connect, so there is a limit of connections, and
 //! one that makes no call with the cluster's secret soon is ended.
 
 use std::io;

@@ -222,7 +222,7 @@ async fn calls_do_not_wait_one_after_the_other_for_a_topology_that_does_not_come
         send(revision).await;
     }
     assert_eq!(*stub.waited_for.lock(), [Revision(5)]);
-    // What it hears of is waited for again.
+    // A later one is waited for again.
     stub.revision.store(6, Ordering::SeqCst);
     for revision in [5, 6, 9, 9] {
         send(revision).await;

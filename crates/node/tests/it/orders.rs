@@ -221,7 +221,7 @@ async fn a_sweep_is_over_when_the_copies_that_it_found_are_dropped() {
 }
 
 /// A shard that is served in place of its instance's node moves no keys; the plan for the other shards of the same
-/// owner is executed, and who asked hears of both.
+/// owner is executed, and the reply has both.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shard_that_takes_no_plan_does_not_stop_the_other_shards_of_its_owner() {
     let it = start("parts", 1).await;

@@ -50,7 +50,7 @@ async fn a_node_at_the_address_of_another_takes_no_keys_for_it() {
     })
     .await;
     assert_eq!(third.steps("import"), 0, "the message was for another node");
-    // Whoever asks the second node, by its address, learns nothing.
+    // A request for the second node, by its address, is refused.
     assert!(cluster.nodes[0].node().drain(cluster.nodes[1].id(), false).await.is_err());
     assert!(!cluster.nodes[2].node().status().await.is_draining);
     let shard = ShardCall { instance: cluster.nodes[1].id(), shard: ShardId(1), epoch: Epoch(1) };

@@ -48,7 +48,7 @@ impl Settings {
 }
 
 impl Membership {
-    /// Starts the node of a server that listens for clients at `listens`, of which the first is told to them.
+    /// Starts the node of a server that listens for clients at `listens`, of which the first is announced.
     /// `metadata` is that of other servers of this process; if there is none, it is in etcd, or in the server's own
     /// store, where a cluster of this server alone is made.
     ///
@@ -61,7 +61,7 @@ impl Membership {
         executor: Arc<dyn CommandExecutor>,
         metadata: Option<Arc<dyn Metadata>>,
     ) -> Result<Self, Error> {
-        let config = node_config(settings, told_address(settings, listens)?)?;
+        let config = node_config(settings, announced_address(settings, listens)?)?;
         let runtime = Builder::new_multi_thread()
             .worker_threads(WORKERS)
             .thread_name("cluster")
@@ -167,8 +167,8 @@ fn refused(option: &str, why: impl Display) -> Error {
     Error::Config(format!("{option}: {why}"))
 }
 
-/// The address among those of `bind` that clients and other nodes are told.
-fn told_address(settings: &Settings, listens: &[SocketAddr]) -> Result<SocketAddr, Error> {
+/// The address among those of `bind` that clients and other nodes connect to.
+fn announced_address(settings: &Settings, listens: &[SocketAddr]) -> Result<SocketAddr, Error> {
     let why = "a node of a cluster must listen for clients";
     let first = *listens.first().ok_or_else(|| Error::Config(why.into()))?;
     let is_reached = listens.iter().any(|address| !address.ip().is_loopback());
@@ -237,12 +237,12 @@ mod tests {
     fn a_loopback_address_is_not_told_to_those_who_connect_to_another_one() {
         let [here, there] = ["127.0.0.1:1", "10.0.0.1:1"].map(|address| address.parse().unwrap());
         let mut settings = Settings::default();
-        assert_eq!(told_address(&settings, &[here]).unwrap(), here);
-        assert_eq!(told_address(&settings, &[there, here]).unwrap(), there);
-        assert!(told_address(&settings, &[]).is_err());
-        let refused = told_address(&settings, &[here, there]).unwrap_err().to_string();
+        assert_eq!(announced_address(&settings, &[here]).unwrap(), here);
+        assert_eq!(announced_address(&settings, &[there, here]).unwrap(), there);
+        assert!(announced_address(&settings, &[]).is_err());
+        let refused = announced_address(&settings, &[here, there]).unwrap_err().to_string();
         assert!(refused.starts_with("cluster-announce-ip: it must be given"), "{refused}");
         settings.cluster_announce_ip = "10.0.0.1".into();
-        assert_eq!(told_address(&settings, &[here, there]).unwrap(), here);
+        assert_eq!(announced_address(&settings, &[here, there]).unwrap(), here);
     }
 }
