@@ -1,5 +1,12 @@
 //! The encrypted file system, alone and below the engine.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
 mod files;
 mod rewriting;
 mod store;

@@ -141,7 +141,7 @@ fn files_are_made_under_the_active_key_and_those_of_others_stay_readable() {
 
 /// Writes by turns what must be there after a crash; gives what the model has at each acknowledged write.
 fn crash_workload(db: &Db, model: &mut Vec<(Vec<u8>, Option<Vec<u8>>)>) -> terrace::Result<()> {
-    let sync = WriteOptions { sync: Some(SyncMode::Batch), ..Default::default() };
+    let sync = WriteOptions { sync: Some(SyncMode::Batch) };
     for n in 0..60_u32 {
         let (key, value) =
             (secret_key(n % 17), secret_value(n, if n % 4 == 0 { 2000 } else { 80 }));
@@ -331,7 +331,7 @@ fn sorted_files_are_ingested_and_loaded_in_bulk() {
         let file = format!("/db/outside-{at}");
         let mut writer = SstWriter::create_on(vfs.clone(), &file, &family).unwrap();
         for n in 0..500 {
-            writer.put(&secret_key(10_000 * at as u32 + n), &secret_value(n, 100)).unwrap();
+            writer.put(secret_key(10_000 * at as u32 + n), secret_value(n, 100)).unwrap();
         }
         writer.finish().unwrap();
         let ingest = IngestOptions { position, ..Default::default() };
@@ -340,7 +340,7 @@ fn sorted_files_are_ingested_and_loaded_in_bulk() {
     let small = BulkOptions { memory_bytes: 1 << 20, ..Default::default() };
     let mut loader = db.bulk_loader(&small).unwrap();
     for n in (0..3000).rev() {
-        loader.put(&secret_key(50_000 + n), &secret_value(n, 800)).unwrap();
+        loader.put(secret_key(50_000 + n), secret_value(n, 800)).unwrap();
     }
     assert_hidden(&sim);
     loader.finish().unwrap();
