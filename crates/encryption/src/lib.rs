@@ -16,9 +16,9 @@
 //!
 //! Every file has a key of its own, derived from a key of the [`KeyRing`] and 32 random bytes in the file's header
 //! (HKDF-SHA-256, RFC 5869). Files that are written once and then read are divided into pages, each sealed by AES-256-GCM
-//! (NIST SP 800-38D), the last one marked as the last: a changed, moved or missing page is noticed ([`pages`]; the
+//! (NIST SP 800-38D), the last one marked as the last: a changed, moved or missing page is noticed (`pages.rs`; the
 //! construction is STREAM of Hoang, Reyhanitabar, Rogaway and Vizár, CRYPTO 2015, section 5). Files that are read while
-//! they grow, log segments and the manifest, are encrypted by AES-256-CTR, byte by byte where they stand ([`stream`]): their
+//! they grow, log segments and the manifest, are encrypted by AES-256-CTR, byte by byte where they stand (`stream.rs`): their
 //! content is hidden, but who can write to the disk can change it unnoticed.
 //!
 //! Names, lengths and times of files are not hidden, nor which files share a key. What is deleted or put back in an
