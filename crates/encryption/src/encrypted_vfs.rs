@@ -114,6 +114,32 @@ fn begins_like_a_store(file: &dyn RandomFile, start: &[u8]) -> Result<bool> {
     Ok(end == SST_END || STARTS.iter().any(|known| start.starts_with(known)))
 }
 
+/// A file that is not encrypted since nothing is ever written to it.
+struct WithoutContent(Box<dyn AppendFile>);
+
+impl AppendFile for WithoutContent {
+    fn append(&mut self, _data: &[u8]) -> Result<()> {
+        let why = "a file of this name has no content and is not encrypted";
+        Err(Error::io("append", self.0.path(), io::Error::other(why)))
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.0.sync()
+    }
+
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.0.finish()
+    }
+}
+
 /// A file of which nothing can be read.
 struct ZerosFile {
     path: PathBuf,
@@ -179,7 +205,9 @@ impl Vfs for EncryptedVfs {
 
     fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
         let (layout, preallocate_bytes) = match (Kind::of(path), options.grows) {
-            (Kind::Empty, _) => return self.below.create(path, options),
+            (Kind::Empty, _) => {
+                return Ok(Box::new(WithoutContent(self.below.create(path, options)?)));
+            }
             (Kind::Growing, _) | (Kind::Temporary, true) => (Layout::Stream, 0),
             (_, false) => (Layout::Pages, options.preallocate_bytes),
             (Kind::Whole, true) => {

@@ -25,7 +25,7 @@ const TAG_BYTES: usize = 16;
 /// Bytes that a page takes in the file.
 const SEALED_BYTES: usize = PAGE_BYTES + TAG_BYTES;
 
-/// Pages that are sealed before they are handed over, and so the memory that an append takes.
+/// Pages that are sealed before they are handed over, or read before they are opened, and so the memory that it takes.
 const PAGES_AT_ONCE: usize = 256;
 
 /// Where page `page` begins in the file.
@@ -244,11 +244,24 @@ impl PagesFile {
 }
 
 impl RandomFile for PagesFile {
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let span = self.span(offset, buf.len())?;
-        let mut sealed = vec![0; span.len];
-        self.file.read_at(span.offset, &mut sealed)?;
-        self.open(&span, &mut sealed, offset, buf)
+    fn read_at(&self, mut offset: u64, mut buf: &mut [u8]) -> Result<()> {
+        // All of it is there, or nothing is read.
+        self.span(offset, buf.len())?;
+        let mut sealed = Vec::new();
+        loop {
+            let in_page = (offset % PAGE_BYTES as u64) as usize;
+            let len = buf.len().min(PAGES_AT_ONCE * PAGE_BYTES - in_page);
+            let (now, later) = buf.split_at_mut(len);
+            let span = self.span(offset, len)?;
+            sealed.resize(span.len, 0);
+            self.file.read_at(span.offset, &mut sealed)?;
+            self.open(&span, &mut sealed, offset, now)?;
+            if later.is_empty() {
+                return Ok(());
+            }
+            offset += len as u64;
+            buf = later;
+        }
     }
 
     fn len(&self) -> u64 {

@@ -12,6 +12,9 @@ use terrace_base::{Error, Result};
 use terrace_manifest::names::{self, FileName};
 use terrace_vfs::{CreateOptions, OpenMode, RandomFile, Vfs, copy_rest, empty_dir, partial_path};
 
+/// Bytes that are looked at together when a file is to be empty.
+const ZEROS_AT_ONCE: usize = 64 << 10;
+
 /// What files are to become.
 #[derive(Debug, Clone)]
 pub enum Target {
@@ -75,7 +78,7 @@ pub fn rewrite(
         // A store that is not wholly encrypted must not open without its keys: `CURRENT` is read first, and tells.
         paths.sort_by_key(|path| (path.ends_with("CURRENT") != wanted.is_some(), path.clone()));
         for path in paths {
-            let file = match source.open(&path, OpenMode::default()) {
+            let file = match open_whole(&source, &**below, &path) {
                 Ok(file) => file,
                 Err(error) if folder != dir && !matches!(error, Error::Io { .. }) => {
                     done.unreadable.push(error);
@@ -101,6 +104,31 @@ pub fn rewrite(
         }
     }
     Ok(done)
+}
+
+/// Opens a file that is to be written anew. One that seems to have no content must have none.
+fn open_whole(source: &dyn Vfs, below: &dyn Vfs, path: &Path) -> Result<Arc<dyn RandomFile>> {
+    let file = source.open(path, OpenMode::default())?;
+    let stored = below.open(path, OpenMode::default())?;
+    if file.len() > 0 || stored.len() <= HEADER_BYTES as u64 {
+        return Ok(file);
+    }
+    if key_id(below, path)?.is_some() {
+        // Its header and its last page say so.
+        return Ok(file);
+    }
+    let mut piece = vec![0; ZEROS_AT_ONCE];
+    let mut offset = 0;
+    while offset < stored.len() {
+        let len = (stored.len() - offset).min(piece.len() as u64) as usize;
+        stored.read_at(offset, &mut piece[..len])?;
+        if piece[..len].iter().any(|byte| *byte != 0) {
+            let why = "it begins with zeros, and something follows: repair the store first";
+            return Err(Error::corruption(path, 0, why));
+        }
+        offset += len as u64;
+    }
+    Ok(file)
 }
 
 /// Puts a copy of `file` in its place, on the file system `to`.

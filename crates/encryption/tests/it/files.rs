@@ -329,7 +329,9 @@ fn no_other_file_is_taken_for_one_that_grows() {
 fn files_without_content_are_as_they_are_below() {
     let (sim, vfs) = new(1);
     let options = CreateOptions { preallocate_bytes: 70_000, ..Default::default() };
-    drop(vfs.create(&path("RESERVE"), &options).unwrap());
+    let mut reserve = vfs.create(&path("RESERVE"), &options).unwrap();
+    assert!(reserve.append(b"secret").is_err());
+    drop(reserve);
     drop(vfs.create(&path("READERS-000001"), &CreateOptions::default()).unwrap());
     // Whatever keys there are later.
     let later = encrypted(&sim, &[9]);

@@ -158,3 +158,24 @@ fn what_is_damaged_in_lost_does_not_stop_a_new_key() {
     assert_eq!(key_ids(&sim), [Some(1), Some(2)]);
     open(&sim, &[2]).close().unwrap();
 }
+
+#[test]
+fn a_file_that_only_seems_to_be_empty_is_not_replaced_by_nothing() {
+    let sim = SimVfs::new(1);
+    let db = plain(&sim);
+    fill(&db);
+    db.close().unwrap();
+    let log =
+        sim.files().into_iter().find(|(path, _)| path.extension().is_some_and(|e| e == "log"));
+    let log = log.unwrap().0;
+    let whole = sim.read_file(&log).unwrap();
+    let zeroed = [&[0; 200][..], &whole[200..]].concat();
+    sim.write_file(&log, &zeroed);
+    let refused = convert(&sim, &Target::Encrypted(ring(&[1]))).unwrap_err();
+    assert!(refused.is_corruption(), "{refused}");
+    assert_eq!(sim.read_file(&log).unwrap(), zeroed);
+    // What a crash leaves of a segment with room reserved has nothing.
+    sim.write_file(&log, vec![0; whole.len()]);
+    convert(&sim, &Target::Encrypted(ring(&[1]))).unwrap();
+    assert_eq!(key_ids(&sim), [Some(1)]);
+}
