@@ -21,11 +21,15 @@ impl Kind {
     /// The kind of the file at `path`. What is put aside has the name it had, with an ending.
     pub fn of(path: &Path) -> Self {
         let mut name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let whole = name;
         loop {
             return match names::parse(name) {
                 FileName::Log(_) | FileName::Manifest(_) | FileName::Evidence(_) => Self::Growing,
                 FileName::Temp => Self::Temporary,
-                FileName::Lock | FileName::Readers(_) | FileName::Reserve => Self::Empty,
+                FileName::Lock | FileName::Readers(_) | FileName::Reserve if name == whole => {
+                    Self::Empty
+                }
+                FileName::Lock | FileName::Readers(_) | FileName::Reserve => Self::Whole,
                 FileName::Current | FileName::Sst(_) | FileName::ValueLog(_) => Self::Whole,
                 FileName::Other => match name.rsplit_once('.') {
                     Some((before, _)) => {
@@ -69,6 +73,7 @@ mod tests {
         {
             assert_eq!(of(name), Kind::Whole, "{name}");
         }
+        assert_eq!((of("LOCK.sst"), of("RESERVE.1")), (Kind::Whole, Kind::Whole));
         assert_eq!((of("000012.tmp"), of("CURRENT.tmp")), (Kind::Temporary, Kind::Temporary));
         assert_eq!(
             (of("LOCK"), of("READERS-000001"), of("RESERVE")),

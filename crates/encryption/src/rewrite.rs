@@ -10,7 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::{Error, Result};
 use terrace_manifest::names::{self, FileName};
-use terrace_vfs::{CreateOptions, OpenMode, RandomFile, Vfs, copy_rest, empty_dir, partial_path};
+use terrace_vfs::{
+    CreateOptions, OpenMode, RandomFile, Vfs, check_not_encrypted, copy_rest, empty_dir,
+    partial_path,
+};
 
 /// Bytes that are looked at together when a file is to be empty.
 const ZEROS_AT_ONCE: usize = 64 << 10;
@@ -71,6 +74,10 @@ pub fn rewrite(
         Target::Encrypted(keys) => (&source, Some(keys.active())),
         Target::Plain(_) => (&**below, None),
     };
+    // Nothing is changed if a key is missing.
+    for path in contents(&**below, dir)? {
+        source.open(&path, OpenMode::default())?;
+    }
     remove_temporary(&**below, dir, &folders)?;
     let mut done = Rewritten::default();
     for folder in folders {
@@ -86,7 +93,11 @@ pub fn rewrite(
                 }
                 Err(error) => return Err(error),
             };
-            if key_id(&**below, &path)? == wanted {
+            let stored = below.open(&path, OpenMode::default())?;
+            // One that was cut within its header has no key and is not plain.
+            let is_cut = file.len() == 0 && check_not_encrypted(&*stored).is_err();
+            let id = key_id(&**below, &path)?;
+            if id == wanted && !(is_cut && id.is_none()) {
                 done.kept += 1;
                 continue;
             }
@@ -139,11 +150,16 @@ fn write_anew(file: &dyn RandomFile, below: &dyn Vfs, to: &dyn Vfs, path: &Path)
         below.remove(&temp)?;
     }
     let grows = Kind::of(path) == Kind::Growing;
-    let mut copy = to.create(&temp, &CreateOptions { grows, ..Default::default() })?;
-    copy_rest(file, 0, &mut *copy)?;
-    drop(copy);
-    below.copy_permissions(path, &temp)?;
-    below.rename(&temp, path)?;
+    let written = to
+        .create(&temp, &CreateOptions { grows, ..Default::default() })
+        .and_then(|mut copy| copy_rest(file, 0, &mut *copy))
+        .and_then(|()| below.copy_permissions(path, &temp))
+        .and_then(|()| below.rename(&temp, path));
+    if written.is_err() {
+        // The first error counts; the next open would remove it.
+        let _ = below.remove(&temp);
+    }
+    written?;
     below.sync_dir(folder)
 }
 
@@ -151,9 +167,11 @@ fn write_anew(file: &dyn RandomFile, below: &dyn Vfs, to: &dyn Vfs, path: &Path)
 /// interrupted backup has left.
 fn remove_temporary(below: &dyn Vfs, dir: &Path, folders: &[PathBuf]) -> Result<()> {
     for folder in folders {
-        for name in below.list(folder)? {
-            if names::parse(&name) == FileName::Temp {
-                below.remove(&folder.join(&name))?;
+        let listing = below.list(folder)?;
+        let foreign = foreign_from(&listing);
+        for name in &listing {
+            if names::parse(name) == FileName::Temp && !is_foreign(name, foreign) {
+                below.remove(&folder.join(name))?;
             }
         }
     }
@@ -208,9 +226,33 @@ fn contents(below: &dyn Vfs, folder: &Path) -> Result<Vec<PathBuf>> {
             || matches!(kind, Current | Evidence(_) | Log(_) | Manifest(_) | Sst(_) | ValueLog(_))
     };
     let mut names = below.list(folder)?;
-    names.retain(has_content);
+    let foreign = foreign_from(&names);
+    names.retain(|name| has_content(name) && (is_lost || !is_foreign(name, foreign)));
     names.sort();
     Ok(names.into_iter().map(|name| folder.join(name)).collect())
+}
+
+/// From which number on files are not the store's, which leaves smaller gaps; the engine has the same rule for them.
+fn foreign_from(listing: &[String]) -> u64 {
+    const MIN_FOREIGN_GAP: u64 = 1 << 20;
+    let mut numbers: Vec<u64> = listing.iter().filter_map(|name| number_of(name)).collect();
+    numbers.sort_unstable();
+    let gap = numbers.windows(2).find(|pair| pair[1] - pair[0] > MIN_FOREIGN_GAP);
+    gap.map_or(u64::MAX, |pair| pair[1])
+}
+
+fn is_foreign(name: &str, from: u64) -> bool {
+    number_of(name).is_some_and(|number| number >= from)
+}
+
+/// The number in the name of a file that shares the store's numbers.
+fn number_of(name: &str) -> Option<u64> {
+    match names::parse(name) {
+        FileName::Sst(number) => Some(number.get()),
+        FileName::Log(segment) | FileName::ValueLog(segment) => Some(segment.get()),
+        FileName::Temp => names::temp_number(name).map(|number| number.get()),
+        _ => None,
+    }
 }
 
 /// The number of the key that a file needs; `None` if it is not encrypted.

@@ -248,7 +248,14 @@ impl LogReader {
     pub fn resync(&mut self) -> Result<Option<u64>> {
         let last = self.window.file_bytes().saturating_sub(RECORD_HEADER_BYTES as u64);
         let first = (self.position + 1).max(HEADER_BYTES);
-        for offset in first..=last {
+        let mut offset = first;
+        while offset <= last {
+            // Zeros are no records, however many there are.
+            if self.window.get(offset, RECORD_HEADER_BYTES)?.iter().all(|byte| *byte == 0) {
+                let Some(at) = self.first_nonzero(offset)? else { return Ok(None) };
+                offset = (offset + 1).max(at - (RECORD_HEADER_BYTES as u64 - 1));
+                continue;
+            }
             if self.is_candidate(offset)?
                 && matches!(self.examine(offset), Ok(Found::Record { .. }))
             {
@@ -256,6 +263,7 @@ impl LogReader {
                 self.ended = None;
                 return Ok(Some(offset));
             }
+            offset += 1;
         }
         Ok(None)
     }

@@ -40,6 +40,13 @@ pub trait Vfs: Send + Sync + 'static {
     /// Gives the file `from` the second name `to`, which must not exist. Fails where the file
     /// system has no hard links; the caller then copies.
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Makes `to`, which must not exist, a durable copy of the file `from`. The directory is not synced. A file system that
+    /// stores files in another form copies them as they are stored, also those that it cannot read.
+    fn copy(&self, from: &Path, to: &Path) -> Result<()> {
+        let source = self.open(from, OpenMode::default())?;
+        let mut copy = self.create(to, &CreateOptions::default())?;
+        copy_rest(&*source, 0, &mut *copy)
+    }
     /// Creates a directory and its missing parents, each entry synced. An existing one is fine.
     fn create_dir_all(&self, path: &Path) -> Result<()>;
     /// Makes the entries of a directory (creates, renames, removals, links) durable.

@@ -179,3 +179,37 @@ fn a_file_that_only_seems_to_be_empty_is_not_replaced_by_nothing() {
     convert(&sim, &Target::Encrypted(ring(&[1]))).unwrap();
     assert_eq!(key_ids(&sim), [Some(1)]);
 }
+
+#[test]
+fn files_with_numbers_far_away_are_not_the_stores() {
+    let sim = SimVfs::new(1);
+    let db = plain(&sim);
+    fill(&db);
+    db.close().unwrap();
+    for name in ["20241231.log", "20241231.tmp", "notes.txt"] {
+        sim.write_file(path(name), b"another program's");
+    }
+    convert(&sim, &Target::Encrypted(ring(&[1]))).unwrap();
+    for name in ["20241231.log", "20241231.tmp", "notes.txt"] {
+        assert_eq!(sim.read_file(path(name)).unwrap(), b"another program's", "{name}");
+    }
+    assert_eq!(key_ids(&sim), [Some(1)]);
+    // With a wrong key nothing is removed, either.
+    sim.write_file(path("000077.tmp"), b"temporary");
+    assert!(convert(&sim, &Target::Encrypted(ring(&[2]))).is_err());
+    assert!(sim.read_file(path("000077.tmp")).is_some());
+}
+
+#[test]
+fn a_header_that_was_cut_is_gone_after_a_conversion() {
+    let sim = SimVfs::new(1);
+    let db = open(&sim, &[1]);
+    fill(&db);
+    db.close().unwrap();
+    let current = sim.read_file(path("CURRENT")).unwrap();
+    sim.create_dir_all(&path("lost")).unwrap();
+    sim.write_file(path("lost/000099.log"), &current[..50]);
+    convert(&sim, &Target::Plain(ring(&[1]))).unwrap();
+    assert_eq!(sim.read_file(path("lost/000099.log")).unwrap(), b"");
+    plain(&sim).close().unwrap();
+}

@@ -107,3 +107,25 @@ fn a_segment_that_is_finished_while_it_is_opened_is_read() {
     assert!(vfs.writer.lock().unwrap().is_none());
     assert!(matches!(reader.next().unwrap(), Step::Record(record) if record.payload == b"first"));
 }
+
+/// Zeros behind damage are passed at once: looking at each of them would take days.
+#[test]
+fn damage_and_many_zeros_are_passed_and_the_record_behind_is_found() {
+    let sim = SimVfs::new(1);
+    let mut writer = writer(&sim, 0);
+    writer.append(&[b"first", b"second"]).unwrap();
+    let whole = sim.read_file(path()).unwrap();
+    let second = whole.len() - RECORD_HEADER_BYTES - b"second".len();
+    // The record stands where its checksum says, behind zeros in the place of the first one.
+    let mut damaged = whole.clone();
+    damaged[HEADER_BYTES as usize..second].fill(0);
+    sim.write_file(path(), &damaged);
+    let mut reader = LogReader::open(&sim, path(), NUMBER).unwrap();
+    assert!(matches!(reader.next().unwrap(), Step::End { torn: Some(_), .. }));
+    assert_eq!(reader.resync().unwrap(), Some(second as u64));
+    let nothing = [&whole[..HEADER_BYTES as usize], &[7; 20], &vec![0; 8 << 20]].concat();
+    sim.write_file(path(), &nothing);
+    let mut reader = LogReader::open(&sim, path(), NUMBER).unwrap();
+    assert!(matches!(reader.next().unwrap(), Step::End { torn: Some(_), .. }));
+    assert_eq!(reader.resync().unwrap(), None);
+}

@@ -15,7 +15,7 @@ use terrace_base::SegmentNumber;
 use terrace_log::{LogOptions, LogPosition, LogWriter};
 use terrace_manifest::evidence::{Claims, EVIDENCE_FILES, EvidenceFile};
 use terrace_manifest::{Manifest, ManifestState, names};
-use terrace_vfs::{CreateOptions, OpenMode, PartialDir, Vfs, copy_rest, is_refusal};
+use terrace_vfs::{PartialDir, Vfs, is_refusal};
 
 /// Makes `target`, which must not exist or be empty, a store with the present contents of
 /// `inner`. On an error nothing is left at `target`, unless the last sync of its parent fails.
@@ -106,7 +106,5 @@ pub(crate) fn link(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
     if vfs.hard_link(from, to).is_ok() {
         return Ok(());
     }
-    let source = vfs.open(from, OpenMode::default())?;
-    let mut copy = vfs.create(to, &CreateOptions::default())?;
-    Ok(copy_rest(&*source, 0, &mut *copy)?)
+    Ok(vfs.copy(from, to)?)
 }

@@ -296,7 +296,15 @@ impl Repair<'_> {
             // One that is replayed becomes a value segment by that.
             let replayed = kind == SegmentKind::CommitLog && number >= oldest;
             if !replayed || state.segments.contains_key(&number) {
-                let size_bytes = self.vfs.len(&path)?;
+                let size_bytes = match self.vfs.len(&path) {
+                    // The next open puts it aside. What it takes with it is noticed where it is read.
+                    Err(error) if error.is_corruption() => {
+                        state.segments.remove(&number);
+                        self.lost(format!("the values of segment {number}: {error}"));
+                        continue;
+                    }
+                    len => len?,
+                };
                 state.segments.insert(number, SegmentMeta { number, kind, size_bytes });
             }
             used.push(SegmentFile { number, path });
