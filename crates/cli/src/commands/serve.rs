@@ -15,6 +15,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 use terrace_server::config::{Config, LogFormat, LogLevel, OPTIONS, Settings, Source};
 use terrace_server::{Running, Server};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -24,6 +25,9 @@ use tracing_subscriber::{fmt, reload};
 
 /// The configuration that is read if none is named and there is one.
 const DEFAULT_FILE: &str = "terrace.toml";
+
+/// A server that is asked to end while it starts has this long until it serves; then the process ends by the signal.
+const START_TIME: Duration = Duration::from_secs(2);
 
 /// Arguments of `serve`: a file, and a flag for every option of the server.
 #[derive(Debug)]
@@ -174,7 +178,7 @@ fn targets(level: LogLevel) -> Targets {
 
 /// Stops on SIGINT and SIGTERM, reads the configuration again on SIGHUP, from now on: the first client
 /// may be served before the caller knows. Until the server is sent that was started, SIGHUP waits,
-/// and the others end the process as if nobody heard them.
+/// and the others wait for [`START_TIME`] and then end the process as if nobody heard them.
 fn hear_signals() -> Result<Sender<Weak<Server>>> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot hear signals")?;
     let (started, starting) = mpsc::channel();
@@ -184,7 +188,8 @@ fn hear_signals() -> Result<Sender<Weak<Server>>> {
             server = match (server, signal) {
                 (Some(server), _) => Some(server),
                 (None, SIGHUP) => starting.recv().ok(),
-                (None, _) => starting.try_recv().ok(),
+                // One that has just begun to serve is to end well.
+                (None, _) => starting.recv_timeout(START_TIME).ok(),
             };
             match (signal, server.as_ref().map(Weak::upgrade)) {
                 (SIGHUP, Some(Some(server))) => server.reload(),
