@@ -8,15 +8,12 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use terrace_base::{Error, Result};
-use terrace_manifest::names::{self, FileName};
+use terrace_base::{Error, FileNumber, Result};
+use terrace_manifest::names::{self, FileName, MIN_FOREIGN_GAP};
 use terrace_vfs::{
     CreateOptions, OpenMode, RandomFile, Vfs, check_not_encrypted, copy_rest, empty_dir,
-    partial_path,
+    has_only_zeros, partial_path,
 };
-
-/// Bytes that are looked at together when a file is to be empty.
-const ZEROS_AT_ONCE: usize = 64 << 10;
 
 /// What files are to become.
 #[derive(Debug, Clone)]
@@ -85,7 +82,9 @@ pub fn rewrite(
         // A store that is not wholly encrypted must not open without its keys: `CURRENT` is read first, and tells.
         paths.sort_by_key(|path| (path.ends_with("CURRENT") != wanted.is_some(), path.clone()));
         for path in paths {
-            let file = match open_whole(&source, &**below, &path) {
+            let stored = below.open(&path, OpenMode::default())?;
+            let id = key_id(&*stored)?;
+            let file = match open_whole(&source, &*stored, id) {
                 Ok(file) => file,
                 Err(error) if folder != dir && !matches!(error, Error::Io { .. }) => {
                     done.unreadable.push(error);
@@ -93,10 +92,8 @@ pub fn rewrite(
                 }
                 Err(error) => return Err(error),
             };
-            let stored = below.open(&path, OpenMode::default())?;
             // One that was cut within its header has no key and is not plain.
             let is_cut = file.len() == 0 && check_not_encrypted(&*stored).is_err();
-            let id = key_id(&**below, &path)?;
             if id == wanted && !(is_cut && id.is_none()) {
                 done.kept += 1;
                 continue;
@@ -117,29 +114,20 @@ pub fn rewrite(
     Ok(done)
 }
 
-/// Opens a file that is to be written anew. One that seems to have no content must have none.
-fn open_whole(source: &dyn Vfs, below: &dyn Vfs, path: &Path) -> Result<Arc<dyn RandomFile>> {
-    let file = source.open(path, OpenMode::default())?;
-    let stored = below.open(path, OpenMode::default())?;
-    if file.len() > 0 || stored.len() <= HEADER_BYTES as u64 {
+/// Opens the content of a `stored` file that is to be written anew. One that seems to have none, and no key whose pages
+/// say so, must have none.
+fn open_whole(
+    source: &dyn Vfs,
+    stored: &dyn RandomFile,
+    id: Option<u32>,
+) -> Result<Arc<dyn RandomFile>> {
+    let file = source.open(stored.path(), OpenMode::default())?;
+    let is_short = stored.len() <= HEADER_BYTES as u64;
+    if file.len() > 0 || is_short || id.is_some() || has_only_zeros(stored)? {
         return Ok(file);
     }
-    if key_id(below, path)?.is_some() {
-        // Its header and its last page say so.
-        return Ok(file);
-    }
-    let mut piece = vec![0; ZEROS_AT_ONCE];
-    let mut offset = 0;
-    while offset < stored.len() {
-        let len = (stored.len() - offset).min(piece.len() as u64) as usize;
-        stored.read_at(offset, &mut piece[..len])?;
-        if piece[..len].iter().any(|byte| *byte != 0) {
-            let why = "it begins with zeros, and something follows: repair the store first";
-            return Err(Error::corruption(path, 0, why));
-        }
-        offset += len as u64;
-    }
-    Ok(file)
+    let why = "it begins with zeros, and something follows: repair the store first";
+    Err(Error::corruption(stored.path(), 0, why))
 }
 
 /// Puts a copy of `file` in its place, on the file system `to`.
@@ -189,12 +177,11 @@ pub fn used_keys(below: &dyn Vfs, dir: &Path) -> Result<BTreeMap<Option<u32>, Us
     let mut used = BTreeMap::<_, UsedKey>::new();
     for folder in folders(below, dir)? {
         for path in contents(below, &folder)? {
-            let found = key_id(below, &path).and_then(|id| Ok((id, below.len(&path)?)));
-            match found {
-                Ok((id, bytes)) => {
-                    let used = used.entry(id).or_default();
+            match below.open(&path, OpenMode::default()) {
+                Ok(file) => {
+                    let used = used.entry(key_id(&*file)?).or_default();
                     used.files += 1;
-                    used.bytes += bytes;
+                    used.bytes += file.len();
                 }
                 // The writer has removed it meanwhile.
                 Err(error) if error.is_not_found() => {}
@@ -218,46 +205,30 @@ fn folders(below: &dyn Vfs, dir: &Path) -> Result<Vec<PathBuf>> {
 
 /// The files in `folder` that may have something of users; in `lost/` all.
 fn contents(below: &dyn Vfs, folder: &Path) -> Result<Vec<PathBuf>> {
-    use FileName::{Current, Evidence, Log, Manifest, Sst, ValueLog};
     let is_lost = folder.parent().is_some_and(|dir| folder == names::lost_dir(dir));
-    let has_content = |name: &String| {
-        let kind = names::parse(name);
-        is_lost
-            || matches!(kind, Current | Evidence(_) | Log(_) | Manifest(_) | Sst(_) | ValueLog(_))
-    };
     let mut names = below.list(folder)?;
     let foreign = foreign_from(&names);
-    names.retain(|name| has_content(name) && (is_lost || !is_foreign(name, foreign)));
+    let is_of_store = |name: &str| names::parse(name).has_content() && !is_foreign(name, foreign);
+    names.retain(|name| is_lost || is_of_store(name));
     names.sort();
     Ok(names.into_iter().map(|name| folder.join(name)).collect())
 }
 
-/// From which number on files are not the store's, which leaves smaller gaps; the engine has the same rule for them.
-fn foreign_from(listing: &[String]) -> u64 {
-    const MIN_FOREIGN_GAP: u64 = 1 << 20;
-    let mut numbers: Vec<u64> = listing.iter().filter_map(|name| number_of(name)).collect();
+/// From which number on files are not the store's.
+fn foreign_from(listing: &[String]) -> Option<FileNumber> {
+    let mut numbers: Vec<FileNumber> =
+        listing.iter().filter_map(|name| names::number_of(name)).collect();
     numbers.sort_unstable();
-    let gap = numbers.windows(2).find(|pair| pair[1] - pair[0] > MIN_FOREIGN_GAP);
-    gap.map_or(u64::MAX, |pair| pair[1])
+    let is_gap = |pair: &&[FileNumber]| pair[1].get() - pair[0].get() > MIN_FOREIGN_GAP;
+    numbers.windows(2).find(is_gap).map(|pair| pair[1])
 }
 
-fn is_foreign(name: &str, from: u64) -> bool {
-    number_of(name).is_some_and(|number| number >= from)
-}
-
-/// The number in the name of a file that shares the store's numbers.
-fn number_of(name: &str) -> Option<u64> {
-    match names::parse(name) {
-        FileName::Sst(number) => Some(number.get()),
-        FileName::Log(segment) | FileName::ValueLog(segment) => Some(segment.get()),
-        FileName::Temp => names::temp_number(name).map(|number| number.get()),
-        _ => None,
-    }
+fn is_foreign(name: &str, from: Option<FileNumber>) -> bool {
+    names::number_of(name).zip(from).is_some_and(|(number, from)| number >= from)
 }
 
 /// The number of the key that a file needs; `None` if it is not encrypted.
-fn key_id(below: &dyn Vfs, path: &Path) -> Result<Option<u32>> {
-    let file = below.open(path, OpenMode::default())?;
+fn key_id(file: &dyn RandomFile) -> Result<Option<u32>> {
     let mut bytes = [0; HEADER_BYTES];
     let bytes = &mut bytes[..file.len().min(HEADER_BYTES as u64) as usize];
     file.read_at(0, bytes)?;

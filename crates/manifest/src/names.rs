@@ -17,6 +17,10 @@ pub const BACKUP_WORK_DIR: &str = "backup-work";
 /// The name of [`rewrite_path`].
 const REWRITE_NAME: &str = "rewrite.tmp";
 
+/// A number this far above the largest number of the store is foreign. The gaps that the store leaves
+/// are the numbers that one job takes and a crash makes void: some thousands.
+pub const MIN_FOREIGN_GAP: u64 = 1 << 20;
+
 /// What a file name in a store's directory means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileName {
@@ -42,6 +46,14 @@ pub enum FileName {
     Evidence(u64),
     /// Not one of the store's names.
     Other,
+}
+
+impl FileName {
+    /// Whether the file has something of the store in it.
+    pub fn has_content(self) -> bool {
+        use FileName::{Current, Evidence, Log, Manifest, Sst, ValueLog};
+        matches!(self, Current | Evidence(_) | Log(_) | Manifest(_) | Sst(_) | ValueLog(_))
+    }
 }
 
 /// `CURRENT` in `dir`.
@@ -122,6 +134,16 @@ pub fn lost_dir(dir: &Path) -> PathBuf {
 /// The number in the name of a temporary file, if it has one.
 pub fn temp_number(name: &str) -> Option<FileNumber> {
     name.strip_suffix(".tmp").and_then(parse_number).map(FileNumber::new)
+}
+
+/// The number in the name of a file that shares the number space. Manifests count on their own.
+pub fn number_of(name: &str) -> Option<FileNumber> {
+    match parse(name) {
+        FileName::Sst(number) => Some(number),
+        FileName::Log(segment) | FileName::ValueLog(segment) => Some(segment.file()),
+        FileName::Temp => temp_number(name),
+        _ => None,
+    }
 }
 
 /// What `name` means. Only the exact spelling that this module makes is recognized.

@@ -123,6 +123,23 @@ pub fn check_not_encrypted(file: &dyn RandomFile) -> Result<()> {
     }
 }
 
+/// Whether a file has nothing but zeros.
+pub fn has_only_zeros(file: &dyn RandomFile) -> Result<bool> {
+    /// Read at once.
+    const PIECE_BYTES: u64 = 64 << 10;
+    let mut buffer = vec![0; PIECE_BYTES.min(file.len()) as usize];
+    let mut offset = 0;
+    while offset < file.len() {
+        let len = (buffer.len() as u64).min(file.len() - offset) as usize;
+        file.read_at(offset, &mut buffer[..len])?;
+        if buffer[..len].iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+        offset += len as u64;
+    }
+    Ok(true)
+}
+
 /// Appends what `source` has from `offset` on to `copy`, piece by piece, and makes `copy` durable.
 pub fn copy_rest(
     source: &dyn RandomFile,

@@ -14,7 +14,7 @@ use terrace_log::{Gap, LogPosition, SegmentFile};
 use terrace_manifest::ManifestState;
 use terrace_manifest::evidence::Claims;
 use terrace_manifest::names;
-use terrace_vfs::{CreateOptions, OpenMode, copy_rest};
+use terrace_vfs::{CreateOptions, OpenMode, copy_rest, has_only_zeros};
 
 /// What is in the log.
 #[derive(Default)]
@@ -116,25 +116,11 @@ impl Repair<'_> {
             match header {
                 Ok(header) if header.segment == number => {}
                 // A header before nothing is of no use.
-                _ if self.has_only_zeros(&path)? => {}
+                _ if has_only_zeros(&*self.vfs.open(&path, OpenMode::default())?)? => {}
                 _ => bad.push(SegmentFile { number, path }),
             }
         }
         Ok(bad)
-    }
-
-    fn has_only_zeros(&self, path: &Path) -> Result<bool> {
-        let file = self.vfs.open(path, OpenMode::default())?;
-        let (mut piece, mut offset) = (vec![0; 64 << 10], 0);
-        while offset < file.len() {
-            let len = (file.len() - offset).min(piece.len() as u64) as usize;
-            file.read_at(offset, &mut piece[..len])?;
-            if piece[..len].iter().any(|byte| *byte != 0) {
-                return Ok(false);
-            }
-            offset += len as u64;
-        }
-        Ok(true)
     }
 
     /// Puts a copy of a segment with a sound header in its place. Its records are what they were: their checksums
@@ -145,8 +131,7 @@ impl Repair<'_> {
             self.vfs.remove(&temp)?;
         }
         let source = self.vfs.open(path, OpenMode::default())?;
-        let grows =
-            path.file_name().is_some_and(|name| name == names::log_path(Path::new(""), number));
+        let grows = path == names::log_path(self.dir, number);
         let mut copy = self.vfs.create(&temp, &CreateOptions { grows, ..Default::default() })?;
         copy.append(&encode_header(&Header { segment: number, previous: None }))?;
         copy_rest(&*source, HEADER_BYTES, &mut *copy)?;

@@ -127,16 +127,11 @@ pub fn repair(dir: impl AsRef<Path>, options: Options, how: RepairOptions) -> Re
 
 /// Refuses a directory in which no file of a store is.
 fn check_is_store(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
-    use FileName::{Current, Evidence, Log, Manifest, Sst, ValueLog};
     if !vfs.exists(dir)? {
         return Err(read_write::not_a_store(dir, "the directory does not exist"));
     }
-    let is_file = |name: &String| {
-        let kind = names::parse(name);
-        matches!(kind, Current | Evidence(_) | Log(_) | Manifest(_) | Sst(_) | ValueLog(_))
-    };
     let mut names = vfs.list(dir)?;
-    names.retain(is_file);
+    names.retain(|name| names::parse(name).has_content());
     if names.is_empty() {
         return Err(read_write::not_a_store(dir, "there is no file of a store in it"));
     }

@@ -7,11 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_base::FileNumber;
-use terrace_manifest::names::{self, FileName};
-
-/// A number this far above the largest number of the store is foreign. The gaps that the store leaves
-/// are the numbers that one job takes and a crash makes void: some thousands.
-const MIN_FOREIGN_GAP: u64 = 1 << 20;
+use terrace_manifest::names::{MIN_FOREIGN_GAP, number_of};
 
 /// See the module.
 #[derive(Debug)]
@@ -64,16 +60,6 @@ impl FileNumbers {
     /// Whether `name` is that of a file which only looks like one of the store.
     pub fn is_foreign_name(&self, name: &str) -> bool {
         number_of(name).is_some_and(|number| self.is_foreign(number))
-    }
-}
-
-/// The number in the name of a file that shares the number space. Manifests count on their own.
-fn number_of(name: &str) -> Option<FileNumber> {
-    match names::parse(name) {
-        FileName::Sst(number) => Some(number),
-        FileName::Log(segment) | FileName::ValueLog(segment) => Some(segment.file()),
-        FileName::Temp => names::temp_number(name),
-        _ => None,
     }
 }
 
