@@ -93,6 +93,15 @@ const ENDPOINTS: Endpoint[] = [
       { name: "hex", description: "The key, two hexadecimal digits a byte.", schema: string },
     ],
   },
+  {
+    path: "/api/v1/command",
+    summary: "The reply to a command that only reads. Any other command is refused with 403 and does nothing.",
+    answer: { type: "CommandAnswer" },
+    parameters: [
+      { name: "db", description: "Database; 0 if it is not given.", schema: integer },
+      { name: "line", description: "The command with its arguments, quoted as for redis-cli; at most 4,096 bytes.", required: true, schema: string },
+    ],
+  },
   { path: "/api/v1/hotkeys", summary: "Keys that are read and written most.", answer: { type: "HotKeys" } },
   { path: "/api/v1/slowlog", summary: "The slowest commands of late.", answer: { type: "SlowLog" } },
   { path: "/api/v1/latency", summary: "Latencies by command.", answer: { type: "CommandLatencies" } },
@@ -112,7 +121,7 @@ const ENDPOINTS: Endpoint[] = [
 const REFUSALS: Record<string, string> = {
   "400": "A parameter is wrong.",
   "401": "A login is needed (HTTP Basic).",
-  "403": "The user may not see this.",
+  "403": "The user may not see this, or the command does not only read.",
   "404": "There is no such family or file.",
   "503": "Not now: the reason is in the answer.",
 };

@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 import type { FinishedJob } from "../src/api.ts";
 import * as answers from "./answers.ts";
 import { keys, value } from "./browse.ts";
+import { command, Forbidden } from "./command.ts";
 import { cluster } from "./cluster.ts";
 import { Engine, type Scenario } from "./engine.ts";
 import { explain } from "./explain.ts";
@@ -90,6 +91,7 @@ export async function startMock(options: MockOptions = {}): Promise<Mock> {
         if (name === null) throw new BadRequest("either key or hex is needed");
         return value(number("db") ?? 0, name);
       }
+      case "command": return command(number("db") ?? 0, query.get("line") ?? "");
       case "hotkeys": return answers.hotkeys(engine);
       case "slowlog": return answers.slowlog(engine);
       case "latency": return answers.latency(engine);
@@ -122,7 +124,7 @@ export async function startMock(options: MockOptions = {}): Promise<Mock> {
         if (body === undefined) json(404, { error: "no such endpoint" });
         else json(200, body);
       } catch (error) {
-        json(error instanceof BadRequest ? 400 : 500, { error: String((error as Error).message) });
+        json(error instanceof BadRequest ? 400 : error instanceof Forbidden ? 403 : 500, { error: String((error as Error).message) });
       }
       return;
     }

@@ -384,6 +384,29 @@ export interface ValueElement {
   score: string | null;
 }
 
+// ---------------------------------------------------------------- GET /api/v1/command?db=N&line=…
+// Executes a command that only reads, as the user who is logged in. `line` is written as for redis-cli, at most 4,096 bytes. Any other
+// command answers 403 and does nothing, as every command does in a cluster.
+
+export interface CommandAnswer {
+  db: number;
+  /** What RESP3 would answer, errors among it. */
+  reply: CommandReply;
+  /** Some of it is left out: elements behind the first 1,000, or bytes of strings. */
+  is_cut: boolean;
+}
+
+export interface CommandReply {
+  /** RESP's type. */
+  type: "simple" | "error" | "integer" | "string" | "null" | "double" | "boolean" | "big_number" | "verbatim" | "array" | "map" | "set";
+  /** What it says, numbers in decimal; at most 4,096 bytes of it. `null` of what has elements, and of null. */
+  text: Key | null;
+  /** Of an array or set the elements; of a map each key with its value behind it. */
+  elements: CommandReply[];
+  /** How many elements there are, also those that are left out. */
+  size: number;
+}
+
 // ---------------------------------------------------------------- GET /api/v1/hotkeys
 
 export interface HotKeys {

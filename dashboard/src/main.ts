@@ -7,6 +7,7 @@ import { mountTip } from "./tip.ts";
 import { adviceCard } from "./views/advice.ts";
 import { browseCard } from "./views/browse.ts";
 import { clusterCard } from "./views/cluster.ts";
+import { commandCard } from "./views/command.ts";
 import { debtCard } from "./views/debt.ts";
 import { explainCard } from "./views/explain.ts";
 import { filterMap } from "./views/filters.ts";
@@ -26,7 +27,7 @@ app?.append(
   header(store),
   h("main", {},
     terraces(store), memory(store), hotKeys(store, explain), clusterCard(store), adviceCard(store), debtCard(store), explain_card,
-    series(store), filterMap(store), slowLog(store), commands(store), browseCard(store, explain)),
+    series(store), filterMap(store), slowLog(store), commands(store), browseCard(store, explain), commandCard()),
   footer(store),
 );
 mountTip();

@@ -92,7 +92,7 @@ test("loads under a strict policy, without a word on the console", async () => {
   assert.match(policy, /script-src 'self'|default-src 'self'/);
   assert.doesNotMatch(policy, /unsafe/);
   const { page, errors } = await open(LAPTOP);
-  for (const id of ["terraces", "memory", "advice", "debt", "filters", "series", "keys", "slow", "commands", "explain", "browse"]) {
+  for (const id of ["terraces", "memory", "advice", "debt", "filters", "series", "keys", "slow", "commands", "explain", "browse", "command"]) {
     await page.locator(`#${id}`).scrollIntoViewIfNeeded();
     await page.waitForTimeout(150);
   }
@@ -159,7 +159,7 @@ test("light and dark: as the system says, and as the reader chooses, also next t
 
 test("a phone: nothing wider than the screen, everything reached by scrolling down", async () => {
   const { page, errors } = await open(PHONE);
-  for (const id of ["terraces", "memory", "keys", "advice", "debt", "explain", "series", "filters", "slow", "commands", "browse"]) {
+  for (const id of ["terraces", "memory", "keys", "advice", "debt", "explain", "series", "filters", "slow", "commands", "browse", "command"]) {
     await page.locator(`#${id}`).scrollIntoViewIfNeeded();
     await page.waitForTimeout(200);
     const box = (await page.locator(`#${id}`).boundingBox())!;
@@ -184,7 +184,7 @@ test("keyboard: every control is reached and shows it; arrows and Enter choose a
     reached.push(at.name);
     assert.ok(at.outlined, `focus on ${at.name} is not to be seen`);
   }
-  for (const name of ["theme", "stage", "explain-key", "tab", "browse-prefix"]) assert.ok(reached.includes(name), `${name} is not reached: ${reached.join(" ")}`);
+  for (const name of ["theme", "stage", "explain-key", "tab", "browse-prefix", "command-line"]) assert.ok(reached.includes(name), `${name} is not reached: ${reached.join(" ")}`);
   assert.deepEqual(errors, []);
   const { families } = await api<Shape>("shape");
   if (families.some((family) => family.name === "default" && family.levels.some((level) => level.file_count > 0))) {
@@ -388,6 +388,49 @@ for (const scenario of ["empty", "huge"] as const) {
     await page.waitForTimeout(800);
     assert.equal(await overflow(page), 0);
     assert.deepEqual(errors, []);
+    await page.context().close();
+  });
+}
+
+for (const [name, options] of [["laptop, light", { ...LAPTOP, colorScheme: "light" }], ["phone, dark", { ...PHONE, colorScheme: "dark" }]] as const) {
+  test(`a command line that only reads: ${name}`, async () => {
+    const { page, errors } = await open(options);
+    const field = page.getByLabel("Command;");
+    const log = page.getByRole("log");
+    const run = async (line: string): Promise<string> => {
+      const before = await log.locator(".command-entry").count();
+      await field.fill(line);
+      await field.press("Enter");
+      await eventually(`a reply to ${line}`, async () => (await log.locator(".command-entry").count()) === before + 1);
+      assert.equal(await field.inputValue(), "");
+      return (await log.locator(".command-entry").last().locator("pre").textContent()) ?? "";
+    };
+    assert.match(await run("DBSIZE"), /^\(integer\) \d+$/);
+    assert.match(await run("NOSUCHCOMMAND a"), /^\(error\) ERR unknown command/);
+    if (mock !== null) {
+      assert.equal(await run("GET user:000000"), '"{\\"name\\":\\"user:000000\\",\\"seen\\":1766384400,\\"note\\":\\"made up by the mock\\"}"');
+      assert.equal(await run("GET nobody"), "(nil)");
+      assert.equal(await run("HGETALL cart:000000"), '1# "hash-member-0" => "value 0 of cart:000000"\n2# "hash-member-1" => "value 1 of cart:000000"');
+      const long = (await run("LRANGE feed:000000 0 -1")).split("\n");
+      assert.equal(long[9], ' 10) "value 9 of feed:000000"');
+      assert.deepEqual(long.slice(-2), ["… and 240 more", "(cut: not all of the reply is shown)"]);
+    }
+    assert.match(await run("SET a 1"), /^\(refused\) SET does not only read/);
+    // The arrow keys go through what was said, and come back to what was begun.
+    await field.fill("begun");
+    await field.press("ArrowUp");
+    assert.equal(await field.inputValue(), "SET a 1");
+    await field.press("ArrowUp");
+    await field.press("ArrowUp");
+    const before = mock === null ? "DBSIZE" : "HGETALL cart:000000";
+    assert.equal(await field.inputValue(), before);
+    for (let press = 0; press < 4; press++) await field.press("ArrowDown");
+    assert.equal(await field.inputValue(), "begun");
+    assert.equal(await overflow(page), 0);
+    // The browser tells of every answer 403.
+    assert.deepEqual(errors.filter((error) => !error.includes("403")), []);
+    await page.getByRole("button", { name: "Clear" }).last().click();
+    assert.equal(await log.locator(".command-entry").count(), 0);
     await page.context().close();
   });
 }

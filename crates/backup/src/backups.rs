@@ -6,7 +6,7 @@ use crate::record::{Backup, BackupFile, HASH_DIGITS};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use terrace::vfs::PosixVfs;
-use terrace_vfs::{OpenMode, Vfs};
+use terrace_vfs::{OpenMode, Vfs, check_not_encrypted};
 
 /// A record is a line per file; more bytes than this are no record.
 const MAX_RECORD_BYTES: u64 = 1 << 30;
@@ -42,7 +42,9 @@ impl Backups {
         Self::open_with(Arc::new(PosixVfs::new()), dir)
     }
 
-    /// As [`Self::open`], on another file system.
+    /// As [`Self::open`], on another file system: an encrypted one, with the keys, for backups that are encrypted. Backups
+    /// that are and backups that are not do not share a directory: what reads the record of one of the other
+    /// kind is refused, so that nothing is created beside it.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -92,7 +94,8 @@ impl Backups {
     /// The record of one backup.
     ///
     /// # Errors
-    /// There is none, or it is damaged.
+    /// There is none, or it is damaged; `Unsupported` if it is encrypted and its key is not given, or if it is not
+    /// encrypted and keys are.
     pub fn get(&self, id: u64) -> Result<Backup> {
         let path = self.record_path(id);
         if !self.vfs.exists(&path)? {
@@ -100,6 +103,13 @@ impl Backups {
         }
         let damaged = |what: &str| Error::Damaged { path: path.clone(), what: what.into() };
         let file = self.vfs.open(&path, OpenMode::default())?;
+        check_not_encrypted(&*file).map_err(|error| match error {
+            terrace_vfs::Error::Unsupported { path, .. } => {
+                let detail = "it is encrypted: open the backups with their keys".into();
+                terrace_vfs::Error::Unsupported { path, detail }
+            }
+            error => error,
+        })?;
         if file.len() > MAX_RECORD_BYTES {
             return Err(damaged("it is too long"));
         }

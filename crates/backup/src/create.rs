@@ -138,14 +138,16 @@ impl Backups {
         last.checked_add(1).ok_or_else(damaged)
     }
 
-    /// Copies a file of the checkpoint unless its content is there. Gives whether it was not.
+    /// Copies a file of the checkpoint unless its content is there, under the key that new files get: the keys before that
+    /// need not be kept for this backup. Gives whether it did.
     fn add_file(&self, from: &dyn Vfs, dir: &Path, name: String) -> Result<(BackupFile, bool)> {
         let source = dir.join(&name);
         let found = content_of(from, &source)?;
         let file = BackupFile { name, size_bytes: found.size_bytes, hash: found.hash };
         let path = self.content_path(&file);
         let vfs = &*self.vfs;
-        if vfs.exists(&path)? && vfs.len(&path)? == file.size_bytes {
+        let is_there = vfs.exists(&path)? && vfs.is_under_active_key(&path)?;
+        if is_there && vfs.len(&path)? == file.size_bytes {
             return Ok((file, false));
         }
         let partial = partial_path(&path);

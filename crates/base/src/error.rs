@@ -110,6 +110,11 @@ impl Error {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
+    /// Whether a file was to be made that is there.
+    pub fn is_already_there(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
+    }
+
     /// Whether bytes on disk are damaged.
     pub fn is_corruption(&self) -> bool {
         matches!(self, Self::Corruption { .. })

@@ -36,7 +36,8 @@ pub enum Code {
     NotAStore = 10,
     /// There is no column family of this name.
     NoSuchFamily = 11,
-    /// A file of a format version that this build does not read.
+    /// A file of a format version that this build does not read, or one that is encrypted with a key that was not given, or
+    /// that is not encrypted while keys were given.
     Unsupported = 12,
     /// The read needs the device and was told not to.
     NotInMemory = 13,

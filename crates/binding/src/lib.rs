@@ -11,6 +11,6 @@ mod option_text;
 pub use failure::{Code, Failure, Outcome, guard};
 pub use fork::{Kept, generation};
 pub use option_text::{
-    FAMILY_OPTIONS, STORE_OPTIONS, parse_size, parse_sync, set_family_option, set_read_option,
-    set_store_option,
+    FAMILY_OPTIONS, STORE_OPTIONS, encrypted_vfs, parse_size, parse_sync, set_family_option,
+    set_read_option, set_store_option,
 };

@@ -2,10 +2,11 @@
 //! [`Options`], [`terrace::AdvancedOptions`] and [`CfOptions`]; what is out of range is refused by the open.
 
 use crate::failure::{Failure, Outcome};
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
-use terrace::vfs::PosixVfs;
+use terrace::vfs::{PosixVfs, Vfs};
 use terrace::{
     CfOptions, CompactionStyle, Compression, FilterPolicy, Learning, Options, ReadOptions,
     SyncMode, builtin_merge_operator,
@@ -40,8 +41,11 @@ pub const STORE_OPTIONS: [&str; 27] = [
     "gc_garbage_ratio",
     "log_retention_bytes",
     "max_reader_pinned_bytes",
-    "encryption_key_file",
+    KEY_FILE_OPTION,
 ];
+
+/// The name of the option whose value is a file of keys.
+const KEY_FILE_OPTION: &str = "encryption_key_file";
 
 /// The names that [`set_family_option`] takes.
 pub const FAMILY_OPTIONS: [&str; 8] = [
@@ -93,11 +97,7 @@ pub fn set_store_option(options: &mut Options, name: &str, text: &str) -> Outcom
         "max_reader_pinned_bytes" => {
             advanced.max_reader_pinned_bytes = unless_none(text, |text| size(name, text))?;
         }
-        "encryption_key_file" => {
-            let refused = |error| Failure::argument(format!("{name}: {error}"));
-            let keys = KeyRing::load(text.as_ref()).map_err(refused)?;
-            advanced.vfs = Arc::new(EncryptedVfs::new(PosixVfs::shared(), keys));
-        }
+        KEY_FILE_OPTION => advanced.vfs = encrypted_vfs(text.as_ref())?,
         _ if FAMILY_OPTIONS.contains(&name) => {
             return set_family_option(&mut options.default_family, name, text);
         }
@@ -107,6 +107,17 @@ pub fn set_store_option(options: &mut Options, name: &str, text: &str) -> Outcom
         }
     }
     Ok(())
+}
+
+/// The file system of what is encrypted with the keys in `key_file`, which is read at once: a store, a directory of backups,
+/// sorted files.
+///
+/// # Errors
+/// A file that is missing or has no keys; the message names the option `encryption_key_file`.
+pub fn encrypted_vfs(key_file: &Path) -> Outcome<Arc<dyn Vfs>> {
+    let refused = |error| Failure::argument(format!("{KEY_FILE_OPTION}: {error}"));
+    let keys = KeyRing::load(key_file).map_err(refused)?;
+    Ok(Arc::new(EncryptedVfs::new(PosixVfs::shared(), keys)))
 }
 
 /// Sets the option `name` of a column family to what `text` says. `compression` and `filter` are lists with

@@ -74,7 +74,8 @@
 // There is no column family of this name, or it was dropped.
 #define TERRACE_NO_SUCH_FAMILY 11
 
-// A file of a format version that this build does not read.
+// A file of a format version that this build does not read, or one that is encrypted with a key that was not given, or
+// that is not encrypted while keys were given.
 #define TERRACE_UNSUPPORTED 12
 
 // The read needs the device, and its options forbid that.
@@ -793,7 +794,8 @@ struct terrace_error *terrace_repair(const char *path,
 
 // Creates the file `path`, which must not exist. It is written as the options of the column family `family` say, of the
 // default one for NULL: compression, filters, and the merge operator, if it has operands. NULL options are the
-// defaults. Free the writer with terrace_sst_writer_free, which removes a file that is not finished.
+// defaults. With the option encryption_key_file the file is encrypted, which an encrypted store wants of what it
+// ingests. Free the writer with terrace_sst_writer_free, which removes a file that is not finished.
 struct terrace_error *terrace_sst_writer_create(const char *path,
                                                 const struct terrace_options *options,
                                                 const char *family,
@@ -850,7 +852,7 @@ struct terrace_error *terrace_sst_writer_finish(struct terrace_sst_writer *write
 void terrace_sst_writer_free(struct terrace_sst_writer *writer);
 
 // Makes `count` files that terrace_sst_writer_finish has finished part of a column family, all of them as one write, or
-// none. Durable when it returns. `how` is TERRACE_INGEST_DEFAULT, or TERRACE_INGEST_MOVE, TERRACE_INGEST_BELOW or
+// none. Durable when it returns. A file that is encrypted otherwise than the store is TERRACE_UNSUPPORTED. `how` is TERRACE_INGEST_DEFAULT, or TERRACE_INGEST_MOVE, TERRACE_INGEST_BELOW or
 // the sum of both. *entries is how many entries and deletions there were; NULL if that is of no interest.
 struct terrace_error *terrace_ingest(const struct terrace_db *db,
                                      const struct terrace_family *family,
@@ -902,8 +904,17 @@ void terrace_bulk_loader_free(struct terrace_bulk_loader *loader);
 struct terrace_error *terrace_backups_open(const char *path,
                                            struct terrace_backups **backups);
 
+// As terrace_backups_open, for backups that are encrypted with the keys that the option encryption_key_file names; other options
+// make no difference, and without this one, or with NULL, it is terrace_backups_open. A store that is restored is encrypted, too.
+// What opens or makes a backup is TERRACE_UNSUPPORTED if the directory has backups under keys that are not
+// given, or backups that are not encrypted while keys are given, and the reverse.
+struct terrace_error *terrace_backups_open_with(const char *path,
+                                                const struct terrace_options *options,
+                                                struct terrace_backups **backups);
+
 // Backs an open store up: what was acknowledged before the call is in it, and writes go on meanwhile. *id is the number of
-// the backup, above all before it; NULL if that is of no interest.
+// the backup, above all before it; NULL if that is of no interest. An encrypted store is backed up only into backups that are
+// encrypted (TERRACE_INVALID_ARGUMENT).
 struct terrace_error *terrace_backups_create(const struct terrace_backups *backups,
                                              const struct terrace_db *db,
                                              uint64_t *id);

@@ -2,6 +2,7 @@
 
 use crate::arguments::{path, place, shared};
 use crate::error::{Error, call, free};
+use crate::options::Options;
 use crate::store::Db;
 use std::ffi::c_char;
 use terrace_backup::Error as BackupError;
@@ -40,20 +41,44 @@ pub unsafe extern "C" fn terrace_backups_open(
     path: *const c_char,
     backups: *mut *mut Backups,
 ) -> *mut Error {
-    call(|| {
-        // SAFETY: the rules of terrace.h.
-        let out = unsafe { place(backups, "backups") }?;
-        out.set(std::ptr::null_mut());
-        // SAFETY: the rules of terrace.h.
-        let path = unsafe { self::path(path) }?;
-        let opened = terrace_backup::Backups::open(path).map_err(failure)?;
-        out.give(Backups { kept: Kept::new(opened) });
-        Ok(())
-    })
+    // SAFETY: the rules of terrace.h.
+    call(|| unsafe { open(path, std::ptr::null(), backups) })
+}
+
+/// As terrace_backups_open, for backups that are encrypted with the keys that the option encryption_key_file names; other options
+/// make no difference, and without this one, or with NULL, it is terrace_backups_open. A store that is restored is encrypted, too.
+/// What opens or makes a backup is TERRACE_UNSUPPORTED if the directory has backups under keys that are not
+/// given, or backups that are not encrypted while keys are given, and the reverse.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terrace_backups_open_with(
+    path: *const c_char,
+    options: *const Options,
+    backups: *mut *mut Backups,
+) -> *mut Error {
+    // SAFETY: the rules of terrace.h.
+    call(|| unsafe { open(path, options, backups) })
+}
+
+/// # Safety
+/// As the functions of the interface.
+unsafe fn open(
+    at: *const c_char,
+    options: *const Options,
+    backups: *mut *mut Backups,
+) -> Outcome<()> {
+    // SAFETY: said above.
+    let out = unsafe { place(backups, "backups") }?;
+    out.set(std::ptr::null_mut());
+    // SAFETY: said above.
+    let (at, options) = unsafe { (path(at)?, Options::of(options)?) };
+    let opened = terrace_backup::Backups::open_with(options.advanced.vfs, at).map_err(failure)?;
+    out.give(Backups { kept: Kept::new(opened) });
+    Ok(())
 }
 
 /// Backs an open store up: what was acknowledged before the call is in it, and writes go on meanwhile. *id is the number of
-/// the backup, above all before it; NULL if that is of no interest.
+/// the backup, above all before it; NULL if that is of no interest. An encrypted store is backed up only into backups that are
+/// encrypted (TERRACE_INVALID_ARGUMENT).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_backups_create(
     backups: *const Backups,

@@ -26,7 +26,8 @@ pub const TERRACE_LOCKED: i32 = 9;
 pub const TERRACE_NOT_A_STORE: i32 = 10;
 /// There is no column family of this name, or it was dropped.
 pub const TERRACE_NO_SUCH_FAMILY: i32 = 11;
-/// A file of a format version that this build does not read.
+/// A file of a format version that this build does not read, or one that is encrypted with a key that was not given, or
+/// that is not encrypted while keys were given.
 pub const TERRACE_UNSUPPORTED: i32 = 12;
 /// The read needs the device, and its options forbid that.
 pub const TERRACE_NOT_IN_MEMORY: i32 = 13;

@@ -44,7 +44,8 @@ fn finished() -> Failure {
 
 /// Creates the file `path`, which must not exist. It is written as the options of the column family `family` say, of the
 /// default one for NULL: compression, filters, and the merge operator, if it has operands. NULL options are the
-/// defaults. Free the writer with terrace_sst_writer_free, which removes a file that is not finished.
+/// defaults. With the option encryption_key_file the file is encrypted, which an encrypted store wants of what it
+/// ingests. Free the writer with terrace_sst_writer_free, which removes a file that is not finished.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_sst_writer_create(
     path: *const c_char,
@@ -206,7 +207,7 @@ pub unsafe extern "C" fn terrace_sst_writer_free(writer: *mut SstWriter) {
 }
 
 /// Makes `count` files that terrace_sst_writer_finish has finished part of a column family, all of them as one write, or
-/// none. Durable when it returns. `how` is TERRACE_INGEST_DEFAULT, or TERRACE_INGEST_MOVE, TERRACE_INGEST_BELOW or
+/// none. Durable when it returns. A file that is encrypted otherwise than the store is TERRACE_UNSUPPORTED. `how` is TERRACE_INGEST_DEFAULT, or TERRACE_INGEST_MOVE, TERRACE_INGEST_BELOW or
 /// the sum of both. *entries is how many entries and deletions there were; NULL if that is of no interest.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_ingest(

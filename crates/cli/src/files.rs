@@ -1,11 +1,11 @@
 //! The file system that stores are opened on: the machine's, or an encrypted one over it if a key file is named.
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use terrace::vfs::{PosixVfs, Vfs};
 use terrace::{AdvancedOptions, Options};
-use terrace_encryption::{EncryptedVfs, KeyRing};
+use terrace_encryption::{EncryptedVfs, KeyError, KeyRing};
 
 /// The environment variable that names the key file; of a server, the one of its option.
 pub const KEY_FILE_VARIABLE: &str = "TERRACE_ENCRYPTION_KEY_FILE";
@@ -26,10 +26,26 @@ static ENCRYPTED: OnceLock<Files> = OnceLock::new();
 /// # Errors
 /// The file is none of keys.
 pub fn use_keys(key_file: PathBuf) -> Result<()> {
-    let vfs = Arc::new(EncryptedVfs::new(PosixVfs::shared(), KeyRing::load(&key_file)?));
+    let vfs = Arc::new(EncryptedVfs::new(PosixVfs::shared(), load_keys(&key_file)?));
     // A process has one command line.
     let _ = ENCRYPTED.set(Files { key_file, vfs });
     Ok(())
+}
+
+/// The keys in this file.
+///
+/// # Errors
+/// It is none of keys; the file is named.
+pub fn load_keys(key_file: &Path) -> Result<KeyRing> {
+    KeyRing::load(key_file).map_err(|error| match error {
+        KeyError::Io { .. } => error.into(),
+        error => anyhow!("{}: {error}", key_file.display()),
+    })
+}
+
+/// The key file that [`KEY_FILE_VARIABLE`] names; none if that is empty.
+pub fn key_file_of_environment() -> Option<PathBuf> {
+    std::env::var_os(KEY_FILE_VARIABLE).filter(|file| !file.is_empty()).map(PathBuf::from)
 }
 
 /// The file system.

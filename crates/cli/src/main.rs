@@ -30,6 +30,7 @@ mod store;
 mod target_store;
 mod traces;
 
+use anyhow::anyhow;
 use clap::{ArgAction, CommandFactory, Parser};
 use commands::Command;
 use std::io::IsTerminal;
@@ -49,8 +50,8 @@ struct Cli {
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
 
-    /// File with the keys of an encrypted store (see `terrace keys new`)
-    #[arg(long, global = true, value_name = "FILE", env = files::KEY_FILE_VARIABLE)]
+    /// File with the keys of an encrypted store (see `terrace keys new`) [env: TERRACE_ENCRYPTION_KEY_FILE]
+    #[arg(long, global = true, value_name = "FILE")]
     key_file: Option<PathBuf>,
 }
 
@@ -62,8 +63,16 @@ fn main() -> ExitCode {
     }
     // A limit of file sizes is an error of the write, not the end of the process.
     let _handled = signal_hook::flag::register(libc::SIGXFSZ, Arc::default());
-    let key_file = cli.key_file.filter(|_| cli.command.opens_store());
-    let keys = key_file.map_or(Ok(()), files::use_keys);
+    let keys = match cli.key_file {
+        Some(_) if matches!(cli.command, Command::Demo(_)) => {
+            Err(anyhow!("the store of a demonstration is not encrypted: leave --key-file out"))
+        }
+        named => {
+            let key_file = named.or_else(files::key_file_of_environment);
+            let key_file = key_file.filter(|_| cli.command.opens_store());
+            key_file.map_or(Ok(()), files::use_keys)
+        }
+    };
     outcome::exit_code(keys.and_then(|()| cli.command.run(Cli::command, cli.verbose)))
 }
 

@@ -3,8 +3,9 @@
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
+use terrace_manifest::names::{self, FileName};
 
 /// A file that is being written. Dropped before [`Self::finish`], it leaves nothing.
 pub struct OutputFile {
@@ -16,10 +17,10 @@ pub struct OutputFile {
 
 impl OutputFile {
     /// Begins to write the file at `path`, which only its owner may read unless it is there already: then it keeps its
-    /// permissions. What is there stays until [`Self::finish`].
+    /// permissions and its owner. What is there stays until [`Self::finish`].
     ///
     /// # Errors
-    /// It is a directory, or cannot be written.
+    /// It is a directory or a file of a store, or cannot be written.
     pub fn create(path: &Path) -> Result<Self> {
         let cannot = || format!("cannot write {}", path.display());
         // A link is followed.
@@ -27,6 +28,9 @@ impl OutputFile {
         let old = fs::metadata(&path).ok();
         if old.as_ref().is_some_and(fs::Metadata::is_dir) {
             bail!("{} is a directory; name a file", path.display());
+        }
+        if is_of_store(&path) {
+            bail!("{} is a file of a store; name another", path.display());
         }
         if old.as_ref().is_some_and(|old| !old.is_file()) {
             let file = OpenOptions::new().write(true).open(&path).with_context(cannot)?;
@@ -41,6 +45,8 @@ impl OutputFile {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial);
         let output = Self { file: file.with_context(cannot)?, path, partial: Some(partial) };
         if let Some(old) = old {
+            // Only root may give a file to another user; the others are its owner.
+            let _ = fchown(&output.file, Some(old.uid()), Some(old.gid()));
             output.file.set_permissions(old.permissions()).with_context(cannot)?;
         }
         Ok(output)
@@ -57,6 +63,13 @@ impl OutputFile {
         }
         Ok(self.file.metadata()?.len())
     }
+}
+
+/// Whether a store beside it has the file at `path`.
+fn is_of_store(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_known = !matches!(names::parse(name), FileName::Other);
+    is_known && path.with_file_name("CURRENT").is_file()
 }
 
 impl Write for OutputFile {

@@ -1,11 +1,13 @@
 //! The file system that encrypts.
 
+use crate::frames::{self, FramesFile, FramesWriter};
 use crate::header::{self, Found, HEADER_BYTES, Layout};
 use crate::keys::KeyRing;
 use crate::kind::Kind;
 use crate::pages::{PagesFile, PagesWriter, Span, content_len};
-use crate::stream::{StreamFile, StreamWriter};
+use crate::shared_ring::{SharedRing, Use};
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::{Error, Result};
@@ -14,58 +16,70 @@ use terrace_vfs::{AppendFile, CreateOptions, OpenMode, RandomFile, ReadRequest, 
 /// A file system over `below` in which the content of every file is encrypted; see [the crate](crate).
 ///
 /// Files are created with the active key of the ring and read with whichever key they name. Lengths, and offsets of
-/// reads and appends, are those of the content. A file has 128 bytes more below, and, unless it is read while it grows, 16
-/// more for each 4,096 bytes. Nothing is preallocated for files that grow: reserved room would read as noise.
+/// reads and appends, are those of the content. A file has 128 bytes more below, and 16 more for each 4,096 bytes, or, if
+/// it is read while it grows, 26 more for each append and each 4,096 bytes. Nothing is preallocated for files that grow.
 ///
 /// By their names in a store, log segments, manifests and the evidence of what was synced are read while they grow, and
-/// no other file is ever taken for such a one: it would not be authentic. Files whose names say that they have no
+/// no other file is ever taken for such a one: its end is not authentic. Files whose names say that they have no
 /// content (`LOCK`, `READERS-*`, `RESERVE`) are as they are below.
 ///
-/// A file that grows and whose header is damaged has zeros for content, as one that a power cut has torn: the log's own
+/// What is not what was written is an error of a read, and damage for those who read around it
+/// ([`RandomFile::read_around_damage`]); of a file that grows and whose header is damaged, everything. The log's own
 /// evidence says whether something is lost.
 ///
-/// A clone shares the keys.
+/// A clone shares the keys, also those that [`Self::set_keys`] puts in their place.
 #[derive(Clone)]
 pub struct EncryptedVfs {
     below: Arc<dyn Vfs>,
-    keys: Arc<KeyRing>,
+    keys: Arc<SharedRing>,
     accepts_plain: bool,
 }
 
 impl EncryptedVfs {
     /// Encrypts what `below` stores. Files that are not encrypted are refused.
     pub fn new(below: Arc<dyn Vfs>, keys: KeyRing) -> Self {
-        Self { below, keys: Arc::new(keys), accepts_plain: false }
+        Self { below, keys: Arc::new(SharedRing::new(keys)), accepts_plain: false }
     }
 
     /// As [`Self::new`], but files that are not encrypted are read as they are. For conversions only: who can write to
     /// the disk can then replace any file by one of their own.
     pub(crate) fn accepting_plain(below: Arc<dyn Vfs>, keys: KeyRing) -> Self {
-        Self { below, keys: Arc::new(keys), accepts_plain: true }
+        Self { below, keys: Arc::new(SharedRing::new(keys)), accepts_plain: true }
     }
 
-    /// The keys.
-    pub fn keys(&self) -> &KeyRing {
-        &self.keys
+    /// The keys as they are now.
+    pub fn keys(&self) -> Arc<KeyRing> {
+        self.keys.keys()
+    }
+
+    /// Replaces the keys of this file system and its clones while the store in `dir` is open on them: from now on files are
+    /// created with the active key of `keys`, and files are opened with those that they name. What is open stays so. Reads
+    /// and opens do not wait.
+    ///
+    /// # Errors
+    /// `Unsupported`, and nothing has changed, if `keys` lack the key that files are created with now, or one that a
+    /// file needs: of the store, of its `lost/`, or one that is still being written. Only keys that the file system has now
+    /// count. I/O, if the directory cannot be read.
+    pub fn set_keys(&self, dir: &Path, keys: KeyRing) -> Result<()> {
+        self.keys.replace(&*self.below, dir, keys)
     }
 
     /// What the header of an open file says.
     fn read_header(&self, file: &dyn RandomFile) -> Result<Found> {
-        let mut bytes = [0; HEADER_BYTES];
-        let bytes = &mut bytes[..file.len().min(HEADER_BYTES as u64) as usize];
-        file.read_at(0, bytes)?;
-        let found = header::read(bytes, &self.keys, file.path())?;
+        let bytes = &header::first_bytes(file)?;
+        let found = header::read(bytes, &self.keys(), file.path())?;
         match found {
             Found::Plain if self.accepts_plain => Ok(found),
-            Found::Plain if begins_like_a_store(file, bytes)? => {
-                let detail = "it is not encrypted: open the store without keys, or encrypt it first \
-                              with `terrace encrypt`";
-                Err(Error::Unsupported { path: file.path().into(), detail: detail.into() })
-            }
-            Found::Plain => {
-                let why = "the header of an encrypted file is damaged";
-                Err(Error::corruption(file.path(), 0, why))
-            }
+            Found::Plain => Err(match advice_for_plain(file, bytes)? {
+                Some(advice) => {
+                    let detail = format!("it is not encrypted: {advice}");
+                    Error::Unsupported { path: file.path().into(), detail }
+                }
+                None => {
+                    let why = "the header of an encrypted file is damaged";
+                    Error::corruption(file.path(), 0, why)
+                }
+            }),
             Found::Encrypted { layout, .. } if !Kind::of(file.path()).allows(layout) => {
                 let why = "it is encrypted as no file of its name is";
                 Err(Error::corruption(file.path(), 0, why))
@@ -78,40 +92,51 @@ impl EncryptedVfs {
     fn content(&self, file: Arc<dyn RandomFile>) -> Result<Arc<dyn RandomFile>> {
         let path = file.path().to_path_buf();
         Ok(match self.read_header(&*file) {
-            Ok(Found::Encrypted { layout: Layout::Pages, keys }) => {
-                Arc::new(PagesFile::new(file, keys.sealing)?)
+            Ok(Found::Encrypted { layout: Layout::Pages, key }) => {
+                Arc::new(PagesFile::new(file, key)?)
             }
-            Ok(Found::Encrypted { layout: Layout::Stream, keys }) => {
-                Arc::new(StreamFile::new(file, &keys.stream))
+            Ok(Found::Encrypted { layout: Layout::Frames, key }) => {
+                Arc::new(FramesFile::new(file, key)?)
             }
-            Ok(Found::Unwritten) => Arc::new(ZerosFile { path, len: 0 }),
+            Ok(Found::Unwritten) => Arc::new(DamagedFile { path, len: 0 }),
             Ok(Found::Plain) => file,
             Err(error) if error.is_corruption() && self.stands_for_torn(&path) => {
                 let len = file.len().saturating_sub(HEADER_BYTES as u64);
-                Arc::new(ZerosFile { path, len })
+                Arc::new(DamagedFile { path, len })
             }
             Err(error) => return Err(error),
         })
     }
 
     /// Whether the file at `path` is to be read as torn if its header is damaged; not by a conversion, which would store
-    /// the zeros.
+    /// something else in its place.
     fn stands_for_torn(&self, path: &Path) -> bool {
         Kind::of(path) == Kind::Growing && !self.accepts_plain
     }
 }
 
-/// Whether a file that is not encrypted begins or ends as one of a store, and not as an encrypted one whose first bytes
-/// are damaged.
-fn begins_like_a_store(file: &dyn RandomFile, start: &[u8]) -> Result<bool> {
+/// What to do about a file that is not encrypted; nothing if it begins and ends as none of a store or of backups does, and
+/// may be an encrypted one whose first bytes are damaged.
+fn advice_for_plain(file: &dyn RandomFile, start: &[u8]) -> Result<Option<&'static str>> {
     /// Log segments, manifests and evidence; `CURRENT`.
     const STARTS: [&[u8]; 2] = [b"TERRALOG", b"MANIFEST-"];
+    const RECORD_START: &[u8] = b"terrace backup ";
     const SST_END: [u8; 8] = *b"TerraSST";
+    if STARTS.iter().any(|known| start.starts_with(known)) {
+        return Ok(Some("open the store without keys, or encrypt it first with `terrace encrypt`"));
+    }
+    if start.starts_with(RECORD_START) {
+        return Ok(Some(
+            "open the backups without keys, and make encrypted ones in another directory",
+        ));
+    }
     let mut end = [0; SST_END.len()];
     if let Some(at) = file.len().checked_sub(SST_END.len() as u64) {
         file.read_at(at, &mut end)?;
     }
-    Ok(end == SST_END || STARTS.iter().any(|known| start.starts_with(known)))
+    let advice = "write it with the keys of the store if it is to be ingested; else open its store without keys, or \
+                  encrypt it first with `terrace encrypt`";
+    Ok((end == SST_END).then_some(advice))
 }
 
 /// A file that is not encrypted since nothing is ever written to it.
@@ -138,26 +163,86 @@ impl AppendFile for WithoutContent {
     fn finish(&mut self) -> Result<()> {
         self.0.finish()
     }
+
+    fn cut(&mut self, len: u64) -> Result<()> {
+        self.0.cut(len)
+    }
+}
+
+/// A file below that is being written, and keeps the key that it needs in the ring.
+struct WithKeys {
+    file: Box<dyn AppendFile>,
+    _used: Arc<Use>,
+}
+
+impl AppendFile for WithKeys {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
+        self.file.append(data)
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.file.sync()
+    }
+
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.file.finish()
+    }
+
+    fn cut(&mut self, len: u64) -> Result<()> {
+        self.file.cut(len)
+    }
 }
 
 /// A file of which nothing can be read.
-struct ZerosFile {
+struct DamagedFile {
     path: PathBuf,
     len: u64,
 }
 
-impl RandomFile for ZerosFile {
+impl RandomFile for DamagedFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let end = offset.checked_add(buf.len() as u64);
-        if end.is_none_or(|end| end > self.len) {
-            return Err(Error::io("read", &self.path, ErrorKind::UnexpectedEof.into()));
+        let mut damaged = Vec::new();
+        self.read_around_damage(offset, buf, &mut damaged)?;
+        match buf.is_empty() {
+            true => Ok(()),
+            false => {
+                let why = "the header of an encrypted file is damaged";
+                Err(Error::corruption(&self.path, offset, why))
+            }
         }
+    }
+
+    fn read_around_damage(
+        &self,
+        offset: u64,
+        buf: &mut [u8],
+        damaged: &mut Vec<Range<u64>>,
+    ) -> Result<()> {
+        let end = offset.checked_add(buf.len() as u64).filter(|end| *end <= self.len);
+        let Some(end) = end else {
+            return Err(Error::io("read", &self.path, ErrorKind::UnexpectedEof.into()));
+        };
         buf.fill(0);
+        if offset < end {
+            damaged.push(offset..end);
+        }
         Ok(())
     }
 
     fn len(&self) -> u64 {
         self.len
+    }
+
+    fn current_len(&self) -> Result<u64> {
+        Ok(self.len)
     }
 
     fn path(&self) -> &Path {
@@ -169,8 +254,8 @@ impl RandomFile for ZerosFile {
 enum Way<'a> {
     /// Read into a buffer of its own, then opened.
     Pages(&'a PagesFile, Span, Vec<u8>),
-    /// Read in place, then decrypted.
-    Stream(&'a StreamFile),
+    /// As well; what is not in these blocks is read by itself.
+    Frames(&'a FramesFile, frames::Span, Vec<u8>),
     /// By the file itself: it is not encrypted, or has nothing to read.
     Itself,
     /// It cannot be.
@@ -181,16 +266,21 @@ impl<'a> Way<'a> {
     fn of(request: &ReadRequest<'a>) -> Self {
         let file: &'a dyn RandomFile = request.file;
         let Some(any) = file.as_any() else { return Self::Itself };
-        if let Some(file) = any.downcast_ref::<PagesFile>() {
-            return match file.span(request.offset, request.buf.len()) {
-                Ok(span) => {
-                    let sealed = vec![0; span.len];
-                    Self::Pages(file, span, sealed)
-                }
-                Err(error) => Self::Refused(error),
-            };
-        }
-        any.downcast_ref::<StreamFile>().map_or(Self::Itself, Self::Stream)
+        let (offset, len) = (request.offset, request.buf.len());
+        let way = if let Some(file) = any.downcast_ref::<PagesFile>() {
+            file.span(offset, len).map(|span| {
+                let sealed = vec![0; span.len];
+                Self::Pages(file, span, sealed)
+            })
+        } else if let Some(file) = any.downcast_ref::<FramesFile>() {
+            file.span(offset, len).map(|span| {
+                let sealed = vec![0; span.len];
+                Self::Frames(file, span, sealed)
+            })
+        } else {
+            Ok(Self::Itself)
+        };
+        way.unwrap_or_else(Self::Refused)
     }
 }
 
@@ -208,14 +298,15 @@ impl Vfs for EncryptedVfs {
             (Kind::Empty, _) => {
                 return Ok(Box::new(WithoutContent(self.below.create(path, options)?)));
             }
-            (Kind::Growing, _) | (Kind::Temporary, true) => (Layout::Stream, 0),
+            (Kind::Growing, _) | (Kind::Temporary, true) => (Layout::Frames, 0),
             (_, false) => (Layout::Pages, options.preallocate_bytes),
             (Kind::Whole, true) => {
                 let why = "no encrypted file of this name is read while it grows";
                 return Err(Error::io("create", path, io::Error::other(why)));
             }
         };
-        let (header, keys) = header::create(&self.keys, layout, path)?;
+        let (ring, used) = self.keys.keys_to_write();
+        let (header, key) = header::create(&ring, layout, path)?;
         let below = CreateOptions { preallocate_bytes, ..options.clone() };
         let mut file = self.below.create(path, &below)?;
         if let Err(error) = file.append(&header) {
@@ -224,9 +315,10 @@ impl Vfs for EncryptedVfs {
             let _ = self.below.remove(path);
             return Err(error);
         }
+        let file = Box::new(WithKeys { file, _used: used });
         Ok(match layout {
-            Layout::Pages => Box::new(PagesWriter::new(file, keys.sealing)),
-            Layout::Stream => Box::new(StreamWriter::new(file, &keys.stream)),
+            Layout::Pages => Box::new(PagesWriter::new(file, key)),
+            Layout::Frames => Box::new(FramesWriter::new(file, key)),
         })
     }
 
@@ -304,6 +396,13 @@ impl Vfs for EncryptedVfs {
         true
     }
 
+    fn is_under_active_key(&self, path: &Path) -> Result<bool> {
+        let file = self.below.open(path, OpenMode::default())?;
+        let bytes = &header::first_bytes(&*file)?;
+        let ring = self.keys();
+        Ok(header::key_id(bytes) == Some(ring.active()) && header::names_key_of(bytes, &ring))
+    }
+
     fn free_space_bytes(&self, dir: &Path) -> Result<u64> {
         self.below.free_space_bytes(dir)
     }
@@ -316,9 +415,8 @@ impl Vfs for EncryptedVfs {
                 Way::Pages(file, span, sealed) => {
                     ReadRequest::new(file.below(), span.offset, sealed)
                 }
-                Way::Stream(file) => {
-                    let offset = StreamFile::place(request.offset);
-                    ReadRequest::new(file.below(), offset, request.buf)
+                Way::Frames(file, span, sealed) => {
+                    ReadRequest::new(file.below(), span.offset, sealed)
                 }
                 Way::Itself => ReadRequest::new(request.file, request.offset, request.buf),
                 // Asks for nothing.
@@ -331,7 +429,11 @@ impl Vfs for EncryptedVfs {
             request.result = read.map(|read| match way {
                 Way::Refused(error) => Err(error),
                 Way::Itself => read,
-                Way::Stream(file) => read.map(|()| file.decrypt(request.offset, request.buf)),
+                // Its end may have been cut off since it was opened: a read by itself sees that.
+                Way::Frames(file, ..) if read.is_err() => file.read_at(request.offset, request.buf),
+                Way::Frames(file, span, sealed) => {
+                    file.open(&span, &sealed, request.offset, request.buf)
+                }
                 Way::Pages(file, span, mut sealed) => {
                     read.and_then(|()| file.open(&span, &mut sealed, request.offset, request.buf))
                 }

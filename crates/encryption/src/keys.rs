@@ -201,6 +201,12 @@ impl KeyRing {
         self.keys.get(&id)
     }
 
+    /// Whether key `id` is here the same as in `other`.
+    pub(crate) fn has_as(&self, other: &Self, id: u32) -> bool {
+        let keys = self.get(id).zip(other.get(id));
+        keys.is_some_and(|(key, other)| key.fingerprint() == other.fingerprint())
+    }
+
     pub(crate) fn active_key(&self) -> &Key {
         &self.keys[&self.active]
     }

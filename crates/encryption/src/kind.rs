@@ -45,7 +45,7 @@ impl Kind {
     /// Whether a file of this kind may have this layout.
     pub fn allows(self, layout: Layout) -> bool {
         match self {
-            Self::Growing => layout == Layout::Stream,
+            Self::Growing => layout == Layout::Frames,
             Self::Whole => layout == Layout::Pages,
             Self::Temporary | Self::Empty => true,
         }

@@ -15,11 +15,11 @@
 //! ```
 //!
 //! Every file has a key of its own, derived from a key of the [`KeyRing`] and 32 random bytes in the file's header
-//! (HKDF-SHA-256, RFC 5869). Files that are written once and then read are divided into pages, each sealed by AES-256-GCM
-//! (NIST SP 800-38D), the last one marked as the last: a changed, moved or missing page is noticed (`pages.rs`; the
-//! construction is STREAM of Hoang, Reyhanitabar, Rogaway and Vizár, CRYPTO 2015, section 5). Files that are read while
-//! they grow, log segments and the manifest, are encrypted by AES-256-CTR, byte by byte where they stand (`stream.rs`): their
-//! content is hidden, but who can write to the disk can change it unnoticed.
+//! (HKDF-SHA-256, RFC 5869); all content is sealed by AES-256-GCM (NIST SP 800-38D). Files that are written once and then
+//! read are divided into pages, the last one marked as the last: a changed, moved or missing page is noticed (`pages.rs`;
+//! the construction is STREAM of Hoang, Reyhanitabar, Rogaway and Vizár, CRYPTO 2015, section 5). Of files that are read
+//! while they grow, log segments, manifests and the evidence of what was synced, each append is sealed by itself
+//! (`frames.rs`): what is changed or moved is damage, which the formats in them know to judge.
 //!
 //! Names, lengths and times of files are not hidden, nor which files share a key. What is deleted or put back in an
 //! older state is noticed only as far as the engine notices it. Decrypted blocks lie in memory in the clear.
@@ -27,12 +27,14 @@
 //! Floor 4: uses `terrace-base`, `terrace-vfs` and the names of `terrace-manifest`; its tests use the engine.
 
 mod encrypted_vfs;
+mod frames;
 mod header;
 mod keys;
 mod kind;
 mod pages;
+mod places;
 mod rewrite;
-mod stream;
+mod shared_ring;
 
 pub use encrypted_vfs::EncryptedVfs;
 pub use keys::{Key, KeyError, KeyRing};

@@ -147,6 +147,12 @@ impl AppendFile for PagesWriter {
         }
         self.file.finish()
     }
+
+    fn cut(&mut self, _len: u64) -> Result<()> {
+        let why = "an encrypted file in pages is never cut";
+        let source = io::Error::new(io::ErrorKind::Unsupported, why);
+        Err(Error::io("cut", self.file.path(), source))
+    }
 }
 
 /// Reads a file in pages.
@@ -266,6 +272,11 @@ impl RandomFile for PagesFile {
 
     fn len(&self) -> u64 {
         self.len
+    }
+
+    /// A finished file does not grow.
+    fn current_len(&self) -> Result<u64> {
+        Ok(self.len)
     }
 
     fn path(&self) -> &Path {

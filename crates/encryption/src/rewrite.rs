@@ -9,11 +9,15 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::{Error, FileNumber, Result};
-use terrace_manifest::names::{self, FileName, MIN_FOREIGN_GAP};
+use terrace_manifest::Manifest;
+use terrace_manifest::names::{self, FileName};
 use terrace_vfs::{
     CreateOptions, OpenMode, RandomFile, Vfs, check_not_encrypted, copy_rest, empty_dir,
     has_only_zeros, partial_path,
 };
+
+/// Bytes of one read of a file that is only checked.
+const READ_BYTES: usize = 1 << 20;
 
 /// What files are to become.
 #[derive(Debug, Clone)]
@@ -55,8 +59,8 @@ pub struct UsedKey {
 ///
 /// # Errors
 /// An I/O error of kind `WouldBlock` if a process has the store open for writing, and one of kind `NotFound` if there
-/// is no file of a store; `Unsupported` for files whose key is missing; `Corruption` for those that are not what was
-/// written. The store is then as after a crash.
+/// is no file of a store; `Unsupported` for files whose key is missing, and `Corruption` for those that are not what was
+/// written: the store is then as before. Other I/O: it is as after a crash.
 pub fn rewrite(
     below: &Arc<dyn Vfs>,
     dir: &Path,
@@ -71,33 +75,39 @@ pub fn rewrite(
         Target::Encrypted(keys) => (&source, Some(keys.active())),
         Target::Plain(_) => (&**below, None),
     };
-    // Nothing is changed if a key is missing.
-    for path in contents(&**below, dir)? {
-        source.open(&path, OpenMode::default())?;
+    // Nothing is changed if a key is missing, or a file is damaged: what is half converted opens in no way, nor can it be
+    // repaired.
+    let foreign = foreign_numbers(&**below, &source, dir)?;
+    for path in contents(&**below, dir, &foreign)? {
+        let stored = below.open(&path, OpenMode::default())?;
+        let id = header::key_id_of(&*stored)?;
+        if let Some(file) = to_convert(&source, &*stored, id, wanted)?
+            && id.is_some()
+        {
+            read_through(&*file)?;
+        }
     }
-    remove_temporary(&**below, dir, &folders)?;
+    remove_temporary(&**below, dir, &folders, &foreign)?;
     let mut done = Rewritten::default();
     for folder in folders {
-        let mut paths = contents(&**below, &folder)?;
+        let mut paths = contents(&**below, &folder, &foreign)?;
         // A store that is not wholly encrypted must not open without its keys: `CURRENT` is read first, and tells.
         paths.sort_by_key(|path| (path.ends_with("CURRENT") != wanted.is_some(), path.clone()));
         for path in paths {
             let stored = below.open(&path, OpenMode::default())?;
-            let id = key_id(&*stored)?;
-            let file = match open_whole(&source, &*stored, id) {
-                Ok(file) => file,
+            let id = header::key_id_of(&*stored)?;
+            let file = match to_convert(&source, &*stored, id, wanted) {
+                Ok(Some(file)) => file,
+                Ok(None) => {
+                    done.kept += 1;
+                    continue;
+                }
                 Err(error) if folder != dir && !matches!(error, Error::Io { .. }) => {
                     done.unreadable.push(error);
                     continue;
                 }
                 Err(error) => return Err(error),
             };
-            // One that was cut within its header has no key and is not plain.
-            let is_cut = file.len() == 0 && check_not_encrypted(&*stored).is_err();
-            if id == wanted && !(is_cut && id.is_none()) {
-                done.kept += 1;
-                continue;
-            }
             match write_anew(&*file, &**below, to, &path) {
                 Ok(()) => {}
                 Err(error) if folder != dir && error.is_corruption() => {
@@ -112,6 +122,35 @@ pub fn rewrite(
         }
     }
     Ok(done)
+}
+
+/// The content of a `stored` file that needs the key `id` and is to need `wanted`; `None` if it stays as it is.
+fn to_convert(
+    source: &dyn Vfs,
+    stored: &dyn RandomFile,
+    id: Option<u32>,
+    wanted: Option<u32>,
+) -> Result<Option<Arc<dyn RandomFile>>> {
+    if id == wanted {
+        // One that was cut within its header has no key and is not plain.
+        let is_cut = id.is_none() && check_not_encrypted(stored).is_err();
+        if !is_cut || source.open(stored.path(), OpenMode::default())?.len() > 0 {
+            return Ok(None);
+        }
+    }
+    open_whole(source, stored, id).map(Some)
+}
+
+/// Reads a file, for the errors.
+fn read_through(file: &dyn RandomFile) -> Result<()> {
+    let mut bytes = vec![0; READ_BYTES];
+    let mut at = 0;
+    while at < file.len() {
+        let len = (file.len() - at).min(READ_BYTES as u64) as usize;
+        file.read_at(at, &mut bytes[..len])?;
+        at += len as u64;
+    }
+    Ok(())
 }
 
 /// Opens the content of a `stored` file that is to be written anew. One that seems to have none, and no key whose pages
@@ -153,13 +192,16 @@ fn write_anew(file: &dyn RandomFile, below: &dyn Vfs, to: &dyn Vfs, path: &Path)
 
 /// Removes what would not be converted and is of no use any more: temporary files, and links to the store's files that an
 /// interrupted backup has left.
-fn remove_temporary(below: &dyn Vfs, dir: &Path, folders: &[PathBuf]) -> Result<()> {
+fn remove_temporary(
+    below: &dyn Vfs,
+    dir: &Path,
+    folders: &[PathBuf],
+    foreign: &[FileNumber],
+) -> Result<()> {
     for folder in folders {
-        let listing = below.list(folder)?;
-        let foreign = foreign_from(&listing);
-        for name in &listing {
-            if names::parse(name) == FileName::Temp && !is_foreign(name, foreign) {
-                below.remove(&folder.join(name))?;
+        for name in below.list(folder)? {
+            if names::parse(&name) == FileName::Temp && !is_foreign(&name, foreign) {
+                below.remove(&folder.join(&name))?;
             }
         }
     }
@@ -169,24 +211,34 @@ fn remove_temporary(below: &dyn Vfs, dir: &Path, folders: &[PathBuf]) -> Result<
 }
 
 /// What the files of the store in `dir` are encrypted with: the number of a key, or nothing. Needs no key, and may be
-/// called while a process has the store open.
+/// called while a process has the store open. Counts every file with a name as the store's files have. `dir` may be a directory
+/// of backups, too.
 ///
 /// # Errors
 /// I/O, of kind `NotFound` if there is no file of a store.
 pub fn used_keys(below: &dyn Vfs, dir: &Path) -> Result<BTreeMap<Option<u32>, UsedKey>> {
     let mut used = BTreeMap::<_, UsedKey>::new();
-    for folder in folders(below, dir)? {
-        for path in contents(below, &folder)? {
-            match below.open(&path, OpenMode::default()) {
-                Ok(file) => {
-                    let used = used.entry(key_id(&*file)?).or_default();
-                    used.files += 1;
-                    used.bytes += file.len();
-                }
-                // The writer has removed it meanwhile.
-                Err(error) if error.is_not_found() => {}
-                Err(error) => return Err(error),
+    let of_backups = ["files", "backups"].map(|name| dir.join(name));
+    let mut paths = Vec::new();
+    if below.exists(&of_backups[0])? && below.exists(&of_backups[1])? {
+        for folder in of_backups {
+            paths.extend(below.list(&folder)?.into_iter().map(|name| folder.join(name)));
+        }
+    } else {
+        for folder in folders(below, dir)? {
+            paths.extend(contents(below, &folder, &[])?);
+        }
+    }
+    for path in paths {
+        match below.open(&path, OpenMode::default()) {
+            Ok(file) => {
+                let used = used.entry(header::key_id_of(&*file)?).or_default();
+                used.files += 1;
+                used.bytes += file.len();
             }
+            // The writer has removed it meanwhile.
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(used)
@@ -194,7 +246,7 @@ pub fn used_keys(below: &dyn Vfs, dir: &Path) -> Result<BTreeMap<Option<u32>, Us
 
 /// The folders of the store in `dir` that have files with content of users.
 fn folders(below: &dyn Vfs, dir: &Path) -> Result<Vec<PathBuf>> {
-    if !below.exists(dir)? || contents(below, dir)?.is_empty() {
+    if !below.exists(dir)? || contents(below, dir, &[])?.is_empty() {
         let none = std::io::Error::new(ErrorKind::NotFound, "there is no file of a store in it");
         return Err(Error::io("read", dir, none));
     }
@@ -204,33 +256,25 @@ fn folders(below: &dyn Vfs, dir: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// The files in `folder` that may have something of users; in `lost/` all.
-fn contents(below: &dyn Vfs, folder: &Path) -> Result<Vec<PathBuf>> {
+fn contents(below: &dyn Vfs, folder: &Path, foreign: &[FileNumber]) -> Result<Vec<PathBuf>> {
     let is_lost = folder.parent().is_some_and(|dir| folder == names::lost_dir(dir));
     let mut names = below.list(folder)?;
-    let foreign = foreign_from(&names);
     let is_of_store = |name: &str| names::parse(name).has_content() && !is_foreign(name, foreign);
     names.retain(|name| is_lost || is_of_store(name));
     names.sort();
     Ok(names.into_iter().map(|name| folder.join(name)).collect())
 }
 
-/// From which number on files are not the store's.
-fn foreign_from(listing: &[String]) -> Option<FileNumber> {
-    let mut numbers: Vec<FileNumber> =
-        listing.iter().filter_map(|name| names::number_of(name)).collect();
-    numbers.sort_unstable();
-    let is_gap = |pair: &&[FileNumber]| pair[1].get() - pair[0].get() > MIN_FOREIGN_GAP;
-    numbers.windows(2).find(is_gap).map(|pair| pair[1])
+/// The numbers of files that are not the store's, ascending, as the engine takes them. Without a manifest that can be read
+/// all are the store's: no file of it may be left as it is.
+fn foreign_numbers(below: &dyn Vfs, source: &dyn Vfs, dir: &Path) -> Result<Vec<FileNumber>> {
+    match Manifest::read(source, dir) {
+        Ok(state) => Ok(names::foreign_numbers(&below.list(dir)?, state.next_file_number).1),
+        Err(error) if error.is_corruption() || error.is_not_found() => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
 }
 
-fn is_foreign(name: &str, from: Option<FileNumber>) -> bool {
-    names::number_of(name).zip(from).is_some_and(|(number, from)| number >= from)
-}
-
-/// The number of the key that a file needs; `None` if it is not encrypted.
-fn key_id(file: &dyn RandomFile) -> Result<Option<u32>> {
-    let mut bytes = [0; HEADER_BYTES];
-    let bytes = &mut bytes[..file.len().min(HEADER_BYTES as u64) as usize];
-    file.read_at(0, bytes)?;
-    Ok(header::key_id(bytes))
+fn is_foreign(name: &str, foreign: &[FileNumber]) -> bool {
+    names::number_of(name).is_some_and(|number| foreign.binary_search(&number).is_ok())
 }

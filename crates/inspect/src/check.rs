@@ -92,7 +92,7 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for problem in &self.problems {
-            writeln!(f, "DAMAGE: {problem}")?;
+            writeln!(f, "{}: {problem}", problem.heading())?;
         }
         for note in &self.notes {
             writeln!(f, "note: {note}")?;

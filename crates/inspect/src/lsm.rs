@@ -36,7 +36,7 @@ fn print(
     out: &mut dyn io::Write,
 ) -> std::result::Result<(), io::Error> {
     for problem in problems {
-        writeln!(out, "DAMAGE: {problem}")?;
+        writeln!(out, "{}: {problem}", problem.heading())?;
     }
     let Some(tree) = tree else {
         return writeln!(out, "no manifest can be read");

@@ -40,7 +40,8 @@ pub(crate) fn load(vfs: &dyn Vfs, dir: &Path, problems: &mut Vec<Problem>) -> Re
 
 /// Adds up what can be read of the manifest at `path`.
 fn salvage(vfs: &dyn Vfs, path: &Path, problems: &mut Vec<Problem>) -> Result<Option<Tree>> {
-    let mut reader = match LogReader::open(vfs, path, SegmentNumber::new(number_of(path))) {
+    let number = SegmentNumber::new(number_of(path));
+    let mut reader = match LogReader::open_around_loss(vfs, path, number) {
         Ok(reader) => reader,
         Err(error @ Error::Io { .. }) => return Err(error),
         Err(error) => {

@@ -120,8 +120,10 @@ pub struct CommandBatch {
     undo: Vec<Undo>,
     /// See [`Self::rows_passed`].
     rows_passed: Cell<u64>,
+    /// See [`Self::deleted_steps`].
+    deleted_steps: Cell<u64>,
     /// Of them, those before the current command.
-    passed_before: u64,
+    steps_before: u64,
     /// See [`Self::take_lookups`].
     lookups: Cell<Lookups>,
     /// How many [`Self::attempt`] are around the current command.
@@ -162,7 +164,8 @@ impl CommandBatch {
             took_part: Cell::new(false),
             undo: Vec::new(),
             rows_passed: Cell::new(0),
-            passed_before: 0,
+            deleted_steps: Cell::new(0),
+            steps_before: 0,
             lookups: Cell::default(),
             attempts: 0,
             view: None,
@@ -178,7 +181,7 @@ impl CommandBatch {
         if self.attempts == 0 {
             self.end_view();
         }
-        self.passed_before = self.rows_passed.get();
+        self.steps_before = self.deleted_steps.get();
         if self.mode == Mode::Device {
             self.look_at_the_clock();
         }
@@ -223,9 +226,16 @@ impl CommandBatch {
         self.size_bytes() + (self.elements.len() + self.undo.len()) * ELEMENT_BYTES
     }
 
-    /// How many deleted elements the walks of this batch have stepped over, those that it deleted itself included.
+    /// How many deleted elements the walks of this batch have stepped over, those that it deleted itself included, and
+    /// those that range deletions cover not.
     pub fn rows_passed(&self) -> u64 {
         self.rows_passed.get()
+    }
+
+    /// How many steps the walks of this batch made over what is deleted: [`Self::rows_passed`], and those that it took
+    /// to get past what range deletions cover: one by one if there are many newer elements among it.
+    pub fn deleted_steps(&self) -> u64 {
+        self.deleted_steps.get()
     }
 
     /// How many keys commands have looked for to read them, and found or not, since the last call.
@@ -366,6 +376,8 @@ impl CommandBatch {
             }
         }
         let unmoved = self.unmoved();
+        // They are in the batch: long ones are not held twice.
+        self.texts.clear();
         let batch = std::mem::take(&mut self.batch);
         let outcome = match batch.is_empty() {
             true => Ok(()),
@@ -517,6 +529,16 @@ impl CommandBatch {
         /// About a millisecond.
         const LONG: u64 = 4096;
         match self.mode == Mode::Memory && elements > LONG {
+            true => Err(Error::Elsewhere(Wait::Walk)),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses to make a value of this many bytes in [`Mode::Memory`]: it takes long, and so does its commit.
+    pub fn allow_bytes(&self, bytes: usize) -> Result<()> {
+        /// About a millisecond, or some.
+        const LONG: usize = 1 << 20;
+        match self.mode == Mode::Memory && bytes > LONG {
             true => Err(Error::Elsewhere(Wait::Walk)),
             false => Ok(()),
         }

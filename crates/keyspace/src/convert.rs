@@ -2,9 +2,11 @@
 
 use crate::encode::{self, COLLECTIONS, ELEMENTS, IDS, Meta, WRITTEN};
 use crate::error::{Error, Result};
+use crate::families::Families;
 use crate::key_layout::KeyLayout;
 use crate::move_records::CLUSTER;
 use crate::store_kind::{self, StoreKind};
+use crate::store_marks::{self, StoreMarks};
 use std::collections::BTreeSet;
 use terrace::{ColumnFamily, Db, ReadOptions, WriteBatch};
 use terrace_cluster::{Placement, slot_of};
@@ -38,21 +40,23 @@ pub fn convert(from: &Db, to: &Db, placement: Placement) -> Result<Converted> {
         let what = "keys of it are at other instances of a cluster, or theirs are here";
         return Err(Error::OtherStore(what.into()));
     }
-    let (Some(collections), Some(elements)) =
-        (from.column_family(COLLECTIONS), from.column_family(ELEMENTS))
-    else {
-        return Err(Error::OtherStore("it holds no data of a server".into()));
-    };
+    let from_families = store_kind::families_to_read(from)?;
+    let from_marks = StoreMarks::read(&from_families)?;
     let family = |name| to.create_column_family(name, to.options().default_family.clone());
     let (to_collections, to_elements) = (family(COLLECTIONS)?, family(ELEMENTS)?);
     let to_strings = to.default_family();
-    let families = [&to_strings, &to_collections, &to_elements];
-    let to_layout = store_kind::mark(families, Some(placement))?;
+    let families = Families {
+        strings: to_strings.clone(),
+        collections: to_collections.clone(),
+        elements: to_elements.clone(),
+    };
+    let to_layout = StoreMarks::open(to, &families, Some(placement))?.layout;
     let notes = if to_layout.has_slots() { to_elements.clone() } else { to_collections.clone() };
     let reading = ReadOptions { snapshot: Some(from.snapshot()), ..ReadOptions::default() };
     let mut conversion = Conversion {
         to,
-        from_layout: KeyLayout::of_store(from)?,
+        from_layout: from_marks.layout,
+        first_id: from_marks.first_id,
         to_layout,
         strings: to_strings,
         collections: to_collections,
@@ -63,8 +67,8 @@ pub fn convert(from: &Db, to: &Db, placement: Placement) -> Result<Converted> {
         written: BTreeSet::new(),
         converted: Converted::default(),
     };
-    conversion.strings(&from.default_family())?;
-    conversion.collections(&collections, &elements)?;
+    conversion.strings(&from_families.strings)?;
+    conversion.collections(&from_families.collections, &from_families.elements)?;
     conversion.finish()
 }
 
@@ -78,6 +82,7 @@ fn has_keys(family: &ColumnFamily) -> Result<bool> {
 struct Conversion<'d> {
     to: &'d Db,
     from_layout: KeyLayout,
+    first_id: u64,
     to_layout: KeyLayout,
     strings: ColumnFamily,
     collections: ColumnFamily,
@@ -114,9 +119,7 @@ impl Conversion<'_> {
         let mut iter = from.iter_with(&self.reading)?;
         iter.seek_to_first()?;
         while iter.valid() {
-            if iter.key() == IDS {
-                self.batch.put_cf(&self.collections, IDS, iter.value());
-            } else if let Some((db, key)) = self.from_layout.parts(iter.key()) {
+            if let Some((db, key)) = self.from_layout.parts(iter.key()) {
                 let meta = Meta::read(iter.value())?;
                 self.collection(db, key, meta, elements)?;
             }
@@ -139,6 +142,7 @@ impl Conversion<'_> {
             })?,
             false => counter,
         };
+        self.first_id = self.first_id.max(counter.saturating_add(1));
         let user_key = self.to_layout.user_key(db, key);
         if meta.expires_at_ms != 0 {
             let note = encode::expiry_key(self.to_layout, meta.expires_at_ms, &user_key);
@@ -174,10 +178,15 @@ impl Conversion<'_> {
     }
 
     fn finish(mut self) -> Result<Converted> {
+        let mut rows = Vec::new();
+        if self.first_id > 1 {
+            rows.push((IDS.to_vec(), self.first_id.to_le_bytes().to_vec()));
+        }
         if self.to_layout.has_slots() {
-            for db in &self.written {
-                self.batch.put_cf(&self.collections, [WRITTEN, &[*db]].concat(), []);
-            }
+            rows.extend(self.written.iter().map(|db| ([WRITTEN, &[*db]].concat(), Vec::new())));
+        }
+        for (key, value) in rows {
+            store_marks::put(&mut self.batch, &self.collections, &self.elements, &key, &value);
         }
         if !self.batch.is_empty() {
             self.to.write(std::mem::take(&mut self.batch))?;

@@ -4,7 +4,7 @@ use crate::key_layout::MAX_DATABASES;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// See the module. Empty at first; databases from [`MAX_DATABASES`] on are never in it.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Databases([AtomicU64; MAX_DATABASES / 64]);
 
 impl Clone for Databases {
@@ -14,16 +14,26 @@ impl Clone for Databases {
     }
 }
 
+impl PartialEq for Databases {
+    fn eq(&self, other: &Self) -> bool {
+        self.bits() == other.bits()
+    }
+}
+
 impl Databases {
+    /// All that there can be.
+    pub fn all() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(u64::MAX)))
+    }
+
+    fn bits(&self) -> u128 {
+        let bits = self.0.iter().rev().map(|bits| u128::from(bits.load(Ordering::Relaxed)));
+        bits.fold(0, |all, bits| all << 64 | bits)
+    }
+
     /// Whether no other than this one is in it.
     pub fn has_none_but(&self, db: u8) -> bool {
-        let own = 1_u128.checked_shl(db.into()).unwrap_or(0);
-        let all = self
-            .0
-            .iter()
-            .rev()
-            .fold(0_u128, |all, bits| all << 64 | u128::from(bits.load(Ordering::Relaxed)));
-        all & !own == 0
+        self.bits() & !1_u128.checked_shl(db.into()).unwrap_or(0) == 0
     }
 
     pub fn has(&self, db: u8) -> bool {
@@ -75,7 +85,8 @@ mod tests {
         databases.remove(u128::MAX, 1 << 127);
         assert!(databases.has_none_but(127) && !databases.has_none_but(126));
         databases.remove(u128::MAX, 0);
-        assert!(databases.is_empty());
+        assert!(databases.is_empty() && databases == Databases::default());
+        assert!((0..128).all(|db| Databases::all().has(db)) && databases != Databases::all());
         for db in [128, 200, 255] {
             databases.add(db);
             assert!(!databases.has(db) && databases.has_none_but(db), "there is no such database");

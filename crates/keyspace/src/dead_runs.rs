@@ -1,4 +1,4 @@
-//! Where walks through sorted sets began by stepping over many rows that are deleted: a client polls for the first
+//! Where walks through sorted sets began with many steps over deleted rows: a client polls for the first
 //! member and removes it by name. The next removal from the set, which has its lock, clears them by one range deletion.
 //!
 //! Only hints: what is there is looked at again. Called by `sorted_sets.rs`.

@@ -12,6 +12,7 @@
 //!               Q · 00 · hash(member) · member               score           sorted set
 //!               Q · 01 · score · member                      -               sorted set, in order
 //!               Q · index                                    value           list
+//!               FF · ...                                     the rows of `collections` that begin so, again (`store_marks.rs`)
 //!
 //! placement     P               Q                            notes: collections that will expire (value: id)
 //! range         db              db · id                      FE · db · expiry u64 · key, in collections

@@ -64,7 +64,7 @@ pub enum Wait {
     Device,
     /// Another batch that is writing the same key.
     Key,
-    /// This many elements that others should not wait until they have been looked at.
+    /// Elements or bytes, too many for others to wait until they have been looked at, or written.
     Walk,
 }
 

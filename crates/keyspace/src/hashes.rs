@@ -41,6 +41,9 @@ impl CommandBatch {
     }
 
     /// About `count` fields with their values from `cursor` on.
+    ///
+    /// # Errors
+    /// No page has given this cursor ([`Error::UnknownCursor`](crate::Error::UnknownCursor)); those of the engine.
     pub fn hash_page(
         &self,
         db: u8,

@@ -3,7 +3,7 @@
 //! Four rows are merged, two stored ones and what this batch wrote of each; a key that the batch wrote
 //! hides the stored one. All stored keys are of one moment.
 
-use crate::command_batch::CommandBatch;
+use crate::command_batch::{CommandBatch, Mode};
 use crate::encode::Meta;
 use crate::error::{Error, Result};
 use crate::keys::Type;
@@ -14,8 +14,15 @@ use std::collections::BTreeMap;
 use terrace::{Iter, ReadOptions};
 use terrace_cluster::{SLOT_COUNT, Slot, slot_of};
 
-/// Keys up to this many are counted one by one.
-const COUNTED: u64 = 4096;
+/// Keys up to this many are counted one by one: some tens of milliseconds.
+const COUNTED: u64 = 100_000;
+
+/// And this many where others wait meanwhile: what [`CommandBatch::allow_walk`] lets through.
+const COUNTED_IN_MEMORY: u64 = 4096;
+
+/// Nothing is counted where the engine takes it for this many times what would be: keys that stand in every sorted run
+/// count in each of them.
+const MANY_TIMES: u64 = 32;
 
 /// A random key is drawn by up to this many bytes.
 const DRAWN_BYTES: usize = 32;
@@ -274,25 +281,41 @@ impl CommandBatch {
         Ok(Page { cursor, items })
     }
 
-    /// How many keys there are: exact up to some thousands, above that the engine's estimate, in
+    /// How many keys there are: exact up to 100,000, above that the engine's estimate, in
     /// which keys that were overwritten or deleted lately may count more than once. With placement
     /// `slots`, and if several databases were ever written to, it goes to every slot.
     ///
     /// # Errors
     /// Those of the engine.
     pub fn count_keys(&mut self, db: u8) -> Result<u64> {
+        let most = if self.mode() == Mode::Memory { COUNTED_IN_MEMORY } else { COUNTED };
+        let (layout, hidden) = (self.space.layout, self.space.moves.hidden() as u64);
+        let all = WalkBounds::new(layout, db, &KeyRange::default());
+        let is_one_range = !layout.has_slots() || self.space.written.has_none_but(db);
+        let of_range = match is_one_range && most == COUNTED {
+            true => Some(self.estimate(&all)?.saturating_sub(hidden)),
+            false => None,
+        };
+        // To count them would be in vain.
+        if let Some(estimate) = of_range.filter(|estimate| *estimate > most * MANY_TIMES) {
+            return Ok(estimate);
+        }
         let mut count = 0;
         self.walk_keys(db, KeyRange::default(), false, |_| {
             count += 1;
-            count <= COUNTED
+            count <= most
         })?;
-        if count <= COUNTED {
+        if count <= most {
             return Ok(count);
         }
-        let (layout, hidden) = (self.space.layout, self.space.moves.hidden() as u64);
-        if !layout.has_slots() || self.space.written.has_none_but(db) {
-            let all = WalkBounds::new(layout, db, &KeyRange::default());
-            return Ok(count.max(self.estimate(&all)?.saturating_sub(hidden)));
+        // Where others wait meanwhile it is not counted further.
+        self.allow_walk(count)?;
+        if is_one_range {
+            let estimate = match of_range {
+                Some(estimate) => estimate,
+                None => self.estimate(&all)?.saturating_sub(hidden),
+            };
+            return Ok(count.max(estimate));
         }
         let mut estimate = 0;
         for slot in (0..SLOT_COUNT).filter_map(Slot::new) {

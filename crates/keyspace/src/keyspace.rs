@@ -4,20 +4,22 @@ use crate::background_thread::BackgroundThread;
 use crate::cursors::Cursors;
 use crate::databases::Databases;
 use crate::dead_runs::DeadRuns;
-use crate::encode::{self, COLLECTIONS, ELEMENTS, IDS, WRITTEN};
+use crate::encode::{self, COLLECTIONS, ELEMENTS, IDS};
 use crate::error::{Error, Result, Wait};
+use crate::families::Families;
 use crate::key_layout::{KeyLayout, MAX_DATABASES};
 use crate::locks::Locks;
 use crate::move_records::{CLUSTER, MoveRecords};
 use crate::slot_expiries::SlotExpiries;
 use crate::store_kind::{self, StoreKind};
+use crate::store_marks::{self, StoreMarks};
 use crate::watch::{Keys, Watch, Watches};
 use parking_lot::Mutex;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use terrace::{Clock, ColumnFamily, Db, Options, ReadOptions, ReadSet};
+use terrace::{Clock, ColumnFamily, Db, Options, ReadSet, WriteBatch};
 use terrace_cluster::{Placement, slot_of};
 
 /// Ids that are reserved by one write.
@@ -26,6 +28,10 @@ const RESERVED_IDS: u64 = 1 << 20;
 /// What to say where there is no keyspace.
 const PLAIN: &str =
     "it holds plain keys and values, not the data of a server; name another directory";
+
+/// As [`PLAIN`], where a server's families are.
+const UNMARKED: &str = "it has families `collections` and `elements` and none of a server's marks: they are of \
+    another program, or the marks are lost with a damaged store; restore a backup, or name another directory";
 
 /// Redis's databases in one store.
 pub struct Keyspace {
@@ -40,6 +46,8 @@ pub struct Keyspace {
     pub(crate) with_collections: Databases,
     /// With slots: databases in which anything was ever written. In others there is nothing.
     pub(crate) written: Databases,
+    /// With slots: databases beside which no keys of others were found.
+    pub(crate) alone: Databases,
     /// With slots: when the first collection of each slot may expire.
     pub(crate) slot_expiries: Option<SlotExpiries>,
     /// Of hashes of keys that are in memory only.
@@ -82,60 +90,50 @@ impl Keyspace {
         except.extend([ELEMENTS.to_string(), CLUSTER.to_string()]);
         let db = Db::open(path, options)?;
         if StoreKind::of(&db)? == StoreKind::Plain {
-            return Err(Error::OtherStore(PLAIN.into()));
+            return Err(no_keyspace(&db));
         }
         let family = |name: &str| match db.column_family(name) {
             Some(family) => Ok(family),
             None => db.create_column_family(name, db.options().default_family.clone()),
         };
         let (collections, elements) = (family(COLLECTIONS)?, family(ELEMENTS)?);
-        let layout = store_kind::mark([&db.default_family(), &collections, &elements], placement)?;
-        Self::over(db, layout, collections, elements, clock)
+        let families = Families { strings: db.default_family(), collections, elements };
+        let marks = StoreMarks::open(&db, &families, placement)?;
+        Self::over(db, families, marks, clock)
     }
 
     /// A keyspace to read, over a store that is open read-only: a batch can read, and cannot commit
     /// anything.
     ///
     /// # Errors
-    /// The store holds something else, or nothing.
+    /// The store holds something else, or nothing, or its mark is lost.
     pub fn read_only(db: Db) -> Result<Arc<Self>> {
-        let families = (db.column_family(COLLECTIONS), db.column_family(ELEMENTS));
-        let (StoreKind::Keyspace, (Some(collections), Some(elements))) =
-            (StoreKind::of(&db)?, families)
-        else {
-            return Err(Error::OtherStore(PLAIN.into()));
-        };
+        if StoreKind::of(&db)? != StoreKind::Keyspace {
+            return Err(no_keyspace(&db));
+        }
         let clock = db.options().advanced.clock.clone();
-        let layout = KeyLayout::of_store(&db)?;
-        Self::over(db, layout, collections, elements, clock)
+        let families = store_kind::families_to_read(&db)?;
+        let marks = StoreMarks::read(&families)?;
+        Self::over(db, families, marks, clock)
     }
 
     fn over(
         db: Db,
-        layout: KeyLayout,
-        collections: ColumnFamily,
-        elements: ColumnFamily,
+        families: Families,
+        marks: StoreMarks,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>> {
-        let written = written_databases(&collections)?;
+        let Families { strings, collections, elements } = families;
+        let StoreMarks { layout, first_id, written, .. } = marks;
         let with_collections = match layout.has_slots() {
-            true if has_user_keys(&collections)? => written.clone(),
+            // Which have any is not known; what is written into others is said when the store is opened next.
+            true if has_user_keys(&collections)? => Databases::all(),
             true => Databases::default(),
             false => databases_of(&collections)?,
         };
-        let first = match collections.get(IDS)? {
-            None => 1,
-            Some(bytes) => match (*bytes).try_into() {
-                Ok(bytes) => u64::from_le_bytes(bytes),
-                Err(_) => {
-                    let what = "the note of reserved ids has not 8 bytes".into();
-                    return Err(Error::Engine(terrace::Error::InvalidArgument(what)));
-                }
-            },
-        };
         let cursors = Cursors::new(clock.wall_ms());
         let space = Self {
-            strings: db.default_family(),
+            strings,
             collections,
             elements,
             layout,
@@ -143,6 +141,7 @@ impl Keyspace {
             clock,
             with_collections,
             written,
+            alone: Databases::default(),
             slot_expiries: layout.has_slots().then(SlotExpiries::new),
             seed: RandomState::new().hash_one(0),
             cursors,
@@ -151,9 +150,9 @@ impl Keyspace {
             moves: MoveRecords::load(&db, layout)?,
             active_expire: Mutex::new(None),
             max_string_bytes: AtomicUsize::new(usize::MAX),
-            next_id: AtomicU64::new(first),
+            next_id: AtomicU64::new(first_id),
             // The first collection reserves: a store of strings has no such note.
-            reserved: AtomicU64::new(first),
+            reserved: AtomicU64::new(first_id),
             reserving: Mutex::new(()),
             db,
         };
@@ -268,11 +267,19 @@ impl Keyspace {
         if id >= self.reserved.load(Ordering::Acquire) {
             // In the log before anything that uses one of them.
             let end = id + RESERVED_IDS;
-            self.collections.put(IDS, end.to_le_bytes())?;
+            let mut batch = WriteBatch::new();
+            let note = end.to_le_bytes();
+            store_marks::put(&mut batch, &self.collections, &self.elements, IDS, &note);
+            self.db.write(batch)?;
             self.reserved.store(end, Ordering::Release);
         }
         Ok(id)
     }
+}
+
+fn no_keyspace(db: &Db) -> Error {
+    let has_families = [COLLECTIONS, ELEMENTS].iter().all(|name| db.column_family(name).is_some());
+    Error::OtherStore(if has_families { UNMARKED } else { PLAIN }.into())
 }
 
 /// Databases of placement `range` that have a collection.
@@ -293,21 +300,4 @@ fn has_user_keys(collections: &ColumnFamily) -> Result<bool> {
     let mut iter = collections.iter()?;
     iter.seek_to_first()?;
     Ok(iter.valid() && usize::from(iter.key()[0]) < MAX_DATABASES)
-}
-
-/// Databases of placement `slots` in which anything was ever written.
-fn written_databases(collections: &ColumnFamily) -> Result<Databases> {
-    let found = Databases::default();
-    let options = ReadOptions { prefix: Some(WRITTEN.to_vec()), ..ReadOptions::default() };
-    let mut iter = collections.iter_with(&options)?;
-    iter.seek_to_first()?;
-    while iter.valid() {
-        if let [db] = iter.key()[WRITTEN.len()..]
-            && usize::from(db) < MAX_DATABASES
-        {
-            found.add(db);
-        }
-        iter.next()?;
-    }
-    Ok(found)
 }

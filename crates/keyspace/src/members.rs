@@ -1,19 +1,26 @@
 //! What hashes, sets and sorted sets have in common: members in the order of their hashes.
 //!
-//! Walks, pages of a scan and random members. A page ends between two hashes, never among members
-//! of one, and its cursor is the hash that the next page begins with: nothing is remembered between
-//! pages, and a member that is there all the time is in one of them. Called by the files of the
-//! types.
+//! Walks, pages of a scan and random members. A page ends between two groups, never among members of one, which are
+//! those whose hashes have the same upper 53 bits. Its cursor is these bits of the group that the next page begins with:
+//! nothing is remembered between pages, and a member that is there all the time is in one of them. Called by the files
+//! of the types.
 
 use crate::command_batch::{CommandBatch, Direction, Value};
 use crate::encode::{self, ELEMENT_PREFIX_BYTES, Kind, Meta};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::random;
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
 /// Bytes of the hash in front of a member.
 const PLACE_BYTES: usize = 8;
+
+/// Bits of a cursor. As many are exact as floating-point numbers and as integers with a sign, which some clients take
+/// cursors for.
+const CURSOR_BITS: u32 = 53;
+
+/// Lower bits of a hash, which a cursor does not have.
+const GROUP_SHIFT: u32 = u64::BITS - CURSOR_BITS;
 
 /// Up to this many members, a random one is found by counting, and all are equally likely.
 const FEW: u64 = 128;
@@ -24,6 +31,10 @@ const MAX_PAGE_BYTES: usize = 4 << 20;
 /// After more deleted rows than this in front of a member that is popped, they are cleared by one range deletion.
 const MANY_DEAD: u64 = 250;
 
+/// As [`MANY_DEAD`], of the steps over deleted rows, those that ranges cover included. A range that knows all newer keys
+/// within it takes fewer; one that does not is replaced, since a new one has none.
+const MANY_STEPS: u64 = 1000;
+
 /// Members passed by after a random place. The gap before a place is larger the more likely it
 /// is hit; the sum of many gaps varies less.
 const STEPS: u64 = 16;
@@ -31,7 +42,7 @@ const STEPS: u64 = 16;
 /// A part of a collection that a scan shows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page<T> {
-    /// Where the next page begins; 0 if this is the last.
+    /// Where the next page begins; 0 if this is the last. Below 2^53.
     pub cursor: u64,
     /// What is in it.
     pub items: Vec<T>,
@@ -73,15 +84,6 @@ fn from_place(prefix: &[u8], place: u64) -> Vec<u8> {
 }
 
 impl CommandBatch {
-    /// The collection of `kind` under `key`, to be added to: a new one if there is none. The lock
-    /// is held.
-    pub(crate) fn open_collection(&mut self, db: u8, key: &[u8], kind: Kind) -> Result<Meta> {
-        match self.write_collection(db, key, kind)? {
-            Some(meta) => Ok(meta),
-            None => self.fresh_collection(key, kind),
-        }
-    }
-
     /// An element of a collection. One that is not stored yet has none: nothing is looked up.
     pub(crate) fn stored_element(&self, meta: &Meta, element_key: &[u8]) -> Result<Option<Value>> {
         if meta.count == 0 {
@@ -108,7 +110,11 @@ impl CommandBatch {
     }
 
     /// Shows about `count` members from `cursor` on, fewer if they are large, and gives the cursor behind them, 0 at
-    /// the end. More are shown if their hashes are equal.
+    /// the end: a number of 53 bits. More are shown if they are of one group.
+    ///
+    /// # Errors
+    /// A cursor that none of these pages has given ([`Error::UnknownCursor`]): a larger number leads nowhere, and the
+    /// end would be a silent one. Those of the engine and of `seen`.
     pub(crate) fn page_of_members(
         &self,
         db: u8,
@@ -117,16 +123,21 @@ impl CommandBatch {
         count: u64,
         mut seen: impl FnMut(&[u8], &[u8]) -> Result<()>,
     ) -> Result<u64> {
+        if cursor >> CURSOR_BITS != 0 {
+            return Err(Error::UnknownCursor);
+        }
         let prefix = members_of(db, meta);
         let (mut shown, mut bytes, mut last, mut next) = (0, 0, cursor, 0);
-        let from = from_place(&prefix, cursor);
+        let from = from_place(&prefix, cursor << GROUP_SHIFT);
         self.visit(&prefix, Some(&from), Direction::Up, |key, value| {
             let (place, member) = parts(key, &prefix);
-            if (shown >= count || bytes >= MAX_PAGE_BYTES) && place != last {
-                next = place;
+            let group = place >> GROUP_SHIFT;
+            // The next group is above this one, so that its number is not 0, which would say that this is the end.
+            if (shown >= count || bytes >= MAX_PAGE_BYTES) && group != last {
+                next = group;
                 return Ok(false);
             }
-            (shown, last) = (shown + 1, place);
+            (shown, last) = (shown + 1, group);
             bytes += member.len() + value.len();
             self.allow_walk(shown)?;
             seen(member, value)?;
@@ -175,8 +186,8 @@ impl CommandBatch {
         Ok(())
     }
 
-    /// Shows a random member. If it is found behind many rows that are deleted, gives the range of the keys of the
-    /// largest row of them: who has the lock may clear it, so that the next one does not step over them.
+    /// Shows a random member. If it takes many steps over deleted rows to find it, gives the range of the keys of the
+    /// row of them that took most: who has the lock may clear it, so that the next one does not step over them.
     pub(crate) fn random_member(
         &self,
         db: u8,
@@ -188,17 +199,19 @@ impl CommandBatch {
             true => (None, random::below(meta.count)),
             false => (Some(from_place(&prefix, random::word())), random::below(STEPS)),
         };
-        let (mut dead, mut most_passed) = (None, MANY_DEAD);
+        let (mut dead, mut most_steps) = (None, 0);
         loop {
             let mut found = false;
-            let (mut start, mut passed_before) = (from.clone(), self.rows_passed());
+            let mut start = from.clone();
+            let (mut rows_before, mut steps_before) = (self.rows_passed(), self.deleted_steps());
             self.visit(&prefix, from.as_deref(), Direction::Up, |key, value| {
-                let passed = self.rows_passed() - passed_before;
-                if passed > most_passed {
+                let rows = self.rows_passed() - rows_before;
+                let steps = self.deleted_steps() - steps_before;
+                if (rows > MANY_DEAD || steps > MANY_STEPS) && steps > most_steps {
                     let start = start.clone().unwrap_or_else(|| prefix.clone());
-                    (dead, most_passed) = (Some((start, key.to_vec())), passed);
+                    (dead, most_steps) = (Some((start, key.to_vec())), steps);
                 }
-                passed_before = self.rows_passed();
+                (rows_before, steps_before) = (self.rows_passed(), self.deleted_steps());
                 let behind = start.get_or_insert_default();
                 behind.clear();
                 behind.extend_from_slice(key);
@@ -215,6 +228,20 @@ impl CommandBatch {
                 return Ok(dead);
             }
         }
+    }
+
+    /// The key of the next member behind the one with `key`, or the end of them all.
+    pub(crate) fn next_member(&self, db: u8, meta: &Meta, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let prefix = members_of(db, meta);
+        let mut next = encode::end_of(&prefix);
+        self.visit(&prefix, Some(key), Direction::Up, |found, _| {
+            let is_next = found != key;
+            if is_next {
+                next = Some(found.to_vec());
+            }
+            Ok(!is_next)
+        })?;
+        Ok(next)
     }
 
     /// Shows `count` different random members, or all. Costs O(all) if that is many of them, else

@@ -40,6 +40,7 @@ impl CommandBatch {
             match content {
                 Content::Nothing => {}
                 Content::Text(text) => {
+                    turn.allow_bytes(text.value.len())?;
                     turn.delete_text(db, from);
                     turn.put_text(db, to, &text.value, text.expires_at_ms);
                 }
@@ -79,7 +80,10 @@ impl CommandBatch {
             turn.clear_key(to_db, to)?;
             match content {
                 Content::Nothing => {}
-                Content::Text(text) => turn.put_text(to_db, to, &text.value, text.expires_at_ms),
+                Content::Text(text) => {
+                    turn.allow_bytes(text.value.len())?;
+                    turn.put_text(to_db, to, &text.value, text.expires_at_ms);
+                }
                 Content::Collection(meta) => {
                     let id = turn.fresh_collection(to, meta.kind)?.id;
                     turn.copy_elements((from_db, meta.id), (to_db, id), meta.count)?;
@@ -105,10 +109,10 @@ impl CommandBatch {
         })
     }
 
-    /// Removes whatever is under a key, also a collection that has expired. The lock is held.
+    /// Removes whatever is under a key, also what has expired. The lock is held.
     pub(crate) fn clear_key(&mut self, db: u8, key: &[u8]) -> Result<()> {
         self.check_key(key)?;
-        if self.text(db, key)?.is_some() {
+        if self.stored_text_info(db, key)?.is_some() {
             self.delete_text(db, key);
         }
         self.drop_any_collection(db, key)

@@ -33,6 +33,9 @@ impl CommandBatch {
     }
 
     /// About `count` members from `cursor` on.
+    ///
+    /// # Errors
+    /// No page has given this cursor ([`Error::UnknownCursor`](crate::Error::UnknownCursor)); those of the engine.
     pub fn set_page(&self, db: u8, set: &Meta, cursor: u64, count: u64) -> Result<Page<Vec<u8>>> {
         let mut items = Vec::new();
         let cursor = self.page_of_members(db, set, cursor, count, |member, _| {
@@ -285,7 +288,11 @@ impl CommandBatch {
         if popped.len() as u64 >= set.count {
             self.drop_collection(db, key, &set)?;
         } else if !popped.is_empty() {
-            if let Some((start, end)) = dead {
+            if let Some((start, mut end)) = dead {
+                // What is behind a member that this batch wrote was stepped over as well.
+                if end == encode::member_key(db, set.id, &popped[0]) {
+                    end = self.next_member(db, &set, &end)?.unwrap_or(end);
+                }
                 self.delete_elements(start, end);
             }
             for member in &popped {

@@ -15,8 +15,9 @@ use crate::members::Page;
 use crate::result_size::ResultSize;
 use std::collections::HashMap;
 
-/// After more deleted elements than this at an end, which a walk has stepped over, the end is cleared by one range
-/// deletion: that costs every later read of the neighbourhood a look, but they cost every later pop.
+/// After more steps than this of a walk over deleted elements at an end, the end is cleared by one range deletion: that
+/// costs every later read of the neighbourhood a look, but they cost every later pop. A range that knows all newer keys
+/// within it takes fewer steps; one that does not is replaced, since a new one has none.
 const MANY_PASSED: u64 = 1000;
 
 /// Up to this many are deleted one by one: a range tombstone costs every later read of its neighbourhood a look.
@@ -42,6 +43,17 @@ pub struct Added {
     pub added: u64,
     /// Members that got another score.
     pub changed: u64,
+}
+
+/// How a walk found members that are next to each other.
+#[derive(Clone, Copy)]
+struct Run {
+    order: Order,
+    /// Whether they certainly begin with the lowest of the set, or end with the highest.
+    has_lowest: bool,
+    has_highest: bool,
+    /// [`CommandBatch::deleted_steps`] before the walk.
+    steps_before: u64,
 }
 
 impl AddRule {
@@ -72,6 +84,9 @@ impl CommandBatch {
     }
 
     /// About `count` members with their scores from `cursor` on, in no order.
+    ///
+    /// # Errors
+    /// No page has given this cursor ([`Error::UnknownCursor`](crate::Error::UnknownCursor)); those of the engine.
     pub fn sorted_set_page(
         &self,
         db: u8,
@@ -242,17 +257,16 @@ impl CommandBatch {
             self.drop_collection(db, key, &set)?;
             return Ok(set.count);
         }
-        let passed_before = self.rows_passed();
+        let steps_before = self.deleted_steps();
         let members = self.gather(db, &set, range, Order::Up, u64::MAX)?;
         if let Range::Members(..) = range {
             // Unless all have one score, others lie between them.
             let members = members.iter().map(|(member, score)| (&member[..], *score));
             return self.take_out(db, key, set, members);
         }
-        if range.has_first() {
-            self.clear_end_after(passed_before, db, &set, Order::Up, &members);
-        }
-        self.take_out_run(db, key, set, &members)
+        let (has_lowest, has_highest) = (range.has_first(), range.has_last(set.count));
+        let run = Run { order: Order::Up, has_lowest, has_highest, steps_before };
+        self.take_out_run(db, key, set, &members, run)
     }
 
     /// Takes out the `count` first members in an order, and gives them; at most
@@ -265,7 +279,7 @@ impl CommandBatch {
         count: u64,
     ) -> Result<Vec<(Vec<u8>, f64)>> {
         let everything = Range::Ranks(0..=u64::MAX);
-        let passed_before = self.rows_passed();
+        let steps_before = self.deleted_steps();
         let Some(set) = self.write_collection(db, key, Kind::SortedSet)? else {
             return Ok(Vec::new());
         };
@@ -274,18 +288,19 @@ impl CommandBatch {
             self.drop_collection(db, key, &set)?;
             return Ok(members);
         }
-        self.clear_end_after(passed_before, db, &set, order, &members);
-        self.take_out_run(db, key, set, &members)?;
+        let (has_lowest, has_highest) = (order == Order::Up, order == Order::Down);
+        let run = Run { order, has_lowest, has_highest, steps_before };
+        self.take_out_run(db, key, set, &members, run)?;
         Ok(members)
     }
 
-    /// Rows in order that are all deleted, as a walk has noticed, if they are many: the range of their keys.
+    /// Rows in order that are all deleted, if a walk has noticed that they take many steps: the range of their keys.
     fn dead_run(&self, db: u8, set: &Meta) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         let Some(DeadRun { from, is_down }) = self.space.dead_runs.take(set.id) else {
             return Ok(None);
         };
         let order = if is_down { Order::Down } else { Order::Up };
-        let (passed_before, mut live) = (self.rows_passed(), None);
+        let (steps_before, mut live) = (self.deleted_steps(), None);
         let walked = self.walk_in_order(db, set, from.as_deref(), order, |key, _, _| {
             live = Some(key.to_vec());
             Ok(false)
@@ -295,49 +310,16 @@ impl CommandBatch {
             self.space.dead_runs.note(set.id, DeadRun { from, is_down });
             return Err(error);
         }
-        if self.rows_passed() - passed_before <= MANY_PASSED {
+        if self.deleted_steps() - steps_before <= MANY_PASSED {
             return Ok(None);
         }
         let prefix = order::prefix_of(db, set);
-        let behind = |mut key: Vec<u8>| {
-            key.push(0);
-            key
-        };
         let whole_end = encode::end_of(&prefix);
         let (start, end) = match is_down {
             false => (from.unwrap_or(prefix), live.or(whole_end)),
             true => (live.map_or(prefix, behind), from.map(behind).or(whole_end)),
         };
         Ok(end.filter(|end| start < *end).map(|end| (start, end)))
-    }
-
-    /// After a walk from an end of the order, whose members are about to be deleted: if it has stepped over many rows,
-    /// all from the end to the last member are removed by a range, so that the next walk does not step over them.
-    fn clear_end_after(
-        &mut self,
-        passed_before: u64,
-        db: u8,
-        set: &Meta,
-        order: Order,
-        members: &[(Vec<u8>, f64)],
-    ) {
-        let Some((member, score)) = members.last() else { return };
-        if self.rows_passed() - passed_before <= MANY_PASSED {
-            return;
-        }
-        let prefix = order::prefix_of(db, set);
-        let mut last = encode::score_key(db, set.id, *score, member);
-        match order {
-            Order::Up => {
-                last.push(0);
-                self.delete_elements(prefix, last);
-            }
-            Order::Down => {
-                if let Some(end) = encode::end_of(&prefix) {
-                    self.delete_elements(last, end);
-                }
-            }
-        }
     }
 
     /// The first `count` members of a range, which are going to be removed.
@@ -360,25 +342,48 @@ impl CommandBatch {
         Ok(members)
     }
 
-    /// As [`Self::take_out`], of members that are next to each other in order, up or down: many go as one range.
+    /// As [`Self::take_out`], of members that are next to each other in order. Many go as one range; so do few if the
+    /// walk that found them took many steps to get from an end to them.
+    ///
+    /// A range reaches to the end of the order that the members are at: so the newest one covers all earlier ones, and a
+    /// walk gets past all together. Behind many steps it reaches to the next member that stays, too: of what the batch
+    /// itself wrote, the walk has looked for that as well.
     fn take_out_run(
         &mut self,
         db: u8,
         key: &[u8],
         mut set: Meta,
         members: &[(Vec<u8>, f64)],
+        run: Run,
     ) -> Result<u64> {
-        let by_score =
-            |(member, score): &(Vec<u8>, f64)| encode::score_key(db, set.id, *score, member);
         let (Some(first), Some(last)) = (members.first(), members.last()) else { return Ok(0) };
-        if members.len() <= FEW {
+        let (low, high) = match run.order {
+            Order::Up => (first, last),
+            Order::Down => (last, first),
+        };
+        let is_from_end = run.has_lowest || run.has_highest;
+        let is_behind_many = is_from_end && self.deleted_steps() - run.steps_before > MANY_PASSED;
+        if members.len() <= FEW && !is_behind_many {
             let members = members.iter().map(|(member, score)| (&member[..], *score));
             return self.take_out(db, key, set, members);
         }
-        let (a, b) = (by_score(first), by_score(last));
-        let (start, mut end) = if a <= b { (a, b) } else { (b, a) };
-        end.push(0);
-        self.delete_elements(start, end);
+        let prefix = order::prefix_of(db, &set);
+        let whole_end = encode::end_of(&prefix);
+        let low = encode::score_key(db, set.id, low.1, &low.0);
+        let high = encode::score_key(db, set.id, high.1, &high.0);
+        let start = match (run.has_lowest, is_behind_many) {
+            (true, _) => Some(prefix),
+            (false, true) => {
+                self.next_in_order(db, &set, &low, Order::Down)?.map(behind).or(Some(prefix))
+            }
+            (false, false) => None,
+        };
+        let end = match (run.has_highest, is_behind_many) {
+            (true, _) => whole_end,
+            (false, true) => self.next_in_order(db, &set, &high, Order::Up)?.or(whole_end),
+            (false, false) => None,
+        };
+        self.delete_elements(start.unwrap_or(low), end.unwrap_or_else(|| behind(high)));
         for (member, _) in members {
             self.delete_element(encode::scored_member_key(db, set.id, member));
         }
@@ -386,6 +391,23 @@ impl CommandBatch {
         set.count = set.count.saturating_sub(removed);
         self.put_meta(db, key, &set);
         Ok(removed)
+    }
+
+    /// The key of the next member behind the one with `key`.
+    fn next_in_order(
+        &self,
+        db: u8,
+        set: &Meta,
+        key: &[u8],
+        order: Order,
+    ) -> Result<Option<Vec<u8>>> {
+        let mut next = None;
+        self.walk_in_order(db, set, Some(key), order, |found, _, _| {
+            let is_next = found != key;
+            next = is_next.then(|| found.to_vec());
+            Ok(!is_next)
+        })?;
+        Ok(next)
     }
 
     /// Removes members that are there, with the scores that they have; none of them twice.
@@ -408,6 +430,12 @@ impl CommandBatch {
         self.put_meta(db, key, &set);
         Ok(removed)
     }
+}
+
+/// The first key behind this one.
+fn behind(mut key: Vec<u8>) -> Vec<u8> {
+    key.push(0);
+    key
 }
 
 fn check_score(score: f64) -> Result<()> {

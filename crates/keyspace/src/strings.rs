@@ -79,6 +79,7 @@ impl CommandBatch {
     ) -> Result<PutOutcome> {
         self.check_key(key)?;
         check_length(value.len(), MAX_STRING_BYTES)?;
+        self.allow_bytes(value.len())?;
         let PutOptions { when, lifetime, get } = *options;
         if when == When::Always && lifetime != Lifetime::Kept && !get {
             let expires_at_ms = match lifetime {
@@ -204,6 +205,7 @@ impl CommandBatch {
         let len = before.len() + tail.len();
         self.check_key(key)?;
         self.space().check_string_length(len)?;
+        self.allow_bytes(len)?;
         let mut value = Vec::with_capacity(len);
         value.extend_from_slice(before);
         value.extend_from_slice(tail);
@@ -249,6 +251,7 @@ impl CommandBatch {
         let end = usize::try_from(offset).unwrap_or(usize::MAX).saturating_add(bytes.len());
         self.check_key(key)?;
         self.space().check_string_length(end)?;
+        self.allow_bytes(end.max(before.len()))?;
         let mut value = Vec::with_capacity(end.max(before.len()));
         value.extend_from_slice(before);
         value.resize(end.max(before.len()), 0);
@@ -258,16 +261,20 @@ impl CommandBatch {
     }
 
     /// Changes the bytes of the string under `key`, none if there is none; nothing is written if
-    /// `change` says so or fails. Costs the length of the whole string.
+    /// `change` says so or fails. It makes the string no longer than `most_bytes`, unless it is already. Costs the
+    /// length of the whole string.
     pub fn edit_string<T>(
         &mut self,
         db: u8,
         key: &[u8],
+        most_bytes: usize,
         change: impl FnOnce(&mut Vec<u8>) -> Result<(bool, T)>,
     ) -> Result<T> {
         let content = self.content(db, key)?;
         let (before, expires_at_ms) = content.text()?;
-        let mut value = before.to_vec();
+        self.allow_bytes(before.len().max(most_bytes))?;
+        let mut value = Vec::with_capacity(before.len().max(most_bytes));
+        value.extend_from_slice(before);
         let (is_changed, outcome) = change(&mut value)?;
         if is_changed {
             self.check_key(key)?;

@@ -5,7 +5,9 @@
 //! manifest share this framing.
 
 use crate::format::{self, HEADER_BYTES, Header, HeaderFault, LogPosition, RECORD_HEADER_BYTES};
-use crate::reader::{LogReader, Record, RecordKind, Step, read_header, unsupported_version};
+use crate::reader::{
+    LogReader, Record, RecordKind, Step, read_header_around_loss, unsupported_version,
+};
 use crate::value::{StoredValue, value_of};
 use std::fmt::Write as _;
 use std::io;
@@ -64,12 +66,12 @@ pub fn dump(
     describe: &Describe<'_>,
     out: &mut dyn io::Write,
 ) -> Result<Dumped> {
-    let header = match read_header(vfs, path)? {
+    let header = match read_header_around_loss(vfs, path)? {
         Err(HeaderFault::Version(version)) => return Err(unsupported_version(path, version)),
         header => header.ok(),
     };
     let number = header.map_or(segment, |header| header.segment);
-    let mut reader = LogReader::open(vfs, path, number)?;
+    let mut reader = LogReader::open_around_loss(vfs, path, number)?;
     let mut dumper = Dumper { out, path, detail, dumped: Dumped::default() };
     dumper.header(vfs, header, reader.file_bytes())?;
     loop {

@@ -12,12 +12,26 @@ use crate::format::{
 };
 use crate::window::{CHUNK_BYTES, Window};
 use crc32c::crc32c_append;
+use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use terrace_base::{Error, Result, SegmentNumber};
-use terrace_vfs::{OpenMode, Vfs, check_not_encrypted};
+use terrace_vfs::{
+    LOST_PAGE_BYTES, OpenMode, RandomFile, Vfs, check_not_encrypted, read_around_loss,
+};
 
 /// Payloads up to this length are read whole before their checksum is known to match.
 const WHOLE_BYTES: usize = 1 << 20;
+
+/// A record over this length is looked at by [`LogReader::resync`] only if it could be one.
+const LONG_BYTES: u64 = 64 << 10;
+
+/// [`LogReader::resync`] sums up long records that turn out to be none up to this many times the bytes of the segment: what
+/// programs write as values may look like records at many offsets.
+const RESYNC_MULTIPLE: u64 = 8;
+
+/// Why bytes are no record or header that the file system knows to be damaged.
+const DAMAGED: &str = "what is stored here is not what was written";
 
 /// What a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,26 +85,61 @@ enum Found {
 /// Streams the records of one segment.
 pub struct LogReader {
     window: Window,
+    /// What [`LogReader::resync`] looks at elsewhere.
+    aside: Window,
     segment: SegmentNumber,
     segment_seed: u32,
     header: std::result::Result<Header, String>,
     /// Where the next record is expected; 0 while the header is unsound.
     position: u64,
+    /// What [`LogReader::resync`] may still sum up of long records that turn out to be none.
+    resync_bytes_left: u64,
     /// Set at an end, with why.
     ended: Option<Option<String>>,
 }
 
+/// What the bytes of a header are.
+type HeaderResult = std::result::Result<Header, HeaderFault>;
+
 /// Reads the header of whatever segment is at `path`.
 ///
 /// # Errors
-/// I/O, and `Unsupported` for a file that is encrypted; what the bytes are is in the inner result.
-pub fn read_header(vfs: &dyn Vfs, path: &Path) -> Result<std::result::Result<Header, HeaderFault>> {
+/// I/O, and `Unsupported` for a file that is encrypted; what the bytes are is in the inner result. Bytes that the
+/// device does not give are damaged.
+pub fn read_header_around_loss(vfs: &dyn Vfs, path: &Path) -> Result<HeaderResult> {
+    header_by(vfs, path, |file, bytes, damaged| {
+        read_around_loss(file, 0, bytes, damaged, LOST_PAGE_BYTES)
+    })
+}
+
+/// As [`read_header_around_loss`], but that bytes which the device does not give are an I/O error: it may pass.
+///
+/// # Errors
+/// I/O, and `Unsupported` for a file that is encrypted.
+pub fn read_header(vfs: &dyn Vfs, path: &Path) -> Result<HeaderResult> {
+    header_by(vfs, path, |file, bytes, damaged| file.read_around_damage(0, bytes, damaged))
+}
+
+fn header_by(
+    vfs: &dyn Vfs,
+    path: &Path,
+    read: impl FnOnce(&dyn RandomFile, &mut [u8], &mut Vec<Range<u64>>) -> Result<()>,
+) -> Result<HeaderResult> {
     let file = vfs.open(path, OpenMode::default())?;
     check_not_encrypted(&*file)?;
     let mut bytes = [0; HEADER_BYTES as usize];
     let bytes = &mut bytes[..file.len().min(HEADER_BYTES) as usize];
-    file.read_at(0, bytes)?;
-    Ok(format::decode_header(bytes))
+    let mut damaged = Vec::new();
+    read(&*file, bytes, &mut damaged)?;
+    Ok(sound_header(bytes, damaged.is_empty()))
+}
+
+/// The header in `bytes`, which the file system may know to be damaged.
+fn sound_header(bytes: &[u8], is_sound: bool) -> HeaderResult {
+    match is_sound {
+        true => format::decode_header(bytes),
+        false => Err(HeaderFault::Damaged(DAMAGED.into())),
+    }
 }
 
 impl LogReader {
@@ -101,19 +150,43 @@ impl LogReader {
     /// `Unsupported` for another format version; `Corruption` for a sound header of another
     /// segment, which means that files were swapped or renamed.
     pub fn open(vfs: &dyn Vfs, path: &Path, segment: SegmentNumber) -> Result<Self> {
-        match Self::open_at_length(vfs, path, segment) {
+        Self::open_with(vfs, path, segment, Window::new)
+    }
+
+    /// As [`LogReader::open`], to save what is left of the segment: pages that the device does not give are damage, and
+    /// [`LogReader::resync`] goes on behind them. Not for recovery, which may take damage for a torn tail.
+    ///
+    /// # Errors
+    /// As [`LogReader::open`].
+    pub fn open_around_loss(vfs: &dyn Vfs, path: &Path, segment: SegmentNumber) -> Result<Self> {
+        Self::open_with(vfs, path, segment, Window::around_loss)
+    }
+
+    fn open_with(
+        vfs: &dyn Vfs,
+        path: &Path,
+        segment: SegmentNumber,
+        window: fn(Arc<dyn RandomFile>) -> Window,
+    ) -> Result<Self> {
+        match Self::open_at_length(vfs, path, segment, window) {
             // The writer has finished the segment between the open and the read, which it does once.
-            Err(error) if is_cut(&error) => Self::open_at_length(vfs, path, segment),
+            Err(error) if is_cut(&error) => Self::open_at_length(vfs, path, segment, window),
             opened => opened,
         }
     }
 
     /// Opens the segment and reads what the file has at its length of now.
-    fn open_at_length(vfs: &dyn Vfs, path: &Path, segment: SegmentNumber) -> Result<Self> {
+    fn open_at_length(
+        vfs: &dyn Vfs,
+        path: &Path,
+        segment: SegmentNumber,
+        window: fn(Arc<dyn RandomFile>) -> Window,
+    ) -> Result<Self> {
         let file = vfs.open(path, OpenMode::default())?;
         check_not_encrypted(&*file)?;
-        let mut window = Window::new(file);
-        let header = match format::decode_header(window.get(0, HEADER_BYTES as usize)?) {
+        let mut window = window(file);
+        let len = window.get(0, HEADER_BYTES as usize)?.len();
+        let header = match sound_header(window.loaded(0, len), window.is_sound(0, len)) {
             Ok(header) if header.segment == segment => Ok(header),
             Ok(header) => {
                 let found = header.segment;
@@ -128,7 +201,17 @@ impl LogReader {
         };
         let position = if header.is_ok() { HEADER_BYTES } else { 0 };
         let segment_seed = format::segment_seed(segment);
-        Ok(Self { window, segment, segment_seed, header, position, ended: None })
+        let resync_bytes_left = window.file_bytes().saturating_mul(RESYNC_MULTIPLE);
+        Ok(Self {
+            aside: window.aside(),
+            window,
+            segment,
+            segment_seed,
+            header,
+            position,
+            resync_bytes_left,
+            ended: None,
+        })
     }
 
     /// The end of the log that this segment continues, from its header.
@@ -158,7 +241,7 @@ impl LogReader {
 
     /// Bytes of memory the reader holds for file contents.
     pub fn buffered_bytes(&self) -> usize {
-        self.window.buffered_bytes()
+        self.window.buffered_bytes() + self.aside.buffered_bytes()
     }
 
     /// The next record, or why there is none.
@@ -250,18 +333,27 @@ impl LogReader {
         let first = (self.position + 1).max(HEADER_BYTES);
         let mut offset = first;
         while offset <= last {
+            let is_zeros =
+                self.window.get(offset, RECORD_HEADER_BYTES)?.iter().all(|byte| *byte == 0);
+            if let Some(until) = self.window.damaged_until(offset, RECORD_HEADER_BYTES) {
+                offset = until.max(offset + 1);
+                continue;
+            }
             // Zeros are no records, however many there are.
-            if self.window.get(offset, RECORD_HEADER_BYTES)?.iter().all(|byte| *byte == 0) {
+            if is_zeros {
                 let Some(at) = self.first_nonzero(offset)? else { return Ok(None) };
                 offset = (offset + 1).max(at - (RECORD_HEADER_BYTES as u64 - 1));
                 continue;
             }
-            if self.is_candidate(offset)?
-                && matches!(self.examine(offset), Ok(Found::Record { .. }))
-            {
-                self.position = offset;
-                self.ended = None;
-                return Ok(Some(offset));
+            if let Some(after) = self.candidate(offset)? {
+                if matches!(self.examine(offset), Ok(Found::Record { .. })) {
+                    self.position = offset;
+                    self.ended = None;
+                    return Ok(Some(offset));
+                }
+                let summed = Some(after - offset).filter(|bytes| *bytes > LONG_BYTES);
+                self.resync_bytes_left =
+                    self.resync_bytes_left.saturating_sub(summed.unwrap_or_default());
             }
             offset += 1;
         }
@@ -272,7 +364,14 @@ impl LogReader {
     fn examine(&mut self, offset: u64) -> Result<Found> {
         let rest = self.window.file_bytes().saturating_sub(offset);
         let head = self.window.get(offset, RECORD_HEADER_BYTES)?;
-        if head.iter().all(|byte| *byte == 0) {
+        let (is_zeros, head) = (
+            head.iter().all(|byte| *byte == 0),
+            head.first_chunk::<RECORD_HEADER_BYTES>().copied(),
+        );
+        if !self.window.is_sound(offset, RECORD_HEADER_BYTES) {
+            return Ok(Found::Torn(DAMAGED.into()));
+        }
+        if is_zeros {
             return Ok(match self.first_nonzero(offset)? {
                 None => Found::Nothing,
                 Some(at) => {
@@ -280,7 +379,7 @@ impl LogReader {
                 }
             });
         }
-        let Some(head) = head.first_chunk::<RECORD_HEADER_BYTES>().copied() else {
+        let Some(head) = head else {
             return Ok(Found::Torn("the file ends inside a record header".into()));
         };
         let (stored, payload_bytes, kind) = format::split_record_header(&head);
@@ -303,6 +402,11 @@ impl LogReader {
                 "the record checksum is {stored:08x}, its bytes give {computed:08x}"
             )));
         }
+        // Whatever the checksum says: those who damage parts of a long record can choose parts so that it fits.
+        self.window.get(start, payload_bytes)?;
+        if !self.window.is_sound(start, payload_bytes) {
+            return Ok(Found::Torn(DAMAGED.into()));
+        }
         let path = self.window.file().path();
         let kind = match RecordType::from_byte(kind) {
             Some(RecordType::Data) => RecordKind::Data,
@@ -322,7 +426,6 @@ impl LogReader {
                 return Err(Error::Unsupported { path: path.to_path_buf(), detail });
             }
         };
-        self.window.get(start, payload_bytes)?;
         Ok(Found::Record { kind, payload_bytes })
     }
 
@@ -337,39 +440,67 @@ impl LogReader {
         Ok(sum)
     }
 
+    /// The first byte from `from` on that is not zero, or is damaged.
     fn first_nonzero(&mut self, from: u64) -> Result<Option<u64>> {
         let mut offset = from;
         while offset < self.window.file_bytes() {
-            let bytes = self.window.get(offset, CHUNK_BYTES)?;
-            if let Some(at) = bytes.iter().position(|byte| *byte != 0) {
-                return Ok(Some(offset + at as u64));
+            let bytes = self.window.get_loaded(offset)?;
+            let len = bytes.len();
+            let at = bytes.iter().position(|byte| *byte != 0).map(|at| offset + at as u64);
+            let damaged = self.window.first_damage(offset, len);
+            if let Some(at) = [at, damaged].into_iter().flatten().min() {
+                return Ok(Some(at));
             }
-            offset += bytes.len() as u64;
+            offset += len as u64;
         }
         Ok(None)
     }
 
-    /// Whether it is worth computing a checksum at `offset`. A long record must be followed by
+    /// Where the record at `offset` would end, if it is worth computing a checksum there. A long record must be followed by
     /// the end, zeros or another plausible header: random bytes would otherwise cost a checksum
-    /// over much of the file each.
-    fn is_candidate(&mut self, offset: u64) -> Result<bool> {
-        let Some(after) = self.plausible(offset)? else { return Ok(false) };
-        let long = after - offset > 64 << 10;
-        Ok(!long || self.plausible(after)?.is_some())
+    /// over much of the file each. When many such were none, it must be followed by a short record that is one.
+    fn candidate(&mut self, offset: u64) -> Result<Option<u64>> {
+        let file_bytes = self.window.file_bytes();
+        let head = self.window.get(offset, RECORD_HEADER_BYTES)?;
+        let Some(after) = plausible(head, offset, file_bytes) else { return Ok(None) };
+        if after - offset <= LONG_BYTES {
+            return Ok(Some(after));
+        }
+        // The window stays: it would be read again for every such offset.
+        let head = self.aside.get(after, RECORD_HEADER_BYTES)?;
+        let Some(next) = plausible(head, after, file_bytes) else { return Ok(None) };
+        let is_worth_it = self.resync_bytes_left > 0 || self.is_short_record(after, next)?;
+        Ok(is_worth_it.then_some(after))
     }
 
-    /// Where the record at `offset` would end, if its type and length make sense.
-    fn plausible(&mut self, offset: u64) -> Result<Option<u64>> {
-        let rest = self.window.file_bytes().saturating_sub(offset);
-        let head = self.window.get(offset, RECORD_HEADER_BYTES)?;
-        let Some(head) = head.first_chunk::<RECORD_HEADER_BYTES>() else {
-            return Ok(head.iter().all(|byte| *byte == 0).then_some(offset));
+    /// Whether the bytes between two offsets are a record that is not long; the end of the file counts as one.
+    fn is_short_record(&mut self, offset: u64, end: u64) -> Result<bool> {
+        if end - offset > LONG_BYTES {
+            return Ok(false);
+        }
+        if offset == self.window.file_bytes() {
+            return Ok(true);
+        }
+        let len = (end - offset) as usize;
+        self.aside.get(offset, len)?;
+        let (bytes, is_sound) = (self.aside.loaded(offset, len), self.aside.is_sound(offset, len));
+        let Some((head, payload)) = bytes.split_first_chunk::<RECORD_HEADER_BYTES>() else {
+            return Ok(false);
         };
-        let (_, payload_bytes, kind) = format::split_record_header(head);
-        let record_bytes = u64::from(payload_bytes) + RECORD_HEADER_BYTES as u64;
-        let known = RecordType::from_byte(kind).is_some() || *head == [0; RECORD_HEADER_BYTES];
-        Ok((known && record_bytes <= rest).then_some(offset + record_bytes))
+        let sum = format::checksum_start(self.segment_seed, offset, head);
+        Ok(is_sound && crc32c_append(sum, payload) == format::split_record_header(head).0)
     }
+}
+
+/// Where the record with `head` at `offset` would end, if its type and length make sense.
+fn plausible(head: &[u8], offset: u64, file_bytes: u64) -> Option<u64> {
+    let Some(head) = head.first_chunk::<RECORD_HEADER_BYTES>() else {
+        return head.iter().all(|byte| *byte == 0).then_some(offset);
+    };
+    let (_, payload_bytes, kind) = format::split_record_header(head);
+    let record_bytes = u64::from(payload_bytes) + RECORD_HEADER_BYTES as u64;
+    let known = RecordType::from_byte(kind).is_some() || *head == [0; RECORD_HEADER_BYTES];
+    (known && record_bytes <= file_bytes.saturating_sub(offset)).then_some(offset + record_bytes)
 }
 
 /// Whether a file was shorter than it had been when it was opened.
@@ -389,5 +520,7 @@ pub(crate) fn unsupported_version(path: &Path, version: u32) -> Error {
     Error::Unsupported { path: path.to_path_buf(), detail }
 }
 
+#[cfg(test)]
+mod damage_tests;
 #[cfg(test)]
 mod tests;

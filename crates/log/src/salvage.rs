@@ -20,7 +20,8 @@ pub struct Gap {
 
 /// Replays every sound data record of `segments` (ascending) in the order of the log, but for what a
 /// recovery before has dropped: segments that no link leads to are reported as skipped, and of a segment that is
-/// continued at a place only what stands before it counts. Gives what else was passed over. Writes nothing.
+/// continued at a place only what stands before it counts. Pages that the device does not give are passed over like
+/// other damage. Gives what else was passed over. Writes nothing.
 ///
 /// # Errors
 /// I/O; `Unsupported`; what `apply` returns, unless it is corruption: that is a gap.
@@ -31,7 +32,7 @@ pub fn salvage(
 ) -> Result<(Recovered, Vec<Gap>)> {
     let mut readers = segments
         .iter()
-        .map(|segment| LogReader::open(vfs, &segment.path, segment.number))
+        .map(|segment| LogReader::open_around_loss(vfs, &segment.path, segment.number))
         .collect::<Result<Vec<_>>>()?;
     let mut recovered = Recovered::default();
     let mut gaps = Vec::new();
@@ -164,6 +165,38 @@ mod tests {
             // Nothing in the log says what stood before its first segment, or behind its last.
             let told = gaps.iter().any(|gap| gap.segment == number);
             assert_eq!(told, missing == 1, "{gaps:?}");
+        }
+    }
+
+    #[test]
+    fn a_sector_that_cannot_be_read_costs_the_records_in_it_and_is_told() {
+        let sim = SimVfs::new(1);
+        sim.create_dir_all(Path::new("/log")).unwrap();
+        let number = SegmentNumber::new(1);
+        let mut writer =
+            LogWriter::create(&sim, &path(number), number, &LogOptions::default()).unwrap();
+        let mut places = Vec::new();
+        for n in 0..900 {
+            let text = format!("{n} {}", "x".repeat(1000));
+            let start = writer.len_bytes();
+            writer.append(&[text.as_bytes()]).unwrap();
+            places.push((text, start..writer.len_bytes()));
+        }
+        writer.sync().unwrap();
+        drop(writer);
+        let segments = [SegmentFile { number, path: path(number) }];
+        let len = sim.len(&path(number)).unwrap();
+        for sector in (0..len.div_ceil(4096)).step_by(17) {
+            let image = sim.kill_image();
+            let lost = sector * 4096 + 700..sector * 4096 + 1200;
+            assert!(image.lose_sector(path(number), lost));
+            let (seen, gaps) = salvaged(&image, &segments);
+            let page = sector * 4096..(sector + 1) * 4096;
+            let outside =
+                |place: &std::ops::Range<u64>| place.end <= page.start || place.start >= page.end;
+            let sound = places.iter().filter(|(_, place)| outside(place));
+            assert!(sound.map(|(text, _)| text).eq(&seen), "sector {sector}: {}", seen.len());
+            assert_eq!(gaps.len(), 1, "sector {sector}");
         }
     }
 }

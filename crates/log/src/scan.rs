@@ -18,7 +18,7 @@ const SIGNATURE: [u8; 5] = [MARKER_PAYLOAD_BYTES as u8, 0, 0, 0, RecordType::Syn
 pub(crate) struct Scan {
     /// The marker that states most, and the offset where it stands.
     pub(crate) strongest: Option<(LogPosition, u64)>,
-    /// Bytes from the start of the scan to the last one that is not zero.
+    /// Bytes from the start of the scan to the last one that is not zero, or is damaged.
     pub(crate) data_bytes: u64,
 }
 
@@ -35,14 +35,19 @@ pub(crate) fn scan_markers(
     let mut scan = Scan::default();
     let mut base = from;
     while base < window.file_bytes() {
-        let bytes = window.get(base, CHUNK_BYTES + MARKER_BYTES - 1)?;
-        if let Some(last) = bytes.iter().rposition(|byte| *byte != 0) {
-            scan.data_bytes = base + last as u64 + 1 - from;
+        let len = window.get(base, CHUNK_BYTES + MARKER_BYTES - 1)?.len();
+        let bytes = window.loaded(base, len);
+        let end = bytes.iter().rposition(|byte| *byte != 0).map(|last| base + last as u64 + 1);
+        if let Some(end) = end.max(window.end_of_damage(base, len)) {
+            scan.data_bytes = end - from;
             for at in 0..bytes.len().saturating_sub(MARKER_BYTES - 1).min(CHUNK_BYTES) {
                 if bytes[at + 4..at + 9] != SIGNATURE {
                     continue;
                 }
                 let offset = base + at as u64;
+                if !window.is_sound(offset, MARKER_BYTES) {
+                    continue;
+                }
                 if let Some(through) = marker_at(&bytes[at..at + MARKER_BYTES], seed, offset) {
                     let stronger = scan.strongest.is_none_or(|(best, _)| through > best);
                     // A statement about bytes behind itself was never written.

@@ -23,7 +23,9 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use read::{JOINED_GAP_BYTES, JOINED_READ_BYTES, ValueRead, read_value, read_values};
+pub use read::{
+    JOINED_GAP_BYTES, JOINED_READ_BYTES, ValueRead, read_value, read_values, read_values_within,
+};
 pub(crate) use scan::value_of;
 pub use scan::{ValueScan, ValueStep};
 pub use writer::{VALUE_WRITE_BYTES, ValueWriter};

@@ -67,6 +67,10 @@ impl AppendFile for Finished {
     fn finish(&mut self) -> Result<()> {
         Ok(())
     }
+
+    fn cut(&mut self, _len: u64) -> Result<()> {
+        Err(self.refusal("cut"))
+    }
 }
 
 /// Appends records to a segment.
@@ -172,7 +176,8 @@ impl LogWriter {
         let start = self.len_bytes();
         let outcome = self.append_all(payloads);
         if outcome.is_err() {
-            // Records of this call that the kernel took before the failure are no part of the log.
+            // Records of this call that the kernel took before the failure are no part of the log; see
+            // [`Self::take_back`].
             self.handed_bytes = self.handed_bytes.min(start);
         }
         outcome
@@ -285,6 +290,11 @@ impl LogWriter {
         LogPosition { segment: self.segment, offset: self.handed_bytes }
     }
 
+    /// Whether it has no record yet, nor one that waits in the buffer.
+    pub fn is_empty(&self) -> bool {
+        self.handed_bytes <= format::HEADER_BYTES && self.buffer.is_empty()
+    }
+
     /// The next append is preceded by a sync marker stating that everything up to `through` is
     /// durable. A statement that adds nothing to the last one is ignored, and so is one about
     /// bytes that do not exist yet.
@@ -296,6 +306,18 @@ impl LogWriter {
         if through > known && through <= ours && !only_header {
             self.pending = Some(through);
         }
+    }
+
+    /// Cuts off what a failed append has left in the file, and preallocated room. A record of the failed call can stand
+    /// there whole, and until another segment says where this one ends it looks like one of the log. A reader that came
+    /// before the cut may have taken it for that. Does not sync: until the next sync of this segment, or of the one
+    /// behind it, a power cut may bring the record back.
+    ///
+    /// # Errors
+    /// I/O. The file may then still have it.
+    pub fn take_back(&mut self) -> Result<()> {
+        self.failed = true;
+        self.file.cut(self.handed_bytes)
     }
 
     /// Writes what is buffered and truncates preallocated room away. Does not sync. Idempotent.

@@ -46,7 +46,7 @@ use crate::edit::{FamilyEdit, SegmentKind, SegmentMeta, VersionEdit};
 use crate::file_meta::FileMeta;
 use terrace_base::ValueRef;
 use terrace_base::codec::{put_bytes, put_varint};
-use terrace_base::key::common_prefix;
+use terrace_base::key::{MAX_KEY_BYTES, common_prefix};
 use terrace_base::{Decoder, FileNumber, SegmentNumber, SeqNo};
 
 const SNAPSHOT: u8 = 1;
@@ -75,6 +75,12 @@ const VALUES: u8 = 2;
 /// The fewest bytes that a file and its level take: what a count is checked against before
 /// memory is taken.
 const MIN_FILE_BYTES: usize = 15;
+
+/// Keys of a record, decoded, have at most this many times its bytes, and [`SHARED_ALLOWANCE_BYTES`].
+const SHARED_MULTIPLE: usize = 64;
+
+/// See [`SHARED_MULTIPLE`]. Builds that did not keep to it wrote keys of usual lengths.
+const SHARED_ALLOWANCE_BYTES: usize = 64 << 20;
 
 /// What a snapshot says besides its edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -263,9 +269,15 @@ pub(crate) fn put_added<'a>(
     out: &mut Vec<u8>,
 ) {
     put_varint(out, count as u64);
+    let (start, mut key_bytes) = (out.len(), 0);
     let mut before: &[u8] = &[];
     for (level, file) in added {
         out.push(level);
+        // Keys are written whole from time to time, so that readers can bound the memory that a record takes.
+        key_bytes += file.smallest.len() + file.largest.len();
+        if key_bytes > SHARED_MULTIPLE * (out.len() - start) {
+            before = &[];
+        }
         put_file(file, before, out);
         before = &file.smallest;
     }
@@ -318,7 +330,9 @@ fn bit(set: bool, bit: u64) -> u64 {
 
 /// Reads the payload of a record; all of it must be used.
 pub fn decode_record(payload: &[u8]) -> Result<ManifestRecord, Malformed> {
-    let mut input = Input { decoder: Decoder::new(payload) };
+    let key_bytes = payload.len().saturating_mul(SHARED_MULTIPLE);
+    let key_bytes_left = key_bytes.saturating_add(SHARED_ALLOWANCE_BYTES);
+    let mut input = Input { decoder: Decoder::new(payload), key_bytes_left };
     let snapshot = match input.byte("kind")? {
         SNAPSHOT => Some(SnapshotHead {
             store_id: input.fixed("store id")?,
@@ -378,6 +392,8 @@ pub fn decode_record(payload: &[u8]) -> Result<ManifestRecord, Malformed> {
 
 struct Input<'a> {
     decoder: Decoder<'a>,
+    /// What keys may still take.
+    key_bytes_left: usize,
 }
 
 impl Input<'_> {
@@ -533,7 +549,10 @@ impl Input<'_> {
         let shared = self.field(shared, what)?;
         let rest = self.decoder.bytes();
         let rest = self.field(rest, what)?;
-        let mut key = Vec::with_capacity(shared.len() + rest.len());
+        let len = shared.len() + rest.len();
+        let left = self.key_bytes_left.checked_sub(len).filter(|_| len <= MAX_KEY_BYTES);
+        self.key_bytes_left = self.field(left, "key")?;
+        let mut key = Vec::with_capacity(len);
         key.extend_from_slice(shared);
         key.extend_from_slice(rest);
         Ok(key)

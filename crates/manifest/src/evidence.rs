@@ -25,7 +25,7 @@ use crate::names;
 use std::path::{Path, PathBuf};
 use terrace_base::{Decoder, Error, FileNumber, Result, SegmentNumber, SeqNo};
 use terrace_log::{LogOptions, LogPosition, LogReader, LogWriter, RecordKind, Step};
-use terrace_vfs::Vfs;
+use terrace_vfs::{Vfs, is_unreadable};
 
 /// How many evidence files there are.
 pub const EVIDENCE_FILES: usize = 2;
@@ -113,10 +113,11 @@ pub struct Evidence {
 /// Reads the evidence in `dir`.
 ///
 /// # Errors
-/// I/O but for a missing file; `Unsupported` for another format version; `Corruption` if the files are
+/// I/O but for a missing file, and one of two that the device does not give; `Unsupported` for another format version; `Corruption` if the files are
 /// of two stores.
 pub fn read(vfs: &dyn Vfs, dir: &Path) -> Result<Evidence> {
     let mut evidence = Evidence::default();
+    let mut one_is_unreadable = false;
     for number in 1..=EVIDENCE_FILES as u64 {
         let path = names::evidence_path(dir, number);
         let claims = match read_file(vfs, &path, number, &mut evidence.problems) {
@@ -127,6 +128,12 @@ pub fn read(vfs: &dyn Vfs, dir: &Path) -> Result<Evidence> {
             }
             Err(error) if error.is_corruption() => {
                 evidence.problems.push((path, error.to_string()));
+                continue;
+            }
+            // What the other one says is true by itself.
+            Err(error) if is_unreadable(&error) && !one_is_unreadable => {
+                evidence.problems.push((path, error.to_string()));
+                one_is_unreadable = true;
                 continue;
             }
             Err(error) => return Err(error),
@@ -150,6 +157,7 @@ fn read_file(
     number: u64,
     problems: &mut Vec<(PathBuf, String)>,
 ) -> Result<Option<Claims>> {
+    // Not around what the device does not give: the newest records could be passed over as a torn tail.
     let mut reader = LogReader::open(vfs, path, SegmentNumber::new(number))?;
     let mut all: Option<Claims> = None;
     loop {

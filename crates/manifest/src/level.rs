@@ -5,6 +5,7 @@
 //! are compared only where eight bytes do not decide.
 
 use crate::file_meta::FileMeta;
+use std::collections::HashMap;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 use terrace_base::FileNumber;
@@ -55,6 +56,15 @@ impl Level {
     pub(crate) fn empty(sorted: bool) -> Self {
         let (files, numbers) = (Arc::default(), Arc::default());
         Self { files, numbers, heads: Heads::default(), sorted, size_bytes: 0 }
+    }
+
+    /// Takes the files of `known`, by number, in the place of equal ones.
+    pub(crate) fn share_files(&mut self, known: &HashMap<FileNumber, &Arc<FileMeta>>) {
+        let shared = |file: &Arc<FileMeta>| match known.get(&file.number) {
+            Some(known) if ***known == **file => (*known).clone(),
+            _ => file.clone(),
+        };
+        self.files = self.files.iter().map(shared).collect();
     }
 
     /// The files in the level's order.

@@ -40,6 +40,8 @@ pub struct Manifest {
     /// Length of the file when it held only its snapshot.
     snapshot_bytes: u64,
     min_rotate_bytes: u64,
+    /// No new file is tried below this length: there was no room for one.
+    full_until_bytes: u64,
     /// Set when it is not known what is durable; cleared by a successful rewrite.
     poisoned: bool,
     payload: Vec<u8>,
@@ -113,6 +115,7 @@ impl Manifest {
             number,
             snapshot_bytes: end.offset,
             min_rotate_bytes: MIN_ROTATE_BYTES,
+            full_until_bytes: 0,
             poisoned: true,
             payload: Vec::new(),
             vfs,
@@ -154,7 +157,7 @@ impl Manifest {
             Error::InvalidArgument(format!("the edit does not fit the manifest: {why}"))
         })?;
         if self.len_bytes() > self.rotate_bytes() {
-            self.rewrite(state)?;
+            self.rotate(state)?;
         }
         self.payload.clear();
         codec::encode_edit(edit, &mut self.payload);
@@ -164,6 +167,24 @@ impl Manifest {
         state.commit(prepared);
         // The edit is durable and this marker says so. Failing to say it fails the next append.
         self.poisoned = self.writer.append(&[]).is_err();
+        Ok(())
+    }
+
+    /// Goes on in a new file if there is room for a snapshot: an edit takes less, and needs none.
+    fn rotate(&mut self, state: &ManifestState) -> Result<()> {
+        let poisoned = std::mem::replace(&mut self.poisoned, true);
+        match Self::write_next(&*self.vfs, &self.dir, self.number + 1, state) {
+            Ok((number, writer)) => {
+                let next = Self::put_in_force(self.vfs.clone(), &self.dir, number, writer)?;
+                *self = Self { min_rotate_bytes: self.min_rotate_bytes, ..next };
+            }
+            // The file in force is as it was.
+            Err(error) if error.is_no_space() && !error.is_failed_sync() => {
+                self.poisoned = poisoned;
+                self.full_until_bytes = self.len_bytes().saturating_mul(5) / 4;
+            }
+            Err(error) => return Err(error),
+        }
         Ok(())
     }
 
@@ -199,7 +220,8 @@ impl Manifest {
 
     /// The length past which the next edit moves to a new file.
     fn rotate_bytes(&self) -> u64 {
-        self.snapshot_bytes.saturating_mul(SNAPSHOT_MULTIPLE).max(self.min_rotate_bytes)
+        let grown = self.snapshot_bytes.saturating_mul(SNAPSHOT_MULTIPLE);
+        grown.max(self.min_rotate_bytes).max(self.full_until_bytes)
     }
 
     /// Moves to a new file at this length instead of [`MIN_ROTATE_BYTES`]; for tests.
@@ -215,20 +237,32 @@ impl Manifest {
         number: u64,
         state: &ManifestState,
     ) -> Result<Self> {
-        let mut number = number;
+        let (number, writer) = Self::write_next(&*vfs, dir, number, state)?;
+        Self::put_in_force(vfs, dir, number, writer)
+    }
+
+    /// Writes a manifest of `state` that is not in force under the first free number from `number` on. Leaves none if
+    /// that fails.
+    fn write_next(
+        vfs: &dyn Vfs,
+        dir: &Path,
+        mut number: u64,
+        state: &ManifestState,
+    ) -> Result<(u64, LogWriter)> {
         // Left over from a switch that a crash cut short, and never in force.
         while vfs.exists(&names::manifest_path(dir, number))? {
             number += 1;
         }
-        let path = names::manifest_path(dir, number);
-        let writer = match write_snapshot(&*vfs, dir, number, state) {
-            Ok(writer) => writer,
-            Err(error) => {
-                // Not in force, and perhaps what filled the disk. The error that counts is ours.
-                let _ = vfs.remove(&path);
-                return Err(error);
-            }
-        };
+        let written = write_snapshot(vfs, dir, number, state);
+        if written.is_err() {
+            // Not in force, and perhaps what filled the disk. The error that counts is ours.
+            let _ = vfs.remove(&names::manifest_path(dir, number));
+        }
+        Ok((number, written?))
+    }
+
+    /// Puts manifest `number`, which is durable and holds a snapshot alone, in force.
+    fn put_in_force(vfs: Arc<dyn Vfs>, dir: &Path, number: u64, writer: LogWriter) -> Result<Self> {
         current::switch(&*vfs, dir, number)?;
         remove_obsolete(&*vfs, dir, number);
         Ok(Self {
@@ -236,6 +270,7 @@ impl Manifest {
             number,
             snapshot_bytes: writer.len_bytes(),
             min_rotate_bytes: MIN_ROTATE_BYTES,
+            full_until_bytes: 0,
             poisoned: false,
             payload: Vec::new(),
             vfs,

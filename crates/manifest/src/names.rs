@@ -146,6 +146,25 @@ pub fn number_of(name: &str) -> Option<FileNumber> {
     }
 }
 
+/// Of the files in `listing`, of which the manifest says that numbers from `next` on are free: a number above all of the
+/// store's own, and the others', ascending, which lie [`MIN_FOREIGN_GAP`] past them. A crash leaves files behind that no
+/// manifest names.
+pub fn foreign_numbers(listing: &[String], next: FileNumber) -> (FileNumber, Vec<FileNumber>) {
+    let mut numbers: Vec<FileNumber> = listing.iter().filter_map(|name| number_of(name)).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let mut next = next;
+    let mut is_own = |number: &FileNumber| {
+        let own = *number < next.saturating_add(MIN_FOREIGN_GAP);
+        if own {
+            next = next.max(number.next());
+        }
+        own
+    };
+    let own = numbers.iter().take_while(|number| is_own(number)).count();
+    (next, numbers.split_off(own))
+}
+
 /// What `name` means. Only the exact spelling that this module makes is recognized.
 pub fn parse(name: &str) -> FileName {
     match name {

@@ -232,6 +232,16 @@ impl ManifestState {
         self.families.values().find(|family| family.name == name)
     }
 
+    /// Takes the files of `before`, a state that was read earlier, in the place of equal ones: a count of the holders of
+    /// a file then includes those of earlier states. Costs a hash lookup for each file.
+    pub fn share_files(&mut self, before: &Self) {
+        for (id, family) in &mut self.families {
+            if let Some(before) = before.families.get(id) {
+                Arc::make_mut(&mut family.version).share_files(&before.version);
+            }
+        }
+    }
+
     /// Works out what `edit` changes, or says why it does not fit. Changes nothing.
     pub(crate) fn prepare(&self, edit: &VersionEdit) -> Result<Prepared, String> {
         check_distinct(edit)?;

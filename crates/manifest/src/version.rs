@@ -7,6 +7,7 @@
 use crate::edit::FamilyEdit;
 use crate::file_meta::FileMeta;
 use crate::level::Level;
+use std::collections::HashMap;
 use std::sync::Arc;
 use terrace_base::{FileNumber, MAX_SEQNO};
 
@@ -103,6 +104,14 @@ impl Version {
         let (from, _) = removed.iter().find(|(_, number)| *number == file.number)?;
         let (_, level) = self.places().find(|(n, _)| n == from)?;
         level.files().iter().find(|old| ***old == *file).cloned()
+    }
+
+    /// Takes the files of `before` in the place of equal ones, whatever level they were in.
+    pub(crate) fn share_files(&mut self, before: &Self) {
+        let known: HashMap<FileNumber, &Arc<FileMeta>> =
+            before.all_files().map(|(_, file)| (file.number, file)).collect();
+        let places = self.levels.iter_mut().chain([&mut self.hot]);
+        places.for_each(|level| level.share_files(&known));
     }
 
     /// Number of files.
@@ -215,6 +224,25 @@ mod tests {
         };
         let after = before.apply(&to_l3).unwrap();
         assert!(Arc::ptr_eq(&before.level(0).files()[0], &after.level(3).files()[0]));
+    }
+
+    #[test]
+    fn files_that_were_there_before_are_shared() {
+        let before =
+            Version::parse_shape("L0: 12:[a-b] 10B  9:[c-d] 10B\nL1: 5:[a-b] 10B").unwrap();
+        let shape = "L0: 12:[a-b] 10B  9:[c-d] 11B\nL2: 5:[a-b] 10B  7:[c-d] 10B";
+        let mut after = Version::parse_shape(shape).unwrap();
+        let unshared = after.clone();
+        after.share_files(&before);
+        assert_eq!(after, unshared);
+        let find = |version: &Version, number: u64| -> Arc<FileMeta> {
+            let number = FileNumber::new(number);
+            version.all_files().find(|(_, file)| file.number == number).unwrap().1.clone()
+        };
+        for (number, is_shared) in [(12, true), (5, true), (9, false)] {
+            let is_same = Arc::ptr_eq(&find(&before, number), &find(&after, number));
+            assert_eq!(is_same, is_shared, "file {number}");
+        }
     }
 
     #[test]

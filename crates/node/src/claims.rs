@@ -6,17 +6,24 @@
 //! ```
 
 use crate::directory::{Directory, NodeState};
+use crate::epochs;
+use crate::error::Error;
 use crate::owner::{self, TakenOver};
 use crate::shared::Shared;
 use crate::view::Order;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 use terrace_cluster::{
     ClaimAnswer, Epoch, FenceAnswer, NodeId, OwnerAnswer, OwnerEffect, OwnerEvent, OwnerRequest,
     Ownership, OwnershipTimes, ShardId, Ticket, Topology, claim_rank,
 };
 use terrace_metadata::{LeaseId, Transaction};
 use tokio::sync::{mpsc, oneshot};
+
+/// A node gives up if another process is alive as it is for this many of its leases. One that has ended is gone after one
+/// lease of its own.
+const RIVAL_LEASES: u32 = 3;
 
 /// A shard, as this node sees it.
 struct Shard {
@@ -41,6 +48,10 @@ struct Claims {
     directory: Option<Arc<Directory>>,
     /// The last attempt to register failed: said once for each time that the metadata store is away.
     is_away: bool,
+    /// It is a member under its present lease. Nothing is claimed before.
+    has_registered: bool,
+    /// The lease of another process that is alive as this node, and since when that is seen.
+    rival: Option<(LeaseId, Duration)>,
 }
 
 pub(crate) async fn run(
@@ -53,8 +64,15 @@ pub(crate) async fn run(
     let mut generation = shared.stamp.generation();
     let mut tick = tokio::time::interval(OwnershipTimes::default().retry / 2);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut claims =
-        Claims { shared, shards: HashMap::new(), reports, directory: None, is_away: false };
+    let mut claims = Claims {
+        shared,
+        shards: HashMap::new(),
+        reports,
+        directory: None,
+        is_away: false,
+        has_registered: false,
+        rival: None,
+    };
     loop {
         tokio::select! {
             Some((shard, epoch)) = deposed.recv() => claims.on(shard, OwnerEvent::Deposed(epoch)),
@@ -67,6 +85,8 @@ pub(crate) async fn run(
         let generation_now = claims.shared.stamp.generation();
         if generation_now != generation {
             generation = generation_now;
+            // Another process may be this node by now: nothing is claimed before it is registered again.
+            (claims.rival, claims.has_registered) = (None, false);
             claims.on_all(OwnerEvent::LeaseLost);
         }
         let (latest, lease) = (directory.borrow_and_update().clone(), *lease.borrow_and_update());
@@ -74,10 +94,12 @@ pub(crate) async fn run(
         if let (Some(latest), Some(lease)) = (&latest, lease) {
             claims.register(latest, lease, is_draining).await;
         }
-        if let Some(latest) = latest {
-            claims.see(latest);
+        if claims.has_registered {
+            if let Some(latest) = latest {
+                claims.see(latest);
+            }
+            claims.on_all(OwnerEvent::Tick);
         }
-        claims.on_all(OwnerEvent::Tick);
     }
 }
 
@@ -94,17 +116,33 @@ impl Claims {
         let (member, alive) = (layout.member(shared.me), layout.alive(shared.me));
         let addresses = format!("{redis} {rpc}");
         let is_member = directory.value::<String>(&member).is_some_and(|it| it == addresses);
+        // Told for the case that the metadata are lost and the cluster is created again.
+        let part = shared.part_check.known().map(|part| (layout.part(shared.me), part));
+        let is_told =
+            part.as_ref().is_none_or(|(key, part)| directory.value(key).as_ref() == Some(part));
         let is_alive = directory.lease(&alive) == Some(lease)
             && directory.value::<NodeState>(&alive) == Some(state);
-        if is_member && is_alive {
+        if is_member && is_alive && is_told {
+            (self.has_registered, self.rival) = (true, None);
             return;
         }
-        // An entry of an earlier lease is this node's, too: the store is open once.
-        let write = Transaction::new().put(member, addresses);
-        let write = write.put_leased(alive, state.to_string(), lease);
+        let holder = directory.lease(&alive).filter(|of| *of != lease);
+        // At this node's addresses it was an earlier process of its own, or an earlier lease.
+        if let Some(holder) = holder.filter(|_| !is_member) {
+            return self.wait_for_rival(holder);
+        }
+        self.rival = None;
+        let seen = directory.mod_revision(&alive);
+        let write = Transaction::new().when(alive.clone(), seen).put(member, addresses);
+        let mut write = write.put_leased(alive, state.to_string(), lease);
+        if let Some((key, part)) = part.filter(|_| !is_told) {
+            write = write.put(key, part.to_string());
+        }
         let registered = shared.metadata.commit(write).await;
         match &registered {
-            Ok(_) => {}
+            Ok(Some(_)) => self.has_registered = true,
+            // Another process was faster, or the directory is behind.
+            Ok(None) => shared.refresh.notify_one(),
             Err(error) if self.is_away => {
                 tracing::debug!("node {} is not registered: {error}", shared.me);
             }
@@ -113,6 +151,34 @@ impl Claims {
             }
         }
         self.is_away = registered.is_err();
+    }
+
+    /// A process at other addresses is alive as this node. If it was an earlier one of this store, it has ended, since a
+    /// store is open once, and its lease ends soon. If its lease does not end, one of the two stores is a copy, and the process
+    /// that came later gives up: keys would be written to the one and read from the other.
+    fn wait_for_rival(&mut self, holder: LeaseId) {
+        let shared = &self.shared;
+        let now = shared.stamp.now();
+        let Some((_, since)) = self.rival.filter(|(of, _)| *of == holder) else {
+            tracing::warn!(
+                "node {} is alive at other addresses; it joins when that lease ends",
+                shared.me
+            );
+            self.rival = Some((holder, now));
+            return;
+        };
+        if now.saturating_sub(since) > RIVAL_LEASES * shared.config.lease {
+            let why = Error::Running(shared.me);
+            let why = format!(
+                "{why}: this store is a copy of its store, or the other way round; or its earlier \
+                 lease was a longer one and has not ended yet"
+            );
+            shared.refusal.send_if_modified(|known| {
+                let is_first = known.is_none();
+                known.get_or_insert(why);
+                is_first
+            });
+        }
     }
 
     /// What the directory says, to every shard of it.
@@ -133,11 +199,24 @@ impl Claims {
                 generation: 0,
                 serving: None,
             });
+            self.set_instance(shard.id, instance);
             let rank = claim_rank(&topology, shard.id, self.shared.me, is_excluded);
             self.on(shard.id, OwnerEvent::Rank(rank));
             self.on(shard.id, OwnerEvent::Seen(topology.revision, shard.owner));
         }
         self.drop_unknown(&topology);
+    }
+
+    /// The instance of a shard changes only if the cluster was created again.
+    fn set_instance(&mut self, id: ShardId, instance: NodeId) {
+        let is_other = |shard: &Shard| shard.instance != instance;
+        if self.shards.get(&id).is_some_and(is_other) {
+            // What was asked of the other one is not waited for.
+            self.on(id, OwnerEvent::LeaseLost);
+            if let Some(shard) = self.shards.get_mut(&id) {
+                shard.instance = instance;
+            }
+        }
     }
 
     /// Shards that do not exist any more.
@@ -240,7 +319,13 @@ impl Claims {
                             tracing::warn!(
                                 "shard {id}: epoch {epoch}, and its instance knows {known}"
                             );
-                            FenceAnswer::Deposed
+                            match epochs::pass(&shared, id, epoch, known).await {
+                                Ok(()) => FenceAnswer::Deposed(known),
+                                Err(why) => {
+                                    tracing::warn!("epochs up to {known} are not passed: {why}");
+                                    FenceAnswer::Unknown
+                                }
+                            }
                         }
                         Err(_) => FenceAnswer::Unknown,
                     };

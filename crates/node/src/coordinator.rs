@@ -144,6 +144,7 @@ impl Coordinator for NodeCoordinator {
                 self.shared.runtime.spawn(async move { shared.fence(shard, epoch).await });
                 Err(Unserved::Moved(self.revision()))
             }
+            Ok(Admission::Refused) => Err(Unserved::Unreachable(self.shared.me)),
             Err(error) => {
                 tracing::warn!("a call is not admitted: {error}");
                 Err(Unserved::Unreachable(self.shared.me))

@@ -3,16 +3,19 @@
 //! ```text
 //! /terrace/<cluster>/1/config                 slots | range
 //!                      member/<node>          redis address, rpc address
+//!                      part/<node>            what its store has, once it was served: see `part`
 //!                      node/<node>            coordinator | instance | draining; lease: alive
 //!                      shard/<id>/instance    node
 //!                      shard/<id>/owner       node; its revision is the epoch
 //!                      shard/<id>/claim       node; lease
 //!                      map/<range>            shard
 //!                      leader/<role>          node; lease
+//!                      passed                 an epoch: written for the revisions only, see `epochs`
 //! ```
 //! A range is two slot numbers of five digits, or two keys in hexadecimal, joined by `-`; the last
 //! range of keys has no end.
 
+use crate::part::{Part, range_of, range_text};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -70,15 +73,16 @@ impl Layout {
         format!("{}leader/{role}", self.prefix)
     }
 
+    pub fn passed(&self) -> String {
+        format!("{}passed", self.prefix)
+    }
+
+    pub fn part(&self, node: NodeId) -> String {
+        format!("{}part/{node}", self.prefix)
+    }
+
     fn map(&self, range: &KeyRange) -> String {
-        let hex = |key: &[u8]| key.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let range = match range {
-            KeyRange::Slots(first, last) => format!("{first:05}-{last:05}"),
-            KeyRange::Keys { start, end } => {
-                format!("k{}-{}", hex(start), end.as_deref().map(hex).unwrap_or_default())
-            }
-        };
-        format!("{}map/{range}", self.prefix)
+        format!("{}map/{}", self.prefix, range_text(range))
     }
 
     /// Creates the cluster, unless it exists.
@@ -126,26 +130,6 @@ impl FromStr for NodeState {
     fn from_str(text: &str) -> Result<Self, ()> {
         let all = [Self::Coordinator, Self::Instance, Self::Draining];
         all.into_iter().find(|state| state.to_string() == text).ok_or(())
-    }
-}
-
-fn range_of(text: &str) -> Option<KeyRange> {
-    let unhex = |digits: &str| {
-        let digits = digits.as_bytes();
-        let digit = |byte: u8| char::from(byte).to_digit(16);
-        let pair = |pair: &[u8]| Some((digit(pair[0])? << 4 | digit(*pair.get(1)?)?) as u8);
-        digits.chunks(2).map(pair).collect::<Option<Vec<u8>>>()
-    };
-    match text.strip_prefix('k') {
-        Some(keys) => {
-            let (start, end) = keys.split_once('-')?;
-            let end = if end.is_empty() { None } else { Some(unhex(end)?) };
-            Some(KeyRange::Keys { start: unhex(start)?, end })
-        }
-        None => {
-            let (first, last) = text.split_once('-')?;
-            Some(KeyRange::Slots(first.parse().ok()?, last.parse().ok()?))
-        }
     }
 }
 
@@ -241,6 +225,15 @@ impl Directory {
     /// All nodes whose entries are not damaged, in the order of their ids.
     pub fn members(&self) -> Vec<Node> {
         self.below("member").filter_map(|(name, entry)| self.member(&name, entry)).collect()
+    }
+
+    /// What the stores of nodes have, as far as they told and it is no damaged entry.
+    pub fn parts(&self) -> BTreeMap<NodeId, Part> {
+        let part = |(name, _): (String, &Entry)| {
+            let node = name.parse().ok()?;
+            Some((node, self.value(&self.layout.part(node))?))
+        };
+        self.below("part").filter_map(part).collect()
     }
 
     /// What the entries say.

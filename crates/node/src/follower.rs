@@ -63,6 +63,8 @@ fn publish(shared: &Shared, directory: &Directory) {
             return;
         }
         Ok(topology) => {
+            // Before anybody can route by it.
+            shared.part_check.see(&topology, shared.me);
             let (revision, topology) = (topology.revision, Arc::new(topology));
             // First the revision, then the routes that follow it, then those who wait for them.
             shared.revision.fetch_max(revision.0, Ordering::SeqCst);

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! family "node":  "identity"   version 1 (1), node (20), the cluster's name
+//!                 "part"       version 1 (1), the text of a [`Part`]
 //! ```
 //! Records of moves and epochs are kept by the keyspace itself.
 
+use crate::part::Part;
 use crate::rpc::{MoveMessage, ShardRecords, TopCounts};
 use crate::store::{Identity, InstanceStore, StoreError, StoreLoad};
 use std::fmt::Display;
@@ -15,6 +17,7 @@ use terrace_keyspace::{ExportLimits, ExportedKey, Keyspace, MAX_DATABASES, MAX_E
 
 const FAMILY: &str = "node";
 const IDENTITY: &[u8] = b"identity";
+const PART: &[u8] = b"part";
 const VERSION: u8 = 1;
 
 /// All keys of a move are in one message. A move with more is undone, and its keys go in smaller ones.
@@ -43,6 +46,19 @@ impl KeyspaceStore {
 
     fn family(&self) -> Option<ColumnFamily> {
         self.keyspace.db().column_family(FAMILY)
+    }
+
+    /// Writes a record of the family durably.
+    fn put(&self, key: &[u8], value: Vec<u8>) -> Result<(), StoreError> {
+        let db = self.keyspace.db();
+        let family = match self.family() {
+            Some(family) => family,
+            None => db.create_column_family(FAMILY, CfOptions::default()).map_err(failed)?,
+        };
+        let mut batch = WriteBatch::new();
+        batch.put_cf(&family, key, value);
+        let durable = WriteOptions { sync: Some(SyncMode::Batch) };
+        db.write_with(batch, &durable).map_err(failed)
     }
 
     fn move_keys(&self, message: &MoveMessage) -> Result<Answer, StoreError> {
@@ -122,16 +138,22 @@ impl InstanceStore for KeyspaceStore {
     }
 
     fn set_identity(&self, identity: &Identity) -> Result<(), StoreError> {
-        let db = self.keyspace.db();
-        let family = match self.family() {
-            Some(family) => family,
-            None => db.create_column_family(FAMILY, CfOptions::default()).map_err(failed)?,
-        };
         let value = [&[VERSION], &identity.node.0[..], identity.cluster.as_bytes()].concat();
-        let mut batch = WriteBatch::new();
-        batch.put_cf(&family, IDENTITY, value);
-        let durable = WriteOptions { sync: Some(SyncMode::Batch) };
-        db.write_with(batch, &durable).map_err(failed)
+        self.put(IDENTITY, value)
+    }
+
+    fn part(&self) -> Result<Option<Part>, StoreError> {
+        let Some(family) = self.family() else { return Ok(None) };
+        let Some(bytes) = family.get(PART).map_err(failed)? else { return Ok(None) };
+        let text = bytes.strip_prefix(&[VERSION]).and_then(|text| std::str::from_utf8(text).ok());
+        match text.and_then(|text| text.parse().ok()) {
+            Some(part) => Ok(Some(part)),
+            None => Err(StoreError("what part of the keys the store has is damaged in it".into())),
+        }
+    }
+
+    fn set_part(&self, part: &Part) -> Result<(), StoreError> {
+        self.put(PART, [&[VERSION], part.to_string().as_bytes()].concat())
     }
 
     fn epoch(&self, shard: ShardId) -> Result<Epoch, StoreError> {

@@ -12,6 +12,8 @@ use crate::error::Error;
 use crate::follower;
 use crate::gate::Gate;
 use crate::lease_keeper;
+use crate::part::Part;
+use crate::part_check::PartCheck;
 use crate::partitioner::{self, Repartition};
 use crate::roles::NodeRoles;
 use crate::rpc::{IncomingLimits, Roles, api, incoming, routes};
@@ -126,6 +128,26 @@ pub fn join_store(store: &dyn InstanceStore, cluster: &str) -> Result<NodeId, Er
     }
 }
 
+/// Refuses a cluster of these shards if a store has another part of the keys than its node would have.
+///
+/// # Errors
+/// That, or the store fails.
+pub fn check_store(
+    store: &dyn InstanceStore,
+    node: NodeId,
+    placement: Placement,
+    shards: &[(ShardId, NodeId, Vec<KeyRange>)],
+) -> Result<(), Error> {
+    let Some(known) = store.part()? else { return Ok(()) };
+    let wanted = Part::of(placement, shards, node);
+    if wanted.as_ref() == Some(&known) {
+        return Ok(());
+    }
+    let wanted = wanted.map_or("none".into(), |wanted| wanted.describe());
+    let known = known.describe();
+    Err(Error::Config(format!("the store has {known} in its cluster, and would be given {wanted}")))
+}
+
 impl Node {
     /// Starts a node within a tokio runtime with several threads. Returns when other nodes can connect;
     /// it joins in the background, as soon as the metadata store answers.
@@ -147,6 +169,7 @@ impl Node {
         }
         let layout = layout_of(&config.cluster)?;
         let me = join_store(&*store, &config.cluster)?;
+        let part_check = PartCheck::new(store.part()?);
         let io = |error| Error::Io {
             what: format!("cannot listen on {} for other nodes", config.rpc_listen),
             error,
@@ -161,6 +184,7 @@ impl Node {
             layout,
             metadata,
             store,
+            part_check,
             executor,
             stamp: LeaseStamp::new(config.clock.clone(), config.lease),
             lease: watch::Sender::new(None),

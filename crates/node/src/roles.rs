@@ -154,6 +154,7 @@ impl Roles for NodeRoles {
             device_bytes: load.device_bytes,
             keys: load.keys,
             is_coordinator: shared.config.is_coordinator,
+            refusal: shared.part_check.refusal().unwrap_or_default(),
         }
     }
 

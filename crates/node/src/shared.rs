@@ -3,6 +3,7 @@
 use crate::config::NodeConfig;
 use crate::directory::{Directory, Layout};
 use crate::gate::{Gate, Token};
+use crate::part_check::PartCheck;
 use crate::rpc::{MoveMessage, Peer, ShardRecords, TopCounts};
 use crate::stamp::LeaseStamp;
 use crate::store::{InstanceStore, StoreError, StoreLoad};
@@ -58,6 +59,8 @@ pub(crate) enum Admission {
     Draining,
     /// Never: a later epoch is known.
     Deposed,
+    /// Not as long as the metadata give the store another part than it has.
+    Refused,
 }
 
 pub(crate) struct Shared {
@@ -67,6 +70,7 @@ pub(crate) struct Shared {
     pub layout: Layout,
     pub metadata: Arc<dyn Metadata>,
     pub store: Arc<dyn InstanceStore>,
+    pub part_check: PartCheck,
     pub executor: Arc<dyn CommandExecutor>,
     pub stamp: LeaseStamp,
     /// The lease, once there is one; changes when it is lost.
@@ -146,6 +150,9 @@ impl Shared {
 
     /// Enters the store in the name of a shard.
     pub fn admit(&self, shard: ShardId, epoch: Epoch) -> Result<Admission, StoreError> {
+        if self.part_check.is_refused() {
+            return Ok(Admission::Refused);
+        }
         // The token is taken before the look: a fence that is not seen by the look waits for it.
         let token = self.gate.enter();
         let mut epochs = self.epochs.lock();
@@ -168,6 +175,9 @@ impl Shared {
             match self.admit(shard, epoch)? {
                 Admission::Entered(token) => return Ok(Some(token)),
                 Admission::Deposed => return Ok(None),
+                Admission::Refused => {
+                    return Err(StoreError(self.part_check.refusal().unwrap_or_default()));
+                }
                 // The one that drains is joined.
                 Admission::RaiseFirst | Admission::Draining => {
                     _ = self.fence(shard, epoch).await?;
@@ -194,6 +204,7 @@ impl Shared {
         let (drained, drain) = watch::channel(());
         let raised = blocking(move || {
             let _one_at_a_time = this.raising.lock();
+            this.part_check.settle(|part| this.store.set_part(part))?;
             {
                 let mut epochs = this.epochs.lock();
                 let known = this.known(&mut epochs, shard)?;

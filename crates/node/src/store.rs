@@ -1,5 +1,6 @@
 //! What a node needs of its store. The server's keyspace has it; tests have one in memory.
 
+use crate::part::Part;
 use crate::rpc::{MoveMessage, ShardRecords, TopCounts};
 use terrace_cluster::{Epoch, MoveAnswer, NodeId, ShardId};
 
@@ -50,6 +51,18 @@ pub trait InstanceStore: Send + Sync + 'static {
     /// # Errors
     /// See [`Self::identity`].
     fn set_identity(&self, identity: &Identity) -> Result<(), StoreError>;
+
+    /// The part of the key space that it has; `None` if it was never served on since that is remembered.
+    ///
+    /// # Errors
+    /// See [`Self::identity`].
+    fn part(&self) -> Result<Option<Part>, StoreError>;
+
+    /// From now on it has this part.
+    ///
+    /// # Errors
+    /// See [`Self::identity`].
+    fn set_part(&self, part: &Part) -> Result<(), StoreError>;
 
     /// The latest epoch of a shard that was made known; 0 before the first.
     ///

@@ -2,6 +2,7 @@
 
 use crate::db::Db;
 use crate::errors::{ended, raise};
+use crate::options::file_system;
 use parking_lot::RwLock;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -68,8 +69,10 @@ impl Backups {
 #[pymethods]
 impl Backups {
     #[new]
-    fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let opened = py.detach(|| terrace_backup::Backups::open(path).map_err(failure));
+    #[pyo3(signature = (path, *, encryption_key_file=None))]
+    fn new(py: Python<'_>, path: PathBuf, encryption_key_file: Option<PathBuf>) -> PyResult<Self> {
+        let vfs = file_system(encryption_key_file)?;
+        let opened = py.detach(|| terrace_backup::Backups::open_with(vfs, path).map_err(failure));
         let opened = Arc::new(Kept::new(opened.map_err(raise)?));
         Ok(Self { backups: RwLock::new(Some(opened)) })
     }

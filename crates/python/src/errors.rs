@@ -42,7 +42,7 @@ kinds! {
     LockedError Locked "The store is open elsewhere.";
     NotAStoreError NotAStore "The directory holds no store.";
     NoSuchFamilyError NoSuchFamily "There is no column family of this name.";
-    UnsupportedError Unsupported "A file of a format version that this build does not read.";
+    UnsupportedError Unsupported "A file of a format version that this build does not read, or encrypted otherwise than the keys given say.";
     NotInMemoryError NotInMemory "The read needs the device.";
     OutdatedError Outdated "A read-only store lacks a file that its writer has removed.";
     ClosedError Closed "The store, batch, transaction or snapshot was closed.";

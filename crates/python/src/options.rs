@@ -7,8 +7,11 @@ use crate::merge_operator::MergeOperator;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping, PyString};
+use std::path::PathBuf;
+use std::sync::Arc;
+use terrace::vfs::{PosixVfs, Vfs};
 use terrace::{CfOptions, Options};
-use terrace_binding::{set_family_option, set_store_option};
+use terrace_binding::{encrypted_vfs, set_family_option, set_store_option};
 
 /// What the argument `column_families` is.
 const WANTED_FAMILIES: &str =
@@ -51,6 +54,14 @@ pub fn set_family_options(
     Ok(())
 }
 
+/// Where files are that belong to no open store: encrypted with the keys in this file, if one is named.
+pub fn file_system(key_file: Option<PathBuf>) -> PyResult<Arc<dyn Vfs>> {
+    match key_file {
+        None => Ok(PosixVfs::shared()),
+        Some(file) => encrypted_vfs(&file).map_err(raise),
+    }
+}
+
 /// The options of a store that keyword arguments name.
 pub fn store_options(
     given: Option<&Bound<'_, PyDict>>,
@@ -59,6 +70,9 @@ pub fn store_options(
     let mut options = Options::default();
     for (name, value) in given.into_iter().flatten() {
         let name: String = name.extract()?;
+        if name == "encryption_key_file" && value.is_none() {
+            continue;
+        }
         if !set_object(&mut options.default_family, &name, &value)? {
             set_store_option(&mut options, &name, &option_text(&value)?).map_err(raise)?;
         }

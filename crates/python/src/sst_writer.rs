@@ -2,7 +2,7 @@
 
 use crate::arguments::{bytes, until_ms};
 use crate::errors::{ended, raise};
-use crate::options::set_family_options;
+use crate::options::{file_system, set_family_options};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -54,11 +54,18 @@ impl Failed {
 #[pymethods]
 impl SstWriter {
     #[new]
-    #[pyo3(signature = (path, **options))]
-    fn new(py: Python<'_>, path: PathBuf, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+    #[pyo3(signature = (path, *, encryption_key_file=None, **options))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        encryption_key_file: Option<PathBuf>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
         let mut family = terrace::CfOptions::default();
         set_family_options(&mut family, options)?;
-        let created = py.detach(|| terrace::SstWriter::create(&path, &family)).map_err(raise)?;
+        let vfs = file_system(encryption_key_file)?;
+        let created = py.detach(|| terrace::SstWriter::create_on(vfs, &path, &family));
+        let created = created.map_err(raise)?;
         Ok(Self { writer: Kept::new(Mutex::new(Some(Box::new(created)))), path })
     }
 

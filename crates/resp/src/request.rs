@@ -130,14 +130,17 @@ impl<'a> Command<'a> {
 }
 
 impl Command<'_> {
+    /// Whether it was a line of words, or was made of words: its bytes are not to be parsed again, since quoted words are
+    /// unquoted in their places.
+    pub fn is_line(&self) -> bool {
+        let starts_behind = |name: &Span| name.range().start > 0;
+        self.buf.first() != Some(&b'*') || !self.spans.first().is_some_and(starts_behind)
+    }
+
     /// Appends the command as a request: its bytes as they came, unless it was a line of words.
     pub fn append_request(&self, out: &mut Vec<u8>) {
-        match (self.buf.first(), self.buf.get(..self.bytes)) {
-            (Some(b'*'), Some(bytes))
-                if self.spans.first().is_some_and(|name| name.range().start > 0) =>
-            {
-                out.extend_from_slice(bytes);
-            }
+        match self.buf.get(..self.bytes) {
+            Some(bytes) if !self.is_line() => out.extend_from_slice(bytes),
             _ => write_request(out, &self.iter().collect::<Vec<_>>()),
         }
     }

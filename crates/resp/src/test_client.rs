@@ -117,11 +117,20 @@ impl<S: Read + Write> Client<S> {
 
     /// The next reply.
     pub fn reply(&mut self) -> Reply<'static> {
-        self.try_reply().expect("the connection has ended")
+        match self.receive_reply() {
+            Ok(Some(reply)) => reply,
+            Ok(None) => panic!("the server has ended the connection"),
+            Err(error) => panic!("no reply: {error}"),
+        }
     }
 
-    /// The next reply; `None` if the server has ended the connection.
+    /// The next reply; `None` if the server has ended the connection, or the stream's timeout has passed.
     pub fn try_reply(&mut self) -> Option<Reply<'static>> {
+        self.receive_reply().ok().flatten()
+    }
+
+    /// The next reply; `None` at the end of the stream.
+    fn receive_reply(&mut self) -> std::io::Result<Option<Reply<'static>>> {
         loop {
             let complete = match self.parser.next(&self.received).unwrap() {
                 ReplyStep::Frame(frame) => {
@@ -132,12 +141,16 @@ impl<S: Read + Write> Client<S> {
             };
             if let Some((reply, bytes)) = complete {
                 self.received.drain(..bytes);
-                return Some(reply);
+                return Ok(Some(reply));
             }
             let mut piece = [0; 64 << 10];
-            let read = self.stream.read(&mut piece).ok()?;
+            let read = match self.stream.read(&mut piece) {
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
             if read == 0 {
-                return None;
+                return Ok(None);
             }
             self.received.extend_from_slice(&piece[..read]);
         }

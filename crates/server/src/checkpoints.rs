@@ -1,12 +1,14 @@
 //! `BGSAVE` and `SAVE`: checkpoints of the store, in a folder beside it.
 //!
 //! A checkpoint is a store of its own, of hard links where possible. It lies in
-//! `<store>-checkpoints/<ms since 1970>`; the newest few are kept.
+//! `<store>-checkpoints/<ms since 1970>`; the newest few are kept. If the clock is set back, a name is by one higher than
+//! the highest there is, so that names are in the order in which checkpoints were made.
 
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 use terrace::{Error, Result};
 use terrace_keyspace::Keyspace;
 
@@ -22,9 +24,14 @@ pub struct Checkpoints {
 
 #[derive(Default)]
 struct State {
-    is_running: AtomicBool,
+    /// Who makes one, or waits to: one that was begun waits for the last one of a shutdown.
+    makers: AtomicUsize,
     has_failed: AtomicBool,
     last_ms: AtomicU64,
+    /// How many were made since the start.
+    count: AtomicU64,
+    /// How long the last one took, in ms.
+    took_ms: AtomicU64,
 }
 
 impl Checkpoints {
@@ -36,7 +43,7 @@ impl Checkpoints {
 
     /// Whether one is being made.
     pub fn is_running(&self) -> bool {
-        self.state.is_running.load(Ordering::Relaxed)
+        self.state.makers.load(Ordering::Relaxed) > 0
     }
 
     /// Whether the last one could not be made.
@@ -49,9 +56,19 @@ impl Checkpoints {
         self.state.last_ms.load(Ordering::Relaxed)
     }
 
+    /// How many were made since the start.
+    pub fn count(&self) -> u64 {
+        self.state.count.load(Ordering::Relaxed)
+    }
+
+    /// How long the last one took, in ms, if any was made since the start.
+    pub fn took_ms(&self) -> Option<u64> {
+        (self.count() > 0).then(|| self.state.took_ms.load(Ordering::Relaxed))
+    }
+
     /// Begins one in the background; `false` if one is being made.
     pub fn begin(&self, space: &Arc<Keyspace>) -> bool {
-        if self.state.is_running.swap(true, Ordering::AcqRel) {
+        if !self.state.enter_alone() {
             return false;
         }
         let (state, making, space) = (self.state.clone(), self.making.clone(), space.clone());
@@ -64,7 +81,7 @@ impl Checkpoints {
         if let Err(error) = started {
             tracing::error!(%error, "no thread for a checkpoint");
             self.state.has_failed.store(true, Ordering::Relaxed);
-            self.state.is_running.store(false, Ordering::Release);
+            self.state.leave();
         }
         true
     }
@@ -74,7 +91,7 @@ impl Checkpoints {
     /// # Errors
     /// The engine's; nothing is left of it.
     pub fn make_unless_running(&self, space: &Keyspace) -> Result<bool> {
-        if self.state.is_running.swap(true, Ordering::AcqRel) {
+        if !self.state.enter_alone() {
             return Ok(false);
         }
         let _one_at_a_time = self.making.lock();
@@ -87,26 +104,42 @@ impl Checkpoints {
     /// # Errors
     /// The engine's; nothing is left of it.
     pub fn make(&self, space: &Keyspace) -> Result<()> {
+        self.state.enter();
         let _one_at_a_time = self.making.lock();
-        self.state.is_running.store(true, Ordering::Release);
         self.state.make(space)
     }
 }
 
 impl State {
+    fn enter(&self) {
+        self.makers.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Unless somebody has entered, and not left; gives whether.
+    fn enter_alone(&self) -> bool {
+        self.makers.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    fn leave(&self) {
+        self.makers.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Makes one, and leaves.
     fn make(&self, space: &Keyspace) -> Result<()> {
-        let now_ms = space.now_ms();
+        let (now_ms, begun) = (space.now_ms(), Instant::now());
         let folder = folder_of(space.db().path());
         let made = make_in(&folder, space, now_ms);
         match &made {
             Ok(path) => {
                 self.last_ms.store(now_ms, Ordering::Relaxed);
+                self.took_ms.store(begun.elapsed().as_millis() as u64, Ordering::Relaxed);
+                self.count.fetch_add(1, Ordering::Relaxed);
                 tracing::info!(path = %path.display(), "checkpoint made");
             }
             Err(error) => tracing::error!(%error, "no checkpoint"),
         }
         self.has_failed.store(made.is_err(), Ordering::Relaxed);
-        self.is_running.store(false, Ordering::Release);
+        self.leave();
         made.map(drop)
     }
 }
@@ -122,8 +155,6 @@ fn make_in(folder: &Path, space: &Keyspace, now_ms: u64) -> Result<PathBuf> {
     let refused = |doing, error| refused(doing, folder, error);
     std::fs::create_dir_all(folder).map_err(|error| refused("create", error))?;
     remove_interrupted(folder);
-    let path = folder.join(now_ms.to_string());
-    space.db().checkpoint(&path)?;
     let mut old: Vec<(u64, PathBuf)> = std::fs::read_dir(folder)
         .map_err(|error| refused("list", error))?
         .filter_map(|entry| {
@@ -133,7 +164,11 @@ fn make_in(folder: &Path, space: &Keyspace, now_ms: u64) -> Result<PathBuf> {
         })
         .collect();
     old.sort_unstable();
-    for (_, path) in old.iter().rev().skip(KEPT) {
+    let after_last = old.last().map_or(0, |(number, _)| number.saturating_add(1));
+    let path = folder.join(now_ms.max(after_last).to_string());
+    space.db().checkpoint(&path)?;
+    // With the one that was made there are as many as are kept.
+    for (_, path) in old.iter().rev().skip(KEPT - 1) {
         if let Err(error) = std::fs::remove_dir_all(path) {
             tracing::warn!(path = %path.display(), %error, "an old checkpoint stays");
         }
@@ -173,19 +208,16 @@ mod tests {
         assert!(checkpoints.begin(&space));
         assert!(!checkpoints.begin(&space));
         assert!(!checkpoints.make_unless_running(&space).unwrap());
+        // Another one, of a shutdown, has its turn first.
+        checkpoints.state.enter();
+        checkpoints.state.make(&space).unwrap();
+        assert!(checkpoints.is_running(), "the one that was begun waits");
+        assert!(!checkpoints.begin(&space));
         drop(being_made);
         while checkpoints.is_running() {
             std::thread::yield_now();
         }
-        // They have the names of their times.
-        let until_later = || {
-            while space.now_ms() <= checkpoints.last_ms() {
-                std::thread::yield_now();
-            }
-        };
-        until_later();
         checkpoints.make(&space).unwrap();
-        until_later();
         assert!(checkpoints.make_unless_running(&space).unwrap());
         assert!(checkpoints.last_ms() > 7 && !checkpoints.is_running());
     }

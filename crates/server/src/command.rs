@@ -14,15 +14,18 @@ mod bit_offset;
 mod bitfield;
 mod bits;
 mod client;
+mod client_line;
 mod cluster;
 mod cluster_admin;
 mod command_docs;
 mod command_table;
 mod connection;
+mod debug;
 mod expiry;
 mod failure;
 mod hashes;
 mod help;
+mod help_texts;
 mod info;
 mod keys;
 mod lcs;
@@ -34,6 +37,7 @@ mod redis_names;
 mod rename;
 mod replication;
 mod run;
+mod scripting;
 mod set_algebra;
 mod sets;
 mod sort;
@@ -42,10 +46,10 @@ mod spec;
 mod strings;
 mod transactions;
 
-pub(crate) use admin::debug_refusal;
 pub use command_docs::documentation;
 pub use command_table::{Table, table};
 pub(crate) use connection::NO_SELECT;
+pub(crate) use debug::debug_refusal;
 pub use failure::{Failure, Outcome};
 pub(crate) use keys::{ANNOUNCE, EXECUTE, TSCAN_LIMIT, is_flush_option};
 pub use redis_names::REDIS_NAMES;
@@ -75,9 +79,11 @@ const GROUPS: &[&[CommandSpec]] = &[
     info::COMMANDS,
     observe::COMMANDS,
     admin::COMMANDS,
+    debug::COMMANDS,
     replication::COMMANDS,
     cluster::COMMANDS,
     access::COMMANDS,
+    scripting::COMMANDS,
 ];
 
 use crate::server::Server;

@@ -19,6 +19,7 @@ mod engine;
 mod error;
 mod file;
 mod load;
+mod names;
 mod output_limits;
 mod table;
 #[cfg(test)]
@@ -26,12 +27,14 @@ mod tests;
 mod units;
 mod user_rules;
 mod value;
+mod without_effect;
 
 pub use change::Reload;
 pub use document::documentation;
 pub use error::ConfigError;
+pub use names::{all_options, option};
 pub use output_limits::{OutputLimit, OutputLimits};
-pub use table::{OPTIONS, OptionSpec, Settings, When, option};
+pub use table::{OPTIONS, OptionSpec, Settings, When};
 pub use user_rules::{UserChange, UserRules};
 pub use value::{
     AppendFsync, ClientCertificates, ClusterPlacement, ClusterRedirect, DebugCommand, DirectIoUse,
@@ -90,7 +93,7 @@ impl Config {
         self.file.as_deref()
     }
 
-    /// What should be said at the start: variables that look like a misspelt option.
+    /// What should be said at the start: variables that look like a misspelt option, options without effect.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -108,18 +111,15 @@ impl Config {
         let wanted = |name: &str| patterns.iter().any(|p| crate::glob::matches(p, name.as_bytes()));
         let settings = self.current.load();
         let mut found = BTreeMap::new();
-        for option in OPTIONS {
+        for option in all_options() {
             for name in option.names().filter(|name| wanted(name)) {
                 found.insert(name, option.show(&settings));
             }
         }
-        for (name, value) in table::FIXED.iter().filter(|(name, _)| wanted(name)) {
-            found.insert(name, value.to_string());
-        }
         found.into_iter().collect()
     }
 
-    /// Every option with its value, secrets hidden: for pages and logs.
+    /// Every option that has an effect, with its value, secrets hidden: for pages and logs.
     pub fn dump(&self) -> Vec<(&'static str, String)> {
         let settings = self.current.load();
         let show = |option: &OptionSpec| match option.is_secret() {

@@ -14,6 +14,10 @@ use terrace_resp::{Command, OwnedCommand, ReplyWriter};
 /// Most that one client may queue in `MULTI`, in bytes.
 const MAX_QUEUED_BYTES: usize = 64 << 20;
 
+/// The commit of more bytes than this takes so long that no loop waits for it, and that a commit which waits behind it
+/// does too. A batch to which small commands have written is less.
+pub(crate) const LARGE_BATCH_BYTES: usize = (1 << 20) + (256 << 10);
+
 /// What a queued command takes beside its own buffers: its place in the queue, and what two allocations cost.
 const QUEUED_COMMAND_BYTES: usize = size_of::<OwnedCommand>() + 32;
 
@@ -30,6 +34,8 @@ pub(crate) enum Executed {
     Back,
     /// As that, but first what its client wrote or read before it in the batch has to be committed.
     AfterCommit,
+    /// A `CLIENT PAUSE` holds for it. Nothing has happened yet.
+    Paused,
     /// Its reply stands in the output, and the connection ends.
     Close,
 }
@@ -58,31 +64,27 @@ pub(crate) fn execute(
         session.user = None;
         return Executed::Close;
     }
-    if let Err(mut refusal) = check(spec, number, &args, session, server) {
-        server.latency.note_rejected(number);
-        if spec.name == "exec" && session.queued.is_some() {
-            session.end_transaction();
-            let why = refusal.strip_prefix("ERR ").unwrap_or(&refusal);
-            refusal = format!("EXECABORT Transaction discarded because of: {why}");
-        }
+    if let Err(refusal) = check(spec, number, &args, session, server) {
+        server.latency.note_rejected(table().counted_as(number, spec, &args));
+        let refusal = match spec.name {
+            "exec" => refused_exec(session, refusal),
+            _ => refusal,
+        };
         server.errors.note(&refusal);
         refuse(session, output, &refusal);
         return Executed::Replied;
     }
-    if let Some(queued) = &mut session.queued
-        && !spec.flags.has(Flags::NOT_QUEUED)
+    if session.caller == Caller::Client
+        && server.pause.holds(|| writes(spec, session), || server.space.now_ms())
     {
-        let reply = queue(queued, &args, spec);
+        return Executed::Paused;
+    }
+    if let Some(queued) = &mut session.queued
+        && (!spec.flags.has(Flags::NOT_QUEUED) || spec.name == "watch")
+    {
+        let queueing = queue(queued, &args, spec);
         session.info.queued.store(queued.commands.len() as u32, Ordering::Relaxed);
-        let mut writer = ReplyWriter::new(output, session.protocol);
-        match reply {
-            Ok(()) => writer.simple("QUEUED"),
-            Err(refusal) => {
-                server.errors.note(&refusal);
-                writer.error(refusal);
-            }
-        }
-        hush(session, output, mark);
+        answer_queueing(queueing, session, server, output);
         return Executed::Replied;
     }
     if server.cluster.is_some()
@@ -113,7 +115,7 @@ pub(crate) fn execute(
         Err(Failure::Moved) => {
             output.truncate(mark);
             // What the command locked before it was refused is no part of the batch.
-            return route_again(&args, spec, (mode, is_bound), session, server, output);
+            return route_again(&args, spec, (batch, is_bound), session, server, output);
         }
         Err(Failure::Reply(text)) => {
             output.truncate(mark);
@@ -135,6 +137,26 @@ pub(crate) fn execute(
     }
     hush(session, output, mark);
     if session.closes { Executed::Close } else { Executed::Replied }
+}
+
+/// Whether a command writes, or a transaction of which it is the end.
+fn writes(spec: &CommandSpec, session: &Session) -> bool {
+    let is_write = |command: &OwnedCommand| {
+        let found = table().find(command.as_command().name());
+        found.is_some_and(|(_, spec)| spec.flags.has(Flags::WRITE))
+    };
+    let mut queued = session.queued.iter().flat_map(|queued| &queued.commands);
+    spec.flags.has(Flags::WRITE) || (spec.name == "exec" && queued.any(is_write))
+}
+
+/// What is said of an `EXEC` that is refused, also outside of a transaction, as by Redis.
+fn refused_exec(session: &mut Session, refusal: String) -> String {
+    if refusal.starts_with("NOAUTH") {
+        return refusal;
+    }
+    session.end_transaction();
+    let why = refusal.strip_prefix("ERR ").unwrap_or(&refusal);
+    format!("EXECABORT Transaction discarded because of: {why}")
 }
 
 /// The reply to a command that was executed is longer than what may wait for its client: it is not sent, and the
@@ -306,16 +328,37 @@ pub(crate) fn hold_back(args: &Command<'_>, session: &mut Session) {
     session.held_keys.extend(keys);
 }
 
+/// What becomes of a `WATCH` whose key the store does not have any more. It is not sent to this node itself, as others are:
+/// what it watches is its client's. The routes are about to follow: until then writes of the key are held.
+fn watch_again(
+    args: &Command<'_>,
+    spec: &CommandSpec,
+    batch: &CommandBatch,
+    session: &Session,
+) -> Executed {
+    let is_away = |key: &&[u8]| batch.check_home(session.db, key, false).is_err();
+    match spec.keys.of(args).find(is_away).or_else(|| spec.keys.of(args).next()) {
+        Some(key) if batch.mode() != Mode::Device => {
+            Executed::Away(Away::Wait(Await::Release(key.to_vec())))
+        }
+        _ => Executed::Back,
+    }
+}
+
 /// What becomes of a command that was to be executed here, and whose key the store does not have any more, or not
 /// for long. Nothing has happened yet.
 fn route_again(
     args: &Command<'_>,
     spec: &CommandSpec,
-    (mode, is_bound): (Mode, bool),
+    (batch, is_bound): (&CommandBatch, bool),
     session: &mut Session,
     server: &Server,
     output: &mut Vec<u8>,
 ) -> Executed {
+    if spec.name == "watch" && session.caller == Caller::Client {
+        return watch_again(args, spec, batch, session);
+    }
+    let mode = batch.mode();
     let coordinator = server.cluster.as_ref().and_then(Cluster::coordinator);
     // What is for a whole shard is sent again by who sent it.
     let is_sent_again = session.caller == Caller::Again && session.shard.is_some();
@@ -385,7 +428,11 @@ fn check(
     }
 }
 
+/// Queues a command. `WATCH` is refused here, before it is asked where its keys are, and spoils nothing.
 fn queue(queued: &mut Queued, args: &Command<'_>, spec: &CommandSpec) -> Result<(), String> {
+    if spec.name == "watch" {
+        return Err("ERR WATCH inside MULTI is not allowed".into());
+    }
     let command = args.to_owned();
     let held_bytes = command.held_bytes() + QUEUED_COMMAND_BYTES;
     if queued.bytes + held_bytes > MAX_QUEUED_BYTES {
@@ -404,6 +451,25 @@ pub(crate) fn refuse(session: &mut Session, output: &mut Vec<u8>, error: &str) {
     }
     let mark = output.len();
     ReplyWriter::new(output, session.protocol).error(error);
+    hush(session, output, mark);
+}
+
+/// The reply to a command that was queued, or could not be; that does not spoil the transaction.
+fn answer_queueing(
+    queueing: Result<(), String>,
+    session: &mut Session,
+    server: &Server,
+    output: &mut Vec<u8>,
+) {
+    let mark = output.len();
+    let mut writer = ReplyWriter::new(output, session.protocol);
+    match queueing {
+        Ok(()) => writer.simple("QUEUED"),
+        Err(refusal) => {
+            server.errors.note(&refusal);
+            writer.error(refusal);
+        }
+    }
     hush(session, output, mark);
 }
 
@@ -452,7 +518,12 @@ fn unknown(args: &Command<'_>) -> String {
 
 /// Commits a batch. On an error, the text for the clients whose commands are in it.
 pub(crate) fn commit(batch: &mut CommandBatch, server: &Server) -> Result<(), String> {
-    batch.commit().map_err(|error| {
+    let is_large = batch.size_bytes() > LARGE_BATCH_BYTES;
+    let counted = u64::from(is_large);
+    server.stats.large_commits.fetch_add(counted, Ordering::Relaxed);
+    let outcome = batch.commit();
+    server.stats.large_commits.fetch_sub(counted, Ordering::Relaxed);
+    outcome.map_err(|error| {
         server.stats.failed_batches.add(1);
         match Failure::from(error) {
             Failure::Reply(text) => text.into_owned(),

@@ -15,6 +15,7 @@ mod api;
 mod api_error;
 mod assets;
 mod browse;
+mod command;
 mod escape;
 mod explain;
 mod guard;
@@ -41,6 +42,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use terrace_resp::OwnedCommand;
 use tokio::sync::watch;
 
 /// Connections at a time; more are answered 503 and closed.
@@ -123,11 +125,33 @@ pub trait ServerStatus: Send + Sync + 'static {
     /// What a user may see; `None` if there is no such user, or this is not the password.
     fn authenticate(&self, user: &str, password: &[u8]) -> Option<Rights>;
 
+    /// Executes a command that only reads, in a database, and gives its reply in RESP3. `login`: user and password; without one,
+    /// or if nobody has to log in, it is executed as the default user. May wait for the device.
+    ///
+    /// # Errors
+    /// Nothing was executed.
+    fn read_command(
+        &self,
+        login: Option<(&str, &[u8])>,
+        peer: Option<IpAddr>,
+        db: u8,
+        command: &OwnedCommand,
+    ) -> Result<Vec<u8>, Unread>;
+
     /// Who knows the cluster; `None` without one.
     fn cluster_admin(&self) -> Option<Arc<dyn ClusterAdmin>>;
 
     /// Whether the server is stopping: it is not ready for clients any more.
     fn is_stopping(&self) -> bool;
+}
+
+/// Why a command was not executed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unread {
+    /// It never will be here.
+    Refused(String),
+    /// Later it may be.
+    Busy,
 }
 
 /// Counters since the start, and states.

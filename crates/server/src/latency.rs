@@ -79,7 +79,7 @@ thread_local! {
 }
 
 impl Latency {
-    /// For this many commands.
+    /// For this many commands and subcommands, which are counted apart.
     ///
     /// # Errors
     /// The machine's addresses are too small for a histogram.

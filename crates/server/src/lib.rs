@@ -29,7 +29,9 @@ pub mod session;
 pub mod command;
 pub mod dispatch;
 pub mod hot_keys;
+mod pause;
 mod place;
+mod read_command;
 pub mod server;
 // The outside.
 pub mod http;

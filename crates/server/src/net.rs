@@ -27,6 +27,7 @@ mod remote;
 mod thread;
 mod tls;
 mod transport;
+mod turn_clock;
 
 pub use call_executor::CallExecutor;
 pub use conversation::Conversation;

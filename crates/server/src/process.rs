@@ -8,6 +8,14 @@ pub fn resident_bytes() -> Option<u64> {
     Some(pages * rustix::param::page_size() as u64)
 }
 
+/// Bytes of memory that the machine has, where the system says it.
+pub fn system_memory_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = total.split_whitespace().next()?.parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
 /// Seconds that it has computed, by itself and in the kernel.
 pub fn cpu_seconds() -> Option<(f64, f64)> {
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
@@ -26,6 +34,7 @@ mod tests {
     fn a_process_takes_some_memory_and_time() {
         if cfg!(target_os = "linux") {
             assert!(resident_bytes().unwrap() > 1 << 20);
+            assert!(system_memory_bytes().unwrap() >= resident_bytes().unwrap());
             let (user, system) = cpu_seconds().unwrap();
             assert!(user >= 0.0 && system >= 0.0);
         }

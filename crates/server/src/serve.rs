@@ -134,9 +134,11 @@ impl Running {
         let (plain, encrypted) = (bound(plain, false)?, bound(encrypted, true)?);
         let mut options = settings.engine_options();
         change(&mut options);
-        if let Some(file) = &settings.encryption_key_file {
-            let below = options.advanced.vfs.clone();
-            options.advanced.vfs = Arc::new(EncryptedVfs::new(below, KeyRing::load(file)?));
+        let keys = settings.encryption_key_file.as_deref().map(KeyRing::load).transpose()?;
+        let encrypted_vfs =
+            keys.map(|keys| Arc::new(EncryptedVfs::new(options.advanced.vfs.clone(), keys)));
+        if let Some(vfs) = &encrypted_vfs {
+            options.advanced.vfs = vfs.clone();
         }
         let opened = match placement {
             Some(placement) => Keyspace::open_placed(&settings.dir, options, placement),
@@ -145,6 +147,9 @@ impl Running {
         let space =
             opened.map_err(|error| ServeError::Store { dir: settings.dir.clone(), error })?;
         let server = Arc::new(Server::new(space, config)?);
+        if let Some(vfs) = encrypted_vfs {
+            server.note_encryption(vfs);
+        }
         if let Some(observer) = observer {
             server.observe_commands(observer);
         }

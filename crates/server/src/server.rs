@@ -1,5 +1,6 @@
 //! What all connections share.
 
+mod encryption_keys;
 mod permissions;
 
 use crate::acl::{Acl, AclError, Catalog};
@@ -13,15 +14,18 @@ use crate::error_stats::ErrorStats;
 use crate::hot_keys::HotKeys;
 use crate::latency::Latency;
 use crate::memory_advice;
+use crate::pause::Pause;
 use crate::session::{Caller, Clients};
 use crate::slowlog::SlowLog;
 use crate::stats::{Rate, Stats};
+use encryption_keys::KEY_FILE;
 use parking_lot::{Condvar, Mutex};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
+use terrace_encryption::EncryptedVfs;
 use terrace_keyspace::Keyspace;
 use terrace_resp::Limits;
 
@@ -62,6 +66,8 @@ pub struct Server {
     pub hot_keys: HotKeys,
     /// `BGSAVE`.
     pub checkpoints: Checkpoints,
+    /// `CLIENT PAUSE`.
+    pub pause: Pause,
     /// The cluster that this is a node of; `None` without one.
     pub cluster: Option<Cluster>,
     /// When it started, by the wall clock, in ms since 1970.
@@ -70,12 +76,18 @@ pub struct Server {
     pub started: Instant,
     /// Commands a second.
     pub rate: Rate,
+    /// Bytes from clients a second.
+    pub received_rate: Rate,
+    /// Bytes to clients a second.
+    pub sent_rate: Rate,
     /// How it is ended.
     pub stop: Stop,
     /// Where it listens.
     addresses: OnceLock<Vec<SocketAddr>>,
     run_id: String,
     set_log_level: OnceLock<SetLogLevel>,
+    /// The file system of an encrypted store.
+    encrypted: OnceLock<Arc<EncryptedVfs>>,
     /// Copies of options that every command looks at.
     pub(crate) slower_than_us: AtomicI64,
     pub(crate) spike_ms: AtomicU64,
@@ -98,7 +110,7 @@ impl Server {
     ) -> Result<Self, ServerError> {
         let settings = config.settings();
         let started_ms = space.now_ms();
-        let latency = Latency::new(catalog.len())?;
+        let latency = Latency::new(catalog.len() + catalog.subcommand_count())?;
         let acl = Acl::new(catalog);
         configure(&acl, &settings)?;
         let server = Self {
@@ -110,17 +122,21 @@ impl Server {
             latency,
             hot_keys: HotKeys::default(),
             checkpoints: Checkpoints::since(started_ms),
+            pause: Pause::default(),
             cluster: settings
                 .cluster_enabled
                 .then(|| Cluster::new(settings.cluster_redirect == ClusterRedirect::Moved)),
             started_ms,
             started: Instant::now(),
             rate: Rate::default(),
+            received_rate: Rate::default(),
+            sent_rate: Rate::default(),
             stop: Stop::default(),
             addresses: OnceLock::new(),
             // Tells one run from another; no secret.
             run_id: format!("{:032x}{:08x}", u128::from(started_ms) << 64, std::process::id()),
             set_log_level: OnceLock::new(),
+            encrypted: OnceLock::new(),
             slower_than_us: AtomicI64::new(0),
             spike_ms: AtomicU64::new(0),
             reply_limit_bytes: AtomicUsize::new(usize::MAX),
@@ -190,6 +206,8 @@ impl Server {
     /// What requests may be like.
     pub fn limits(&self) -> Limits {
         Limits {
+            // As many as Redis takes. Memory is taken for those that have come, which `message_bytes` bounds.
+            elements: i32::MAX as usize,
             bulk_bytes: self.bulk_bytes.load(Ordering::Relaxed),
             message_bytes: self.message_bytes.load(Ordering::Relaxed),
             ..Limits::default()
@@ -217,9 +235,12 @@ impl Server {
     pub(crate) fn reply_limit(&self, caller: Caller) -> usize {
         /// Nobody sets a limit below this; and messages between nodes take this, with what is before it.
         const BOUNDS: (usize, usize) = (64 << 10, 511 << 20);
+        /// The page shows less; the Redis port gives more.
+        const PAGE_BYTES: usize = 16 << 20;
         let bytes = self.reply_limit_bytes.load(Ordering::Relaxed);
         match caller {
             Caller::Client => bytes.max(BOUNDS.0),
+            Caller::Page => bytes.clamp(BOUNDS.0, PAGE_BYTES),
             _ => bytes.clamp(BOUNDS.0, BOUNDS.1),
         }
     }
@@ -240,6 +261,10 @@ impl Server {
         names: &[&'static str],
     ) -> Result<(), String> {
         let changed = |name: &str| names.contains(&name);
+        // First: it is what is refused most, and newer keys than the settings say do no harm.
+        if changed(KEY_FILE) {
+            self.read_keys(after.encryption_key_file.as_deref())?;
+        }
         if changed("user") {
             configure(&self.acl, after).map_err(|error| error.to_string())?;
         } else if changed("requirepass") {
@@ -281,10 +306,21 @@ impl Server {
         Ok(())
     }
 
-    /// Reads the configuration file again (SIGHUP).
+    /// Reads the configuration file again (SIGHUP), and the key file of an encrypted store.
     pub fn reload(&self) {
-        let reloaded =
-            self.config.reload(|before, after, names| self.carry_out(before, after, names));
+        let reloaded = self.config.reload(|before, after, names| {
+            let others: Vec<_> = names.iter().copied().filter(|name| *name != KEY_FILE).collect();
+            if others.len() < names.len()
+                && let Err(why) = self.read_keys(after.encryption_key_file.as_deref())
+            {
+                // The other options change: a user may have been taken out among them.
+                tracing::error!(%why, "the encryption keys stay as they were");
+            }
+            self.carry_out(before, after, &others)
+        });
+        if !reloaded.as_ref().is_ok_and(|reload| reload.changed.contains(&KEY_FILE)) {
+            self.read_keys_again();
+        }
         match reloaded {
             Ok(reload) => tracing::info!(?reload, "configuration read again"),
             Err(error) => tracing::error!(%error, "the configuration stays as it was"),
@@ -357,6 +393,8 @@ impl Server {
     /// Once a second: rates are taken, and what was hot long ago fades.
     pub(crate) fn tick(&self) {
         self.rate.take(self.latency.calls());
+        self.received_rate.take(self.stats.received_bytes.get());
+        self.sent_rate.take(self.stats.sent_bytes.get());
         self.hot_keys.tick();
     }
 }

@@ -22,6 +22,8 @@ pub enum Caller {
     Again,
     /// Another node, to whose mind this one owns the shards of the keys.
     Owner,
+    /// The page, in the name of a user: a command that only reads.
+    Page,
     /// An owner, to whose mind the keys are in this node's store: nothing is routed.
     Instance,
 }
@@ -74,6 +76,21 @@ pub struct Session {
     pub is_guarded: bool,
     /// It wrote in the current batch, or read an uncommitted write.
     pub is_bound: bool,
+    /// How often it became another user, forgot who it is, watched more keys or no key any more, or discarded what was
+    /// queued.
+    pub changes: u32,
+}
+
+/// What a client takes for granted of its session: to see whether that has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SessionMark {
+    db: u8,
+    protocol: Protocol,
+    replies: Replies,
+    /// See [`Session::changes`].
+    changes: u32,
+    /// How many commands are queued, and whether one could not be.
+    queued: Option<(usize, bool)>,
 }
 
 /// Commands between `MULTI` and `EXEC`.
@@ -134,7 +151,28 @@ impl Session {
             admin: None,
             is_guarded: false,
             is_bound: false,
+            changes: 0,
         }
+    }
+
+    /// How it is now.
+    pub(crate) fn mark(&self) -> SessionMark {
+        let queued = self.queued.as_ref();
+        SessionMark {
+            db: self.db,
+            protocol: self.protocol,
+            replies: self.replies,
+            changes: self.changes,
+            queued: queued.map(|queued| (queued.commands.len(), queued.is_spoilt)),
+        }
+    }
+
+    /// Whether what its client sends now would not be executed as at `mark`. A transaction that has ended since is no
+    /// change: it is over after an `EXEC` that fails too.
+    pub(crate) fn has_left(&self, mark: SessionMark) -> bool {
+        let now = self.mark();
+        now.queued.is_some() && now.queued != mark.queued
+            || SessionMark { queued: mark.queued, ..now } != mark
     }
 
     /// Back to how it was when it connected (`RESET`).
@@ -142,9 +180,11 @@ impl Session {
         self.info.user.lock().clear();
         let round = std::mem::take(&mut self.round);
         let (is_guarded, is_bound) = (self.is_guarded, self.is_bound);
+        let changes = self.changes.wrapping_add(1);
         *self = Self::of(self.info.clone(), user);
         // What it sent before is still on its way, or not committed.
         (self.round, self.is_guarded, self.is_bound) = (round, is_guarded, is_bound);
+        self.changes = changes;
         self.info.name.lock().clear();
         self.info.queued.store(NOT_IN_MULTI, Ordering::Relaxed);
         self.info.db.store(0, Ordering::Relaxed);
@@ -187,6 +227,7 @@ impl Session {
     pub fn log_in(&mut self, user: Arc<User>) {
         *self.info.user.lock() = user.name().into();
         self.was_admitted |= self.user.is_none();
+        self.changes = self.changes.wrapping_add(1);
         // Looked up anew by the next command.
         self.generation = 0;
         self.user = Some(user);
@@ -243,13 +284,12 @@ pub struct ClientInfo {
 pub const NOT_IN_MULTI: u32 = u32::MAX;
 
 impl ClientInfo {
-    /// When the client sent something last, in ms since 1970.
+    /// When the client sent something last, or took some of a reply, in ms since 1970.
     pub fn last_used_ms(&self) -> u64 {
         self.last_used_ms.load(Ordering::Relaxed)
     }
 
-    /// The client sends a command now, if it is one that there is the one of this number; or gets the replies to what
-    /// it sent.
+    /// Bytes come from the client now, or go to it; of a command that there is, with its number.
     pub fn note_use(&self, command: Option<u16>, now_ms: u64) {
         if let Some(number) = command {
             self.last_command.store(number, Ordering::Relaxed);

@@ -93,7 +93,7 @@ pub fn cut(command: &Command<'_>) -> Vec<Vec<u8>> {
 }
 
 /// Where passwords may stand: all that follows AUTH, whether it is the command or a part of HELLO,
-/// the rules of ACL SETUSER, the arguments of what ACL DRYRUN tries, and the values of CONFIG SET if
+/// all that follows ACL SETUSER, the arguments of what ACL DRYRUN tries, and the values of CONFIG SET if
 /// a secret is among them.
 fn secrets(command: &Command<'_>) -> Range<usize> {
     let is = |at: usize, word: &str| {
@@ -107,7 +107,7 @@ fn secrets(command: &Command<'_>) -> Range<usize> {
         return (2..end).find(|at| is(*at, "auth")).map_or(0..0, |at| at + 1..end);
     }
     if is(0, "acl") && is(1, "setuser") {
-        return 3..end;
+        return 2..end;
     }
     // The command that is tried may be one of these.
     if is(0, "acl") && is(1, "dryrun") {
@@ -181,7 +181,7 @@ mod tests {
             (&["AUTH", "hunter2"][..], 1),
             (&["auth", "user", "hunter2"], 1),
             (&["HELLO", "3", "SETNAME", "x", "auth", "user", "hunter2"], 5),
-            (&["ACL", "SetUser", "bob", "on", ">hunter2"], 3),
+            (&["ACL", "SetUser", "bob", "on", ">hunter2"], 2),
             (&["CONFIG", "SET", "timeout", "5", "RequirePass", "hunter2", "maxclients", "9"], 5),
             (&["AUTH", "a", "b", "hunter2"], 1),
         ] {

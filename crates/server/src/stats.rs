@@ -19,7 +19,7 @@ impl Counter {
     }
 }
 
-/// Counters of the server. `CONFIG RESETSTAT` sets all but `waiting` to 0.
+/// Counters of the server. `CONFIG RESETSTAT` sets all but what is so now to 0.
 #[derive(Debug, Default)]
 pub struct Stats {
     /// Bytes read from clients.
@@ -38,6 +38,8 @@ pub struct Stats {
     pub timed_out: Counter,
     /// Clients that had too many unread replies.
     pub output_limit_closed: Counter,
+    /// Clients that sent too many requests without reading the replies.
+    pub query_limit_closed: Counter,
     /// Failed logins.
     pub auth_failures: Counter,
     /// Reads that found their key.
@@ -48,6 +50,8 @@ pub struct Stats {
     pub offloads: Counter,
     /// Turns whose commit might have had to wait, and was left to a committer.
     pub waited_batches: Counter,
+    /// Turns of clients in which nothing was executed, since their replies have to leave first.
+    pub held_turns: Counter,
     /// In a cluster: commands, or parts of some, that were sent to other nodes.
     pub forwarded: Counter,
     /// In a cluster: calls of other nodes that were executed.
@@ -58,6 +62,8 @@ pub struct Stats {
     pub rerouted: Counter,
     /// In a cluster: connections that ended since the node's lease did.
     pub unsure_closed: Counter,
+    /// Batches of many bytes that are being committed.
+    pub large_commits: AtomicU64,
     /// Clients that wait for the device or a key now.
     pub waiting: AtomicU64,
 }
@@ -84,11 +90,13 @@ impl Stats {
             &self.failed_batches,
             &self.timed_out,
             &self.output_limit_closed,
+            &self.query_limit_closed,
             &self.auth_failures,
             &self.keyspace_hits,
             &self.keyspace_misses,
             &self.offloads,
             &self.waited_batches,
+            &self.held_turns,
             &self.forwarded,
             &self.calls,
             &self.calls_at_once,

@@ -7,14 +7,23 @@ use crate::config::{OPTIONS, When};
 use crate::hot_keys::SAMPLED_ONE_IN;
 use crate::http::{
     CommandFigures, ConfigEntry, Figures, HotKey, HotKeys, Rights, ServerStatus, SlowCommand,
-    SlowLog, Timings, history_file_of,
+    SlowLog, Timings, Unread, history_file_of,
 };
+use crate::latency::CommandStats;
 use crate::server::Server;
-use std::net::IpAddr;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_keyspace::Keyspace;
+use terrace_resp::OwnedCommand;
+
+/// The properties of the command that is counted under this.
+fn flags_of(under: u16) -> Flags {
+    let counted = table().counted(under).and_then(|(number, _)| table().at(number));
+    counted.map_or(Flags::NONE, |spec| spec.flags)
+}
 
 impl ServerStatus for Server {
     fn layout(&self) -> terrace_keyspace::KeyLayout {
@@ -37,7 +46,7 @@ impl ServerStatus for Server {
         let (mut commands, mut reads, mut writes) = (0, 0, 0);
         for (number, row) in self.latency.calls_by_command() {
             commands += row;
-            let flags = table().at(number).map_or(Flags::NONE, |spec| spec.flags);
+            let flags = flags_of(number);
             reads += if flags.has(Flags::READ) { row } else { 0 };
             writes += if flags.has(Flags::WRITE) { row } else { 0 };
         }
@@ -66,7 +75,7 @@ impl ServerStatus for Server {
     fn timings(&self) -> Timings {
         let (mut reads, mut writes) = (self.latency.empty(), self.latency.empty());
         for (number, row) in self.latency.commands() {
-            let flags = table().at(number).map_or(Flags::NONE, |spec| spec.flags);
+            let flags = flags_of(number);
             // Same bounds: adding does not fail.
             if flags.has(Flags::READ) {
                 let _same_bounds = reads.add(&row.durations);
@@ -78,12 +87,21 @@ impl ServerStatus for Server {
     }
 
     fn commands(&self) -> Vec<CommandFigures> {
-        let row = |(number, stats): (u16, crate::latency::CommandStats)| {
+        // The subcommands of a command together.
+        let mut rows: BTreeMap<u16, CommandStats> = BTreeMap::new();
+        for (under, stats) in self.latency.commands() {
+            let Some((number, _)) = table().counted(under) else { continue };
+            match rows.get_mut(&number) {
+                Some(sum) => sum.add(&stats),
+                None => drop(rows.insert(number, stats)),
+            }
+        }
+        let row = |(number, stats): (u16, CommandStats)| {
             let name = table().at(number)?.name;
             let (calls, failed, latency) = (stats.calls, stats.failed, stats.durations);
             (calls > 0).then_some(CommandFigures { name, calls, failed, latency })
         };
-        self.latency.commands().into_iter().filter_map(row).collect()
+        rows.into_iter().filter_map(row).collect()
     }
 
     fn key_count_estimate(&self) -> u64 {
@@ -158,6 +176,25 @@ impl ServerStatus for Server {
     fn authenticate(&self, user: &str, password: &[u8]) -> Option<Rights> {
         let user = self.acl.authenticate(user.as_bytes(), password).ok()?;
         Some(Rights { read: may_read(&user), admin: may_all_of(&user, category::ADMIN) })
+    }
+
+    fn read_command(
+        &self,
+        login: Option<(&str, &[u8])>,
+        peer: Option<IpAddr>,
+        db: u8,
+        command: &OwnedCommand,
+    ) -> Result<Vec<u8>, Unread> {
+        let default = self.acl.default_login();
+        let user = match (default, login) {
+            (Some(user), _) if user.may_do_everything() => Some(user),
+            (_, Some((user, password))) => self.acl.authenticate(user.as_bytes(), password).ok(),
+            (_, None) => None,
+        };
+        // Since the guard has looked, the user has gone.
+        let user = user.ok_or_else(|| Unread::Refused("log in as a user of the ACL".into()))?;
+        let nowhere = IpAddr::from(Ipv4Addr::UNSPECIFIED);
+        self.read_command(user, peer.unwrap_or(nowhere), db, command)
     }
 
     fn cluster_admin(&self) -> Option<Arc<dyn ClusterAdmin>> {

@@ -131,6 +131,21 @@ impl Skiplist {
         node
     }
 
+    /// Keys in the list; those being inserted may count already.
+    pub fn key_count(&self) -> usize {
+        self.index.key_count()
+    }
+
+    /// Calls `each` with the keys of a sample, in order: all of a short list, some hundreds of a long one.
+    pub fn for_each_sampled(&self, mut each: impl FnMut(&[u8])) {
+        let level = self.sampled_level(self.index.key_count());
+        let mut node = self.arena.link(Link::HEAD, level).load();
+        while !node.is_null() {
+            each(self.arena.key(node));
+            node = self.arena.link(node, level).load();
+        }
+    }
+
     /// About which part of the keys lies below `user_key`, within some hundredths: looks at about as
     /// many keys as a sample has.
     pub fn part_below(&self, user_key: &[u8]) -> f64 {

@@ -387,7 +387,13 @@ impl Dump<'_> {
             let field = line.trim().trim_end_matches(',');
             // Keys are shown as text below; the debug form spreads them over many lines.
             let is_shown_below = field.ends_with(['[', ']'])
-                || matches!(field, "family: None" | "global_seqno: None" | "merge_operator: None");
+                || matches!(
+                    field,
+                    "family: None"
+                        | "global_seqno: None"
+                        | "merge_operator: None"
+                        | "is_hot_checkpoint: false"
+                );
             if field.contains(": ") && !is_shown_below {
                 self.row("", &[], &format!("  {field}"))?;
             }

@@ -165,11 +165,7 @@ impl SstReader {
     pub fn filter_partition(&self, at: usize) -> FilterPartitionInfo<'_> {
         let place = &self.top.filters()[at];
         let slot = &self.slots.filters[at];
-        let usable_units = match slot.damaged_from.load(Ordering::Relaxed) {
-            0 => place.shape.unit_count,
-            FIRST_DAMAGED => 0,
-            unit => unit,
-        };
+        let usable_units = slot.damaged_from().unwrap_or(place.shape.unit_count);
         FilterPartitionInfo {
             key_count: place.key_count,
             shape: place.shape,
@@ -254,8 +250,7 @@ impl SstReader {
             match self.check_unit(&listed, from, unit, stored) {
                 Ok(payload) => payloads.push(payload),
                 Err(damage) => {
-                    let mark = if unit == 0 { FIRST_DAMAGED } else { unit };
-                    slot.damaged_from.store(mark, Ordering::Relaxed);
+                    slot.note_damage(unit);
                     self.counters.count(Event::FilterUnitDamage);
                     error = Some(damage);
                     break;
@@ -289,6 +284,3 @@ impl SstReader {
         }
     }
 }
-
-/// [`FilterSlot::damaged_from`] if the very first unit is damaged.
-const FIRST_DAMAGED: u8 = u8::MAX;

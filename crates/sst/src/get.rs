@@ -161,7 +161,8 @@ impl SstReader {
             self.note_outcome(slot, found.is_some(), false);
             Ok(found)
         };
-        if self.filter_memory == FilterMemory::Elastic || lookup.in_memory {
+        let is_done_without = lookup.in_memory || slot.damaged_from().is_some();
+        if self.filter_memory == FilterMemory::Elastic || is_done_without {
             return unfiltered();
         }
         let found = match self.filter_read_policy.plan() {
@@ -169,12 +170,14 @@ impl SstReader {
             Plan::Together if !self.model.is_active() && self.index_is_missing(index_at) => {
                 self.get_together(filter_at, index_at, lookup, trace)?
             }
-            _ => {
-                let filter = self.load_filter(filter_at)?;
-                let may_contain = filter.may_contain(lookup.hash);
-                trace.filter(filter_at, filter.units(), said(may_contain));
-                self.get_if(may_contain, slot, lookup, trace)?
-            }
+            _ => match self.load_filter(filter_at)? {
+                Some(filter) => {
+                    let may_contain = filter.may_contain(lookup.hash);
+                    trace.filter(filter_at, filter.units(), said(may_contain));
+                    self.get_if(may_contain, slot, lookup, trace)?
+                }
+                None => unfiltered()?,
+            },
         };
         self.filter_read_policy.note(found.is_some());
         Ok(found)
@@ -190,18 +193,23 @@ impl SstReader {
     ) -> Result<Option<Entry>> {
         let slot = &self.slots.filters[filter_at];
         let (filter, index) = self.load_filter_and_index(filter_at, index_at)?;
-        let may_contain = filter.may_contain(lookup.hash);
-        trace.filter(filter_at, filter.units(), said(may_contain));
-        self.count_filter(may_contain);
-        if !may_contain {
-            self.note_stopped(slot);
-            return Ok(None);
+        if let Some(filter) = &filter {
+            let may_contain = filter.may_contain(lookup.hash);
+            trace.filter(filter_at, filter.units(), said(may_contain));
+            self.count_filter(may_contain);
+            if !may_contain {
+                self.note_stopped(slot);
+                return Ok(None);
+            }
+        } else {
+            self.counters.count(Event::FilterAbsent);
+            trace.filter(filter_at, 0, FilterSaid::NotInMemory);
         }
-        let found = match self.find_in(&index, lookup, trace)? {
+        let found = match self.find_in(&*index?, lookup, trace)? {
             Step::Done(found) => found,
             Step::NextPartition => self.find_data(index_at + 1, lookup, trace)?,
         };
-        self.note_outcome(slot, found.is_some(), true);
+        self.note_outcome(slot, found.is_some(), filter.is_some());
         Ok(found)
     }
 

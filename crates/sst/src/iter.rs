@@ -12,6 +12,7 @@ use crate::block::format::{self, Layout};
 use crate::block::search::HEAD_BYTES;
 use crate::block::{BlockRef, DataBlock, ValueRange};
 use crate::block_handle::{self, BlockHandle};
+use crate::damage::is_damage;
 use crate::load::OnMiss;
 use crate::reader::SstReader;
 use crate::residency::{ResidentIndex, SlotEntry};
@@ -89,6 +90,8 @@ pub struct SstIter {
     /// Blocks read ahead of a scan, by offset.
     ahead: VecDeque<(u64, DataBlock)>,
     window: Window,
+    /// Nothing is read ahead of blocks before this offset: what lies there could not be read.
+    single_until: u64,
     /// A decompressed block of the window.
     unpacked: Vec<u8>,
 }
@@ -137,6 +140,7 @@ impl SstIter {
             streak: 0,
             ahead: VecDeque::new(),
             window: Window::default(),
+            single_until: 0,
             unpacked: Vec::new(),
         }
     }
@@ -318,12 +322,22 @@ impl SstIter {
         let data_end = self.reader.properties().data_bytes;
         let readahead = self.options.readahead_bytes as u64;
         let left = data_end.saturating_sub(handle.offset);
+        let readahead = if handle.offset < self.single_until { 0 } else { readahead };
         let len = readahead.max(u64::from(handle.stored_len)).min(left);
         // Nothing of the old content counts while the new is being read.
         self.window.start = u64::MAX;
         self.window.bytes.resize(len as usize, 0);
         self.reader.count_read(self.window.bytes.len());
-        self.reader.file.read_at(handle.offset, &mut self.window.bytes)?;
+        let mut read = self.reader.file.read_at(handle.offset, &mut self.window.bytes);
+        let is_ahead = len > u64::from(handle.stored_len);
+        if is_ahead && read.as_ref().is_err_and(is_damage) {
+            // An error of what lies ahead comes when the scan does.
+            self.single_until = handle.offset + len;
+            self.window.bytes.truncate(handle.stored_len as usize);
+            self.reader.count_read(self.window.bytes.len());
+            read = self.reader.file.read_at(handle.offset, &mut self.window.bytes);
+        }
+        read?;
         self.window.start = handle.offset;
         if left > len {
             self.reader.file.advise_willneed(handle.offset + len, readahead.min(left - len));

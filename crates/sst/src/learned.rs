@@ -13,6 +13,7 @@
 use crate::block::{BlockRef, Located};
 use crate::block_handle::{self, BlockHandle};
 use crate::counters::Event;
+use crate::damage::is_damage;
 use crate::index::learned::{LearnedIndex, LearnedWriter, Training};
 use crate::iter::{ScanOptions, SstIter};
 use crate::load::OnMiss;
@@ -117,7 +118,7 @@ impl SstReader {
             let found = match self.with_model_block(model, block, within, lookup, find) {
                 Ok(found) => found,
                 // The block, or what the model says of its place: the index partition will tell.
-                Err(error) if error.is_corruption() => return Ok(ByModel::AskIndex),
+                Err(error) if is_damage(&error) => return Ok(ByModel::AskIndex),
                 Err(error) => return Err(error),
             };
             trace.block(None, block, block_said(&found));

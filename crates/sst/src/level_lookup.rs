@@ -3,6 +3,7 @@
 
 use crate::block::{prefetch, prefetch_around};
 use crate::counters::Event;
+use crate::damage::is_damage;
 use crate::learned::{InBlock, find_in_block};
 use crate::lookup::{BlockPlace, FilterAt, InLevel, Lookup};
 use crate::reader::{FilterMemory, SstReader};
@@ -122,7 +123,7 @@ impl SstReader {
                 Ok(answer)
             }
             // The lookup by the index meets the damage too, if the key is there.
-            Err(error) if error.is_corruption() => Ok(InLevel::Unknown),
+            Err(error) if is_damage(&error) => Ok(InLevel::Unknown),
             Err(error) => Err(error),
         }
     }

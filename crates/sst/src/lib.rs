@@ -11,6 +11,7 @@ mod block;
 mod block_handle;
 mod copy;
 mod counters;
+mod damage;
 mod dump;
 mod expiry;
 mod filter_partition;
@@ -42,6 +43,7 @@ mod verify;
 mod writer;
 
 pub use counters::{ReadCounters, ReadCounts};
+pub use damage::is_damage;
 pub use dump::{DumpDetail, dump};
 pub use expiry::TTL_DUE_PERCENT;
 pub use filter_units::{
@@ -61,7 +63,7 @@ pub use options::{
 pub use properties::{COMPARATOR, Properties};
 pub use reader::{FilterMemory, ReaderOptions, SstReader, read_properties};
 pub use residency::{BlockCache, CachedBlock};
-pub use salvage::{TakeEntry, Unreadable, is_damage};
+pub use salvage::{TakeEntry, Unreadable};
 pub use terrace_compression::Compression;
 pub use terrace_filter::{FilterKind, FilterPolicy, FilterShape, PolicyError};
 pub use terrace_learned::NoModel;

@@ -7,6 +7,7 @@
 use crate::block::{DataBlock, prefetch, prefetch_around};
 use crate::block_handle::{self, BlockHandle};
 use crate::counters::Event;
+use crate::damage::is_damage;
 use crate::filter_partition::FilterPartition;
 use crate::index::partition::IndexPartition;
 use crate::index::top_level::FilterPlace;
@@ -290,27 +291,56 @@ impl SstReader {
         self.adopt_index(at, self.read(handle)?, on_miss == OnMiss::Fill)
     }
 
+    /// Filter partition `at`, read; `None` if it is damaged.
     #[cold]
-    pub(crate) fn load_filter(&self, at: usize) -> Result<Arc<SlotEntry<FilterPartition>>> {
+    pub(crate) fn load_filter(&self, at: usize) -> Result<Option<Arc<SlotEntry<FilterPartition>>>> {
         let handle = self.top.filters()[at].whole();
-        self.adopt_filter(at, self.read(handle)?, true)
+        let stored = self.read(handle);
+        self.unless_damaged(at, stored.and_then(|stored| self.adopt_filter(at, stored, true)))
     }
 
-    /// Reads a filter and an index partition in one batch.
+    /// What was read of filter partition `at`; `None` if it is damaged. That is noted then: lookups go on without it, and
+    /// nobody reads it again.
+    pub(crate) fn unless_damaged(
+        &self,
+        at: usize,
+        filter: Result<Arc<SlotEntry<FilterPartition>>>,
+    ) -> Result<Option<Arc<SlotEntry<FilterPartition>>>> {
+        match filter {
+            Err(error) if is_damage(&error) => {
+                self.slots.filters[at].note_damage(0);
+                self.counters.count(Event::FilterUnitDamage);
+                Ok(None)
+            }
+            filter => filter.map(Some),
+        }
+    }
+
+    /// Reads a filter and an index partition in one batch. `None` for a filter that is damaged; the index may not be
+    /// needed once the filter has been asked.
     #[cold]
     #[expect(clippy::type_complexity, reason = "a pair of what the two adopt functions return")]
     pub(crate) fn load_filter_and_index(
         &self,
         filter_at: usize,
         index_at: usize,
-    ) -> Result<(Arc<SlotEntry<FilterPartition>>, Arc<SlotEntry<ResidentIndex>>)> {
+    ) -> Result<(Option<Arc<SlotEntry<FilterPartition>>>, Result<Arc<SlotEntry<ResidentIndex>>>)>
+    {
         let filter = self.top.filters()[filter_at].whole();
         let index = self.top.index()[index_at].handle;
-        let mut bufs = self.read_many(&[filter, index])?.into_iter();
+        let bufs = match self.read_many(&[filter, index]) {
+            // One of the two.
+            Err(error) if is_damage(&error) => {
+                return Ok((self.load_filter(filter_at)?, self.load_index(index_at, OnMiss::Fill)));
+            }
+            bufs => bufs?,
+        };
+        let mut bufs = bufs.into_iter();
         let (Some(filter), Some(index)) = (bufs.next(), bufs.next()) else {
             return Err(self.place(index).corrupt("a batch of two reads returned fewer"));
         };
-        Ok((self.adopt_filter(filter_at, filter, true)?, self.adopt_index(index_at, index, true)?))
+        let filter = self.unless_damaged(filter_at, self.adopt_filter(filter_at, filter, true))?;
+        Ok((filter, self.adopt_index(index_at, index, true)))
     }
 
     /// Checks an index partition that was read, also against what the top level says of it.

@@ -5,6 +5,7 @@ use crate::block::BlockRef;
 use crate::block::{DataBlock, Located};
 use crate::block_handle::BlockHandle;
 use crate::counters::Event;
+use crate::damage::is_damage;
 use crate::filter_partition::FilterPartition;
 use crate::lookup::{Entry, Lookup};
 use crate::reader::{FilterMemory, SstReader};
@@ -85,6 +86,8 @@ struct IndexedBlock {
 #[derive(Clone, Copy)]
 enum Want {
     Filter(usize),
+    /// That of a lookup whose filter is read at the same time, and may end it.
+    EarlyIndex(usize),
     Index(usize),
     Data(BlockHandle),
 }
@@ -198,7 +201,10 @@ fn ask_filter<'a>(
             reader.counters.count(Event::FilterHit);
             Some(filter.may_contain(lookup.hash))
         }
-        None if reader.filter_memory == FilterMemory::Elastic || lookup.in_memory => {
+        None if reader.filter_memory == FilterMemory::Elastic
+            || lookup.in_memory
+            || slot.damaged_from().is_some() =>
+        {
             reader.counters.count(Event::FilterAbsent);
             return Some(passed);
         }
@@ -210,7 +216,7 @@ fn ask_filter<'a>(
     let Some(may_contain) = may_contain else {
         wants.push((reader, Want::Filter(at)));
         if matches!(passed, Stage::Index(_)) && reader.index_is_missing(index_at) {
-            wants.push((reader, Want::Index(index_at)));
+            wants.push((reader, Want::EarlyIndex(index_at)));
         }
         return None;
     };
@@ -350,7 +356,7 @@ fn read_wanted(
 ) -> Result<()> {
     let handle = |(reader, want): &(&SstReader, Want)| match *want {
         Want::Filter(at) => reader.top.filters()[at].whole(),
-        Want::Index(at) => reader.top.index()[at].handle,
+        Want::EarlyIndex(at) | Want::Index(at) => reader.top.index()[at].handle,
         Want::Data(handle) => handle,
     };
     wants.sort_by_key(|want| (want.0.cache_file, handle(want).offset));
@@ -366,18 +372,25 @@ fn read_wanted(
     let results: Vec<Result<()>> =
         requests.into_iter().map(|request| request.result.unwrap_or_else(not_executed)).collect();
     for (((reader, want), buf), result) in wants.drain(..).zip(bufs).zip(results) {
-        result?;
-        reader.count_read(buf.len());
+        if result.is_ok() {
+            reader.count_read(buf.len());
+        }
         match want {
             Want::Filter(at) => {
-                let filter = reader.adopt_filter(at, buf, true)?;
-                loaded.filters.insert((reader.cache_file, at), filter);
+                let filter = result.and_then(|()| reader.adopt_filter(at, buf, true));
+                if let Some(filter) = reader.unless_damaged(at, filter)? {
+                    loaded.filters.insert((reader.cache_file, at), filter);
+                }
             }
-            Want::Index(at) => {
-                let index = reader.adopt_index(at, buf, true)?;
-                loaded.index.insert((reader.cache_file, at), index);
+            Want::EarlyIndex(at) | Want::Index(at) => {
+                match result.and_then(|()| reader.adopt_index(at, buf, true)) {
+                    // Wanted again if the filter lets the lookup pass.
+                    Err(error) if is_damage(&error) && matches!(want, Want::EarlyIndex(_)) => {}
+                    index => drop(loaded.index.insert((reader.cache_file, at), index?)),
+                }
             }
             Want::Data(handle) => {
+                result?;
                 let block = reader.adopt_data_block(handle, buf, fill_cache)?;
                 loaded.data.insert((reader.cache_file, handle.offset), block);
             }

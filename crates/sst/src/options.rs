@@ -48,6 +48,8 @@ pub struct SstOptions {
     pub family: Option<(u32, String)>,
     /// Every write of the family up to here was in SSTs when this one was made, recorded in the properties.
     pub flushed_seqno: SeqNo,
+    /// As in the properties.
+    pub is_hot_checkpoint: bool,
 }
 
 impl Default for SstOptions {
@@ -64,6 +66,7 @@ impl Default for SstOptions {
             created_ms: 0,
             family: None,
             flushed_seqno: SeqNo::ZERO,
+            is_hot_checkpoint: false,
         }
     }
 }

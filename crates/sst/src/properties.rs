@@ -60,6 +60,8 @@ pub struct Properties {
     pub family: Option<(u32, String)>,
     /// Every write of the family up to here was in SSTs when this one was made; 0 if it does not say.
     pub flushed_seqno: SeqNo,
+    /// A checkpoint of a hot table: then [`Self::flushed_seqno`] holds for what was hot only.
+    pub is_hot_checkpoint: bool,
     /// The sequence number of every entry and range tombstone, which are stored with 0: of files that were
     /// written before the store knew it (ingestion).
     pub global_seqno: Option<SeqNo>,
@@ -94,6 +96,7 @@ impl Default for Properties {
             value_refs: Vec::new(),
             family: None,
             flushed_seqno: SeqNo::ZERO,
+            is_hot_checkpoint: false,
             global_seqno: None,
             merge_operator: None,
             comparator: COMPARATOR.to_string(),
@@ -115,6 +118,7 @@ const TAG_FAMILY: u64 = 22;
 const TAG_FLUSHED_SEQNO: u64 = 23;
 const TAG_GLOBAL_SEQNO: u64 = 24;
 const TAG_MERGE_OPERATOR: u64 = 25;
+const TAG_HOT_CHECKPOINT: u64 = 26;
 
 impl Properties {
     fn numbers(&mut self) -> [&mut u64; NUMBER_TAGS.len()] {
@@ -168,6 +172,9 @@ impl Properties {
         if let Some(name) = &self.merge_operator {
             fields.push((TAG_MERGE_OPERATOR, name.clone().into_bytes()));
         }
+        if self.is_hot_checkpoint {
+            fields.push((TAG_HOT_CHECKPOINT, vec![1]));
+        }
         fields.push((TAG_COMPARATOR, self.comparator.clone().into_bytes()));
         fields.sort_unstable_by_key(|(tag, _)| *tag);
         put_varint(out, fields.len() as u64);
@@ -216,6 +223,7 @@ impl Properties {
             TAG_MERGE_OPERATOR => {
                 self.merge_operator = Some(String::from_utf8(bytes.to_vec()).ok()?);
             }
+            TAG_HOT_CHECKPOINT => self.is_hot_checkpoint = *bytes.first()? != 0,
             TAG_COMPARATOR => self.comparator = String::from_utf8(bytes.to_vec()).ok()?,
             _ => {}
         }
@@ -246,7 +254,7 @@ mod tests {
             values in proptest::collection::vec(any::<u64>(), NUMBER_TAGS.len()), kind in 0u8..3,
             filter: String, smallest: Vec<u8>, largest: Vec<u8>, exclusive: bool,
             ttl_due_ms: Option<u64>, segments in proptest::collection::btree_map(any::<u32>(), any::<u64>(), 0..4),
-            family: Option<(u32, String)>, flushed_seqno: u64,
+            family: Option<(u32, String)>, flushed_seqno: u64, is_hot_checkpoint: bool,
             global_seqno: Option<u64>, merge_operator: Option<String>, damage: Vec<(usize, u8)>,
         ) {
             let mut properties = Properties {
@@ -258,6 +266,7 @@ mod tests {
                 ttl_due_ms,
                 family,
                 flushed_seqno: SeqNo::new(flushed_seqno),
+                is_hot_checkpoint,
                 global_seqno: global_seqno.map(SeqNo::new),
                 merge_operator,
                 value_refs: segments

@@ -222,8 +222,8 @@ pub(crate) struct FilterSlot {
     pub vain: AtomicU32,
     /// Lookups that found their key.
     pub found: AtomicU32,
-    /// Units from this one on turned out to be damaged; 0: none.
-    pub damaged_from: AtomicU8,
+    /// One more than the first unit that turned out to be damaged; 0: none.
+    damaged_from: AtomicU8,
 }
 
 impl FilterSlot {
@@ -244,9 +244,17 @@ impl FilterSlot {
             Self::count(count, SAMPLE);
         }
     }
-}
 
-impl FilterSlot {
+    /// Notes that units from `unit` on are damaged.
+    pub fn note_damage(&self, unit: u8) {
+        self.damaged_from.store(unit.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// From which unit on they are known to be damaged.
+    pub fn damaged_from(&self) -> Option<u8> {
+        self.damaged_from.load(Ordering::Relaxed).checked_sub(1)
+    }
+
     /// Takes one back from what [`FilterSlot::count`] counts.
     pub fn take_back(count: &AtomicU32) {
         count.store(count.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);

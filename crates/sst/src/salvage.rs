@@ -1,6 +1,7 @@
 //! Reading what is sound of a damaged SST: for `terrace repair`.
 
 use crate::block_handle::BlockHandle;
+use crate::damage::is_damage;
 use crate::iter::{ScanOptions, SstIter};
 use crate::load::OnMiss;
 use crate::reader::SstReader;
@@ -18,19 +19,6 @@ pub struct Unreadable {
     pub upto: Vec<u8>,
     /// What is wrong.
     pub error: Error,
-}
-
-/// Whether `error` says that bytes are not what was written, or that the device does not give them.
-/// Not a lack of memory, descriptors or rights, which another attempt may not meet.
-pub fn is_damage(error: &Error) -> bool {
-    /// What the kernel says of a bad sector.
-    const EIO: i32 = 5;
-    match error {
-        Error::Io { source, .. } => {
-            source.kind() == std::io::ErrorKind::UnexpectedEof || source.raw_os_error() == Some(EIO)
-        }
-        error => error.is_corruption(),
-    }
 }
 
 /// Takes key, trailer and stored value of an entry.

@@ -49,6 +49,7 @@ struct Walk<'a> {
     value_bytes: u64,
     values: ValueTally,
     seqnos: (SeqNo, SeqNo),
+    first: Option<Vec<u8>>,
     last: Option<(Vec<u8>, u64)>,
     last_separator: Option<Vec<u8>>,
     filter: FilterCheck,
@@ -74,6 +75,7 @@ pub(crate) fn verify(reader: &Arc<SstReader>) -> Result<VerifyReport> {
         value_bytes: 0,
         values: ValueTally::default(),
         seqnos: (MAX_SEQNO, SeqNo::ZERO),
+        first: None,
         last: None,
         last_separator: None,
         filter: FilterCheck::default(),
@@ -109,6 +111,12 @@ fn check_regions(reader: &SstReader) -> Result<()> {
     let others = reader.top.others().iter().map(|(_, handle)| *handle);
     let tail = footer.range_tombstones.into_iter().chain([footer.top_level, footer.properties]);
     let mut expected = properties.data_bytes;
+    if reader.top.skips_filters()
+        && let Some(first) = reader.top.index().first()
+    {
+        // How long filters of an unknown kind are is unknown.
+        expected = first.handle.offset;
+    }
     for handle in filters.chain(index).chain(others).chain(tail) {
         if handle.offset != expected {
             let detail = format!("the block before ends at {expected}, this one starts elsewhere");
@@ -228,6 +236,9 @@ impl Walk<'_> {
             self.filters_to(Some(key))?;
             self.add_hashes(key);
         }
+        if self.first.is_none() {
+            self.first = Some(key.to_vec());
+        }
         self.last = Some((key.to_vec(), trailer));
         Ok(())
     }
@@ -277,6 +288,20 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// The smallest and the largest key of entries and range tombstones, and whether the largest is itself not in the file.
+    fn bounds(&self) -> (&[u8], &[u8], bool) {
+        let first = self.first.as_deref();
+        let last = self.last.as_ref().map(|(last, _)| &**last);
+        let tombstones = self.reader.range_tombstones();
+        let start = tombstones.fragments().next().map(|fragment| fragment.start);
+        let end = tombstones.fragments().next_back().map(|fragment| fragment.end);
+        let smallest = first.into_iter().chain(start).min().unwrap_or_default();
+        match (last, end) {
+            (last, Some(end)) if last.is_none_or(|last| end > last) => (smallest, end, true),
+            (last, _) => (smallest, last.unwrap_or_default(), false),
+        }
+    }
+
     /// What the properties say against what was found.
     fn totals(&mut self) -> Result<()> {
         let (reader, properties) = (self.reader, self.reader.properties());
@@ -295,6 +320,11 @@ impl Walk<'_> {
                 return Err(place.corrupt(format!("{recorded} {what} recorded, {found} found")));
             }
         }
+        if (&*properties.smallest, &*properties.largest, properties.largest_exclusive)
+            != self.bounds()
+        {
+            return Err(place.corrupt("the file has other bounds than recorded"));
+        }
         if properties.value_refs != std::mem::take(&mut self.values).finish() {
             return Err(place.corrupt("the entries refer to other values than recorded"));
         }
@@ -306,3 +336,6 @@ impl Walk<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -112,6 +112,7 @@ impl SstWriter {
                 created_ms: options.created_ms,
                 family: options.family.clone(),
                 flushed_seqno: options.flushed_seqno,
+                is_hot_checkpoint: options.is_hot_checkpoint,
                 ..Properties::default()
             },
             options,

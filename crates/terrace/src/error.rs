@@ -56,8 +56,9 @@ pub enum Error {
     /// There is no column family of this name (or it was dropped).
     #[error("there is no column family `{0}`; create it first")]
     NoSuchFamily(String),
-    /// The file is of a format version this build does not read.
-    #[error("{0}; open it with a build that knows this format")]
+    /// The file is of a format version this build does not read, or it is encrypted and its key is not given, or it is
+    /// not and keys are.
+    #[error("{0}")]
     Unsupported(Arc<terrace_base::Error>),
     /// A read with [`ReadOptions::in_memory`](crate::ReadOptions::in_memory) needs the device. It
     /// has read nothing; repeat it without the option where waiting is allowed.

@@ -3,6 +3,7 @@
 //! of a [`Vfs`] passes through.
 
 use crate::{AppendFile, CreateOptions, OpenMode, RandomFile, ReadRequest, Result, Vfs};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ pub enum Call<'a> {
     SyncFile,
     /// [`Vfs::list`] or [`Vfs::list_others`].
     List,
-    /// [`Vfs::len`].
+    /// [`Vfs::len`] or [`RandomFile::current_len`].
     Len,
     /// [`Vfs::exists`].
     Exists,
@@ -35,7 +36,7 @@ pub enum Call<'a> {
     Lock,
     /// [`Vfs::lock_shared`].
     LockShared,
-    /// [`RandomFile::read_at`]: offset and length.
+    /// [`RandomFile::read_at`] or [`RandomFile::read_around_damage`]: offset and length.
     Read(u64, usize),
     /// [`RandomFile::advise_willneed`], which cannot fail.
     Advise,
@@ -45,6 +46,8 @@ pub enum Call<'a> {
     Sync(u64),
     /// [`AppendFile::finish`] of a file of this length.
     Finish(u64),
+    /// [`AppendFile::cut`] to this length.
+    Cut(u64),
 }
 
 /// What stands between an engine and its file system. A clone shares the state.
@@ -146,6 +149,10 @@ impl<I: Interposed> Vfs for I {
         self.files().is_encrypted()
     }
 
+    fn is_under_active_key(&self, path: &Path) -> Result<bool> {
+        self.files().is_under_active_key(path)
+    }
+
     fn free_space_bytes(&self, dir: &Path) -> Result<u64> {
         self.files().free_space_bytes(dir)
     }
@@ -170,8 +177,23 @@ impl<I: Interposed> RandomFile for InterposedReads<I> {
         self.between.around(call, self.file.path(), || self.file.read_at(offset, buf))
     }
 
+    fn read_around_damage(
+        &self,
+        offset: u64,
+        buf: &mut [u8],
+        damaged: &mut Vec<Range<u64>>,
+    ) -> Result<()> {
+        let call = Call::Read(offset, buf.len());
+        let read = || self.file.read_around_damage(offset, buf, damaged);
+        self.between.around(call, self.file.path(), read)
+    }
+
     fn len(&self) -> u64 {
         self.file.len()
+    }
+
+    fn current_len(&self) -> Result<u64> {
+        self.between.around(Call::Len, self.file.path(), || self.file.current_len())
     }
 
     fn path(&self) -> &Path {
@@ -213,5 +235,10 @@ impl<I: Interposed> AppendFile for InterposedAppends<I> {
     fn finish(&mut self) -> Result<()> {
         let (call, path) = (Call::Finish(self.file.len()), self.file.path().to_path_buf());
         self.between.around(call, &path, || self.file.finish())
+    }
+
+    fn cut(&mut self, len: u64) -> Result<()> {
+        let path = self.file.path().to_path_buf();
+        self.between.around(Call::Cut(len), &path, || self.file.cut(len))
     }
 }

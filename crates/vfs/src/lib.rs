@@ -17,6 +17,7 @@ pub use posix::{PosixVfs, open_file_limit, open_file_soft_limit};
 pub use sim::{Fault, FaultKind, OpClass, SimVfs};
 pub use terrace_base::{Error, Result};
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -91,6 +92,10 @@ pub trait Vfs: Send + Sync + 'static {
     fn is_encrypted(&self) -> bool {
         false
     }
+    /// Whether a file that is written now would need the same key as the one at `path`. Where nothing is encrypted it would.
+    fn is_under_active_key(&self, _path: &Path) -> Result<bool> {
+        Ok(true)
+    }
     /// Bytes that this process may still write to the file system that holds `dir`.
     fn free_space_bytes(&self, dir: &Path) -> Result<u64>;
     /// Executes many reads, together where the system can; fills the `result` of each.
@@ -112,7 +117,8 @@ fn read_one_by_one(requests: &mut [ReadRequest<'_>]) {
 pub fn check_not_encrypted(file: &dyn RandomFile) -> Result<()> {
     let mut start = [0; ENCRYPTED_MAGIC.len()];
     if file.len() >= start.len() as u64 {
-        file.read_at(0, &mut start)?;
+        // What is damaged has been read with keys, or is nobody's; what cannot be read is noticed where it is needed.
+        read_around_loss(file, 0, &mut start, &mut Vec::new(), LOST_PAGE_BYTES)?;
     }
     match start == ENCRYPTED_MAGIC {
         false => Ok(()),
@@ -123,16 +129,70 @@ pub fn check_not_encrypted(file: &dyn RandomFile) -> Result<()> {
     }
 }
 
-/// Whether a file has nothing but zeros.
+/// Whether the device does not give what was asked for (`EIO`): another attempt will most likely meet the same.
+pub fn is_unreadable(error: &Error) -> bool {
+    /// What the kernel says of a bad sector.
+    const EIO: i32 = 5;
+    matches!(error, Error::Io { source, .. } if source.raw_os_error() == Some(EIO))
+}
+
+/// What is read again by itself where a longer read fails: what the kernel reads at least.
+pub const LOST_PAGE_BYTES: usize = 4096;
+
+/// The least that a device loses.
+pub const LOST_SECTOR_BYTES: usize = 512;
+
+/// As [`RandomFile::read_around_damage`], for a caller that saves what is left of a file: where the device does not give a page
+/// ([`is_unreadable`]), `buf` has zeros and the page is added to `damaged`. Not for a file of which a crash may have cut the
+/// end: what cannot be read may well have been written. A page has `page_bytes`, [`LOST_PAGE_BYTES`] or, where nothing may be
+/// lost that a shorter read gives, [`LOST_SECTOR_BYTES`], which takes longer.
+///
+/// # Errors
+/// Others than [`is_unreadable`].
+pub fn read_around_loss(
+    file: &dyn RandomFile,
+    offset: u64,
+    buf: &mut [u8],
+    damaged: &mut Vec<Range<u64>>,
+    page_bytes: usize,
+) -> Result<()> {
+    let known = damaged.len();
+    match file.read_around_damage(offset, buf, damaged) {
+        Err(error) if is_unreadable(&error) => damaged.truncate(known),
+        read => return read,
+    }
+    let (mut offset, mut rest) = (offset, buf);
+    while !rest.is_empty() {
+        // To the end of the page.
+        let len = page_bytes - (offset % page_bytes as u64) as usize;
+        let (piece, after) = rest.split_at_mut(len.min(rest.len()));
+        let (end, known) = (offset + piece.len() as u64, damaged.len());
+        match file.read_around_damage(offset, piece, damaged) {
+            Err(error) if is_unreadable(&error) => {
+                piece.fill(0);
+                damaged.truncate(known);
+                match damaged.last_mut() {
+                    Some(before) if before.end == offset => before.end = end,
+                    _ => damaged.push(offset..end),
+                }
+            }
+            read => read?,
+        }
+        (offset, rest) = (end, after);
+    }
+    Ok(())
+}
+
+/// Whether a file has nothing but zeros, and no damage.
 pub fn has_only_zeros(file: &dyn RandomFile) -> Result<bool> {
     /// Read at once.
     const PIECE_BYTES: u64 = 64 << 10;
     let mut buffer = vec![0; PIECE_BYTES.min(file.len()) as usize];
-    let mut offset = 0;
+    let (mut offset, mut damaged) = (0, Vec::new());
     while offset < file.len() {
         let len = (buffer.len() as u64).min(file.len() - offset) as usize;
-        file.read_at(offset, &mut buffer[..len])?;
-        if buffer[..len].iter().any(|byte| *byte != 0) {
+        file.read_around_damage(offset, &mut buffer[..len], &mut damaged)?;
+        if !damaged.is_empty() || buffer[..len].iter().any(|byte| *byte != 0) {
             return Ok(false);
         }
         offset += len as u64;
@@ -205,8 +265,23 @@ pub trait RandomFile: Send + Sync {
     /// Fills `buf` from `offset` on, or fails: past the end with `UnexpectedEof`. Any offset,
     /// length and buffer alignment will do, for direct files too.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
+    /// As [`RandomFile::read_at`], for a format that can go on behind damage. Where a file system knows that what is
+    /// stored is not what was written, `buf` has arbitrary bytes, and the ranges, in file offsets and ascending, are
+    /// added to `damaged`; [`RandomFile::read_at`] fails with `Corruption` there. A file system that knows no damage, as
+    /// this default says, reads what there is.
+    fn read_around_damage(
+        &self,
+        offset: u64,
+        buf: &mut [u8],
+        damaged: &mut Vec<Range<u64>>,
+    ) -> Result<()> {
+        let _ = damaged;
+        self.read_at(offset, buf)
+    }
     /// The length of the file when it was opened.
     fn len(&self) -> u64;
+    /// The length of the file at this moment: more than [`RandomFile::len`] if it has grown.
+    fn current_len(&self) -> Result<u64>;
     /// The name under which it was opened.
     fn path(&self) -> &Path;
     /// The file descriptor and whether it bypasses the page cache; `None` if there is none.
@@ -222,6 +297,9 @@ pub trait RandomFile: Send + Sync {
         None
     }
 }
+
+/// How many appends can be taken back by [`AppendFile::cut`].
+pub const CUTTABLE_APPENDS: usize = 16;
 
 /// A file that grows at its end.
 #[expect(clippy::len_without_is_empty, reason = "files are not collections; no caller asks")]
@@ -239,4 +317,13 @@ pub trait AppendFile: Send {
     /// Gives back preallocated room and writes the unaligned tail of a direct file. Does not
     /// sync. A second call does nothing.
     fn finish(&mut self) -> Result<()>;
+    /// Ends the file at `len`, which [`AppendFile::len`] said before one of the last [`CUTTABLE_APPENDS`] appends or
+    /// says now: what a failed append has left behind it is gone, and so is preallocated room. Nothing may be appended
+    /// afterwards. Who has the file open may have read what is cut off. Does not sync: until a sync a power cut may
+    /// bring it back.
+    ///
+    /// # Errors
+    /// I/O; of kind `Unsupported` where files of this form cannot be cut, `InvalidInput` for another length. What the
+    /// file has behind `len` is then unknown.
+    fn cut(&mut self, len: u64) -> Result<()>;
 }

@@ -101,6 +101,8 @@ static void nulls(terrace_db *db) {
     BAD(terrace_bulk_loader_put(NULL, B("a"), B("b")));
     BAD(terrace_bulk_loader_finish(NULL, NULL));
     BAD(terrace_backups_open(NULL, &backups));
+    BAD(terrace_backups_open_with(NULL, NULL, &backups));
+    BAD(terrace_backups_open_with("x", NULL, NULL));
     BAD(terrace_backups_create(NULL, db, NULL));
     BAD(terrace_backups_list(NULL, NULL, 1, &count));
     BAD(terrace_backups_restore(NULL, 1, "x"));

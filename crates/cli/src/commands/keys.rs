@@ -6,6 +6,7 @@ use crate::output_file::OutputFile;
 use crate::print::{self, Grouped};
 use crate::standard_output;
 use anyhow::{Context, Result, bail};
+use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use terrace::vfs::PosixVfs;
@@ -49,7 +50,17 @@ pub fn run(args: &KeysArgs) -> Result<Outcome> {
     }
 }
 
-fn add(file: &Path) -> Result<Outcome> {
+fn add(named: &Path) -> Result<Outcome> {
+    // Of a link, the place that it leads to: that is where another call may write.
+    let file = &named.canonicalize().unwrap_or_else(|_| named.to_path_buf());
+    // Of two that add a key at a time, the second one sees the key of the first.
+    let folder = match file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        Some(folder) => folder,
+        None => Path::new("."),
+    };
+    let held = File::open(folder).and_then(|folder| folder.lock().map(|()| folder));
+    let _held = held.with_context(|| format!("cannot lock {}", folder.display()))?;
+    remove_unfinished(folder, file);
     let old = match std::fs::read_to_string(file) {
         Ok(text) => Zeroizing::new(text),
         Err(error) if error.kind() == ErrorKind::NotFound => Zeroizing::default(),
@@ -70,9 +81,25 @@ fn add(file: &Path) -> Result<Outcome> {
     writeln!(
         standard_output::until_unread(),
         "key {id} is in {}; without this file nothing that is encrypted with it can be read",
-        file.display()
+        named.display()
     )?;
     Ok(Outcome::Done)
+}
+
+/// Removes what calls that were killed have left beside the key file: it has keys in it.
+fn remove_unfinished(folder: &Path, file: &Path) {
+    let Some(name) = file.file_name().and_then(|name| name.to_str()) else { return };
+    let is_unfinished = |found: &str| {
+        let number = found.strip_prefix(name).and_then(|rest| rest.strip_prefix('.'));
+        let number = number.and_then(|rest| rest.strip_suffix(".partial"));
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(is_unfinished) {
+            // What cannot be removed is no reason to give no key.
+            drop(std::fs::remove_file(entry.path()));
+        }
+    }
 }
 
 fn tell_used(dir: &Path) -> Result<Outcome> {
@@ -99,13 +126,13 @@ fn convert(args: &RewriteArgs, doing: &str, target: fn(KeyRing) -> Target) -> Re
     let Some(key_file) = files::key_file() else {
         bail!("name the key file with --key-file or {}", files::KEY_FILE_VARIABLE)
     };
-    let target = target(KeyRing::load(key_file)?);
+    let target = target(files::load_keys(key_file)?);
     let bar = print::bytes_bar(0, doing);
     let below = PosixVfs::shared();
     let done = rewrite(&(below as _), &args.dir, &target, &mut |bytes| bar.inc(bytes));
     bar.finish_and_clear();
     let dir = args.dir.display();
-    let done = done.with_context(|| format!("{doing} {dir} did not end; begin it again"))?;
+    let done = done.with_context(|| format!("{doing} {dir} did not end"))?;
     let (written, bytes) = (Grouped(done.files), SizeBytes(done.bytes));
     writeln!(
         standard_output::until_unread(),

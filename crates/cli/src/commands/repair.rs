@@ -6,9 +6,10 @@ use crate::outcome::{Outcome, tell};
 use crate::standard_output;
 use anyhow::Result;
 use std::io::Write;
-use std::path::PathBuf;
-use terrace::{Options, RepairOptions};
+use std::path::{Path, PathBuf};
+use terrace::{Db, Options, RepairOptions};
 use terrace_inspect::Contents;
+use terrace_keyspace::StoreKind;
 
 /// Arguments of `repair`.
 #[derive(Debug, clap::Args)]
@@ -47,7 +48,13 @@ pub fn run(args: &RepairArgs) -> Result<Outcome> {
     let options =
         Options { memory_budget: args.memory, create_if_missing: false, ..files::options() };
     let how = RepairOptions { dry_run: args.dry_run, from_lost: args.from_lost };
-    let report = terrace::repair(&args.dir, options, how)?;
+    let report = terrace::repair(&args.dir, options.clone(), how)?;
+    // Also when an earlier repair was killed before it came to this.
+    let has_lost = !report.lost.is_empty() || args.dir.join("lost").exists();
+    let doubted = match has_lost && !args.dry_run {
+        true => doubt_notes(&args.dir, options),
+        false => Ok(()),
+    };
     let mut out = standard_output::read_or_not();
     for line in &report.saved {
         writeln!(out, "saved: {line}")?;
@@ -57,6 +64,9 @@ pub fn run(args: &RepairArgs) -> Result<Outcome> {
     }
     for line in &report.lost {
         writeln!(out, "LOST: {line}")?;
+    }
+    if let Err(error) = doubted {
+        writeln!(out, "note: before a server writes to the store, repair it again: {error:#}")?;
     }
     if !args.dry_run {
         let terrace::RepairReport { sst_files, sst_bytes, entries, .. } = report;
@@ -74,4 +84,16 @@ pub fn run(args: &RepairArgs) -> Result<Outcome> {
         true => Outcome::Done,
         false => Outcome::Partial,
     })
+}
+
+/// What a server's store says of itself may be older than its data, if something of it is lost: the next open searches for
+/// what is in use.
+fn doubt_notes(dir: &Path, options: Options) -> Result<()> {
+    let is_served = |db: Db| StoreKind::of(&db).is_ok_and(|kind| kind == StoreKind::Keyspace);
+    if Db::open_read_only(dir, options.clone()).is_ok_and(is_served) {
+        let db = Db::open(dir, options)?;
+        terrace_keyspace::doubt_notes(&db)?;
+        db.close()?;
+    }
+    Ok(())
 }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use terrace_server::config::{Config, LogFormat, LogLevel, OPTIONS, Settings, Source};
+use terrace_server::config::{Config, LogFormat, LogLevel, Settings, Source, all_options};
 use terrace_server::{Running, Server};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -41,7 +41,7 @@ impl clap::Args for ServeArgs {
         let file = Arg::new("config")
             .value_parser(value_parser!(PathBuf))
             .help("File with options (terrace.toml here, if there is one)");
-        OPTIONS.iter().fold(command.arg(file), |command, option| {
+        all_options().fold(command.arg(file), |command, option| {
             let default = match option.default {
                 "" => String::new(),
                 default => format!(" [default: {default}]"),
@@ -53,6 +53,7 @@ impl clap::Args for ServeArgs {
                     .value_name("VALUE")
                     .allow_hyphen_values(true)
                     .help_heading(option.group)
+                    .hide_short_help(option.is_without_effect())
                     .help(format!("{}{default}", option.doc.trim_end_matches('.'))),
             )
         })
@@ -66,8 +67,7 @@ impl clap::Args for ServeArgs {
 impl FromArgMatches for ServeArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let value = |name: &'static str| matches.get_one::<String>(name).cloned();
-        let flags = OPTIONS
-            .iter()
+        let flags = all_options()
             .filter_map(|option| Some((option.name.to_string(), value(option.name)?)))
             .collect();
         Ok(Self { file: matches.get_one::<PathBuf>("config").cloned(), flags })

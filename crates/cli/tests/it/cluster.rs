@@ -151,6 +151,13 @@ fn what_cannot_be_started_says_why() {
     let busy = fails(&["up", "--http-port", "0", "--port", &port.to_string()]);
     assert!(busy.contains("node 1"), "{busy}");
     drop(taken);
+    // A node that did not start does not count for the next attempt.
+    let taken = TcpListener::bind(("127.0.0.1", port + 1 + 10_000)).unwrap();
+    let two = ["--http-port", "0", "--instances", "2", "--port", &port.to_string()];
+    let busy = program.run(&[&["cluster", "up"], &two[..]].concat());
+    assert!(busy.code == 1 && busy.err.contains("terrace: node 2: "), "{}", busy.err);
+    drop(taken);
+    Up::start(&program, port, &["--instances", "1"]).stop();
     let nobody = free_port().to_string();
     let away = fails(&["status", "--at", &format!("127.0.0.1:{nobody}")]);
     assert!(away.contains("no node answers at"), "{away}");

@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Stdio;
 
 const SECRET: &str = "nobody-reads-this";
 
@@ -174,4 +175,56 @@ fn a_server_keeps_its_store_encrypted() {
     let refused = command.output().unwrap();
     let told = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && told.contains("it is encrypted"), "{told}");
+}
+
+#[test]
+fn keys_that_are_made_at_the_same_time_are_all_there() {
+    let program = Program::new();
+    // As a call that was killed leaves it.
+    program.write("keys.4000000000.partial", "1 secret");
+    program.write("keys.partial", "another's");
+    let calls: Vec<_> = (0..12)
+        .map(|_| program.command(&["keys", "new", "keys"]).stdout(Stdio::piped()).spawn().unwrap())
+        .collect();
+    let mut told: Vec<String> = calls
+        .into_iter()
+        .map(|call| String::from_utf8(call.wait_with_output().unwrap().stdout).unwrap())
+        .collect();
+    told.sort_by_key(|told| told.split(' ').nth(1).and_then(|number| number.parse::<u32>().ok()));
+    for (at, told) in told.iter().enumerate() {
+        assert!(told.starts_with(&format!("key {} is in keys; ", at + 1)), "{told}");
+    }
+    let keys = fs::read_to_string(program.path("keys")).unwrap();
+    assert_eq!(keys.lines().count(), 12);
+    assert!(!program.path("keys.4000000000.partial").exists());
+    assert!(program.path("keys.partial").exists());
+}
+
+#[test]
+fn what_names_no_key_file_is_told_apart_from_what_should() {
+    let program = Program::new();
+    program.ok(&["keys", "new", "keys"]);
+    let demo = program.fails(1, &["demo", "--key-file", "keys"]);
+    assert!(demo.contains("is not encrypted"), "{demo}");
+    // A variable without a value, as composed containers pass it.
+    let mut command = program.command(&["put", "a", "1"]);
+    assert!(command.env("TERRACE_ENCRYPTION_KEY_FILE", "").status().unwrap().success());
+    assert!(program.ok(&["get", "a"]).starts_with('1'));
+    let mut command = program.command(&["get", "a"]);
+    let refused = command.env("TERRACE_ENCRYPTION_KEY_FILE", "keys").output().unwrap();
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("not encrypted"));
+    program.write("bad", "1 zz");
+    let bad = program.fails(1, &["get", "a", "--key-file", "bad"]);
+    assert!(bad.contains("bad: line 1 of the keys"), "{bad}");
+    // A store is not damaged because its key is missing.
+    program.ok(&["encrypt", "terrace-data", "--key-file", "keys"]);
+    let checked = program.run(&["verify"]);
+    assert!(checked.code != 0 && checked.out.contains("NOT CHECKED"), "{}", checked.out);
+    assert!(!checked.out.contains("DAMAGE"), "{}", checked.out);
+    // No file of a store is written over.
+    let over = ["dump", "terrace-data", "terrace-data/CURRENT", "--key-file", "keys"];
+    let over = program.fails(1, &over);
+    assert!(over.contains("is a file of a store"), "{over}");
+    assert!(program.fails(1, &["keys", "new", "terrace-data/LOCK"]).contains("of a store"));
+    assert!(program.ok(&["get", "a", "--key-file", "keys"]).starts_with('1'));
 }

@@ -191,8 +191,8 @@ fn announcements_take_no_memory() {
     let mut grown = Vec::new();
     for (file, words) in [
         // Half a gigabyte each, of a client.
-        ("", &b"*1048576\r\n$536870912\r\nabc"[..]),
-        ("", b"*1048576\r\n$3\r\nSET\r\n$536870912\r\n"),
+        ("", &b"*2147483647\r\n$536870912\r\nabc"[..]),
+        ("", b"*2147483647\r\n$3\r\nSET\r\n$536870912\r\n"),
         // 160 KiB each, of a guest.
         ("requirepass = \"pw\"\n", b"*10\r\n$16384\r\nabc"),
         ("requirepass = \"pw\"\n", b"*10\r\n$4\r\nAUTH\r\n$16384\r\n"),

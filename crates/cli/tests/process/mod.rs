@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use terrace_resp::test_client::{HANG_GUARD, free_port};
 
@@ -14,6 +15,8 @@ pub struct Server {
     pub port: u16,
     /// What it has written to standard error.
     log: Arc<Mutex<String>>,
+    /// Reads that.
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Server {
@@ -36,14 +39,14 @@ impl Server {
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let log = Arc::new(Mutex::new(String::new()));
         let (lines, kept) = (BufReader::new(child.stderr.take().unwrap()).lines(), log.clone());
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 let mut kept = kept.lock().unwrap();
                 kept.push_str(&line);
                 kept.push('\n');
             }
         });
-        let mut server = Self { child, port, log };
+        let mut server = Self { child, port, log, reader: Some(reader) };
         let end = Instant::now() + HANG_GUARD;
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             server.wait_a_little("it does not listen", end);
@@ -79,9 +82,21 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // One that is ending has not said yet why.
+            for _ in 0..200 {
+                if !matches!(self.child.try_wait(), Ok(None)) {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
         // It may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
         if std::thread::panicking() {
             eprintln!("the server on port {} said:\n{}", self.port, self.log());
         }

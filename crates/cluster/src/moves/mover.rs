@@ -104,6 +104,23 @@ enum Queue {
     Waiting(Direction, ShardId),
 }
 
+/// Keys that commands need at home, each once.
+#[derive(Debug, Clone, Default)]
+struct Recalls {
+    queue: VecDeque<DbKey>,
+    /// What is in the queue.
+    keys: HashSet<DbKey>,
+}
+
+/// What is known of a key that was in a move that was too large.
+#[derive(Debug, Clone, Copy)]
+struct BatchLimit {
+    /// At most this many keys in its next move.
+    keys: usize,
+    /// Whether it was to be moved at some time since the last [`Mover::want`].
+    is_wanted: bool,
+}
+
 /// See the module.
 #[derive(Debug, Clone)]
 pub struct Mover<V> {
@@ -114,16 +131,18 @@ pub struct Mover<V> {
     next_number: u64,
     waiting: BTreeMap<(Direction, ShardId), VecDeque<DbKey>>,
     /// Keys that commands need at home, by where they are.
-    recalls: BTreeMap<ShardId, VecDeque<DbKey>>,
+    recalls: BTreeMap<ShardId, Recalls>,
     /// Of `waiting`, the queue that was served last.
     turn: Option<(Direction, ShardId)>,
+    /// The same of `recalls`.
+    recall_turn: Option<ShardId>,
     /// Where keys go once they are home.
     onward: HashMap<DbKey, ShardId>,
     moves: BTreeMap<MoveId, KeyMove<V>>,
     /// The keys of `moves`.
     busy: HashSet<DbKey>,
-    /// At most this many keys in the next move of a key, which was in one that was too large. Few: until it was moved.
-    batch_limits: HashMap<DbKey, usize>,
+    /// Of keys that were in a move that was too large. Few: until they are moved, or not wanted any more.
+    batch_limits: HashMap<DbKey, BatchLimit>,
     keys: Budget,
     bytes: Budget,
     finished: Vec<FinishedMove>,
@@ -140,6 +159,7 @@ impl<V: Clone> Mover<V> {
             waiting: BTreeMap::new(),
             recalls: BTreeMap::new(),
             turn: None,
+            recall_turn: None,
             onward: HashMap::new(),
             moves: BTreeMap::new(),
             busy: HashSet::new(),
@@ -169,7 +189,10 @@ impl<V: Clone> Mover<V> {
         self.waiting.clear();
         self.recalls.clear();
         self.onward.clear();
+        // Those that are recalled are said after this call.
+        self.batch_limits.retain(|_, limit| std::mem::take(&mut limit.is_wanted));
         for Misplaced { key, from, to } in misplaced {
+            self.keep_limit(&key);
             match (from, to) {
                 (Some(from), Some(to)) => {
                     self.onward.insert(key.clone(), to);
@@ -186,8 +209,19 @@ impl<V: Clone> Mover<V> {
     /// present plan.
     pub fn recall(&mut self, key: DbKey, from: ShardId) {
         self.onward.remove(&key);
+        self.keep_limit(&key);
         if !self.busy.contains(&key) {
-            self.recalls.entry(from).or_default().push_back(key);
+            let recalls = self.recalls.entry(from).or_default();
+            if recalls.keys.insert(key.clone()) {
+                recalls.queue.push_back(key);
+            }
+        }
+    }
+
+    /// A key is to be moved.
+    fn keep_limit(&mut self, key: &DbKey) {
+        if let Some(limit) = self.batch_limits.get_mut(key) {
+            limit.is_wanted = true;
         }
     }
 
@@ -197,7 +231,8 @@ impl<V: Clone> Mover<V> {
 
     /// How many keys wait.
     pub fn waiting_count(&self) -> usize {
-        self.waiting.values().chain(self.recalls.values()).map(VecDeque::len).sum()
+        let recalls = self.recalls.values().map(|recalls| &recalls.queue);
+        self.waiting.values().chain(recalls).map(VecDeque::len).sum()
     }
 
     /// The moves that are under way.
@@ -242,12 +277,17 @@ impl<V: Clone> Mover<V> {
         if self.moves.values().any(KeyMove::is_beginning) {
             return None;
         }
-        let budgets = self.keys.wait(now).max(self.bytes.wait(now));
+        let budgets = self.budgets(now);
         self.next().map(|queue| match queue {
             // A command waits for it. What it takes delays the others.
             Queue::Recalls(_) => Duration::ZERO,
             Queue::Waiting(..) => budgets,
         })
+    }
+
+    /// How long until the limits of keys and bytes per second allow a move.
+    fn budgets(&mut self, now: Duration) -> Duration {
+        self.keys.wait(now).max(self.bytes.wait(now))
     }
 
     /// The queue whose turn it is, of those that may be served now.
@@ -258,10 +298,13 @@ impl<V: Clone> Mover<V> {
             let of_other = |it: &&KeyMove<V>| it.is_decided() && it.other() == other;
             self.moves.values().filter(of_other).count() < most
         };
-        if active <= most
-            && let Some(other) = self.recalls.keys().copied().find(|other| is_open(*other))
-        {
-            return Some(Queue::Recalls(other));
+        if active <= most {
+            let after = self.recall_turn.map_or(Bound::Unbounded, Bound::Excluded);
+            let rest = self.recalls.range((after, Bound::Unbounded)).chain(self.recalls.iter());
+            let mut others = rest.map(|(&other, _)| other);
+            if let Some(other) = others.find(|other| is_open(*other)) {
+                return Some(Queue::Recalls(other));
+            }
         }
         if active >= most {
             return None;
@@ -281,14 +324,20 @@ impl<V: Clone> Mover<V> {
         for _ in 0..self.waiting.len() + self.recalls.len() {
             let (direction, other, keys) = match self.next()? {
                 Queue::Recalls(other) => {
-                    let mut queue = self.recalls.remove(&other).unwrap_or_default();
+                    self.recall_turn = Some(other);
+                    let mut recalls = self.recalls.remove(&other).unwrap_or_default();
                     // A key that is busy has been found by another move, whose end says what is to be done.
-                    let (keys, _busy) = self.take_batch(&mut queue);
-                    if !queue.is_empty() {
-                        self.recalls.insert(other, queue);
+                    let (keys, busy) = self.take_batch(&mut recalls.queue);
+                    for key in keys.iter().chain(&busy) {
+                        recalls.keys.remove(key);
+                    }
+                    if !recalls.queue.is_empty() {
+                        self.recalls.insert(other, recalls);
                     }
                     (Direction::Home, other, keys)
                 }
+                // Behind recalls of which none began.
+                Queue::Waiting(..) if self.budgets(now) > Duration::ZERO => return None,
                 Queue::Waiting(direction, other) => {
                     let at = (direction, other);
                     self.turn = Some(at);
@@ -316,7 +365,7 @@ impl<V: Clone> Mover<V> {
         while keys.len() < most
             && let Some(key) = queue.pop_front()
         {
-            let limit = self.batch_limits.get(&key).copied().unwrap_or(most);
+            let limit = self.batch_limits.get(&key).map_or(most, |limit| limit.keys);
             if self.busy.contains(&key) {
                 busy.push(key);
             } else if limit <= keys.len() {
@@ -369,7 +418,10 @@ impl<V: Clone> Mover<V> {
         for key in it.keys() {
             self.busy.remove(key);
             match is_split {
-                true => _ = self.batch_limits.insert(key.clone(), key_count / 2),
+                true => {
+                    let limit = BatchLimit { keys: key_count / 2, is_wanted: true };
+                    self.batch_limits.insert(key.clone(), limit);
+                }
                 false => _ = self.batch_limits.remove(key),
             }
             if it.direction() == Direction::Home

@@ -377,6 +377,62 @@ fn a_key_that_a_command_needs_has_a_place_beside_moves_that_take_long() {
     assert_eq!((mover.moves().count(), mover.waiting_count()), (3, 2));
 }
 
+/// Commands need keys that are at several instances.
+#[test]
+fn recalls_of_one_instance_do_not_hold_up_those_of_others() {
+    let mut mover = mover(MoveLimits { keys_per_move: 2, ..MoveLimits::default() });
+    for number in 0..6 {
+        mover.recall(key(&format!("a{number}")), ShardId(2));
+    }
+    mover.recall(key("b"), ShardId(3));
+    mover.recall(key("c"), ShardId(4));
+    let others: Vec<u32> =
+        run_all(&mut mover, Duration::ZERO).iter().map(|(_, _, other, _)| other.0).collect();
+    assert_eq!(others, [2, 3, 4, 2, 2]);
+}
+
+/// As many commands wait for a key as there are clients that use it.
+#[test]
+fn a_key_that_many_commands_need_is_recalled_once() {
+    let mut mover = mover(MoveLimits { keys_per_move: 1, ..MoveLimits::default() });
+    for _ in 0..100 {
+        mover.recall(key("a"), ShardId(2));
+        mover.recall(key("b"), ShardId(2));
+    }
+    assert_eq!(mover.waiting_count(), 2);
+    assert_eq!(run_all(&mut mover, Duration::ZERO).len(), 2);
+    assert_eq!(mover.waiting_count(), 0);
+    // It has gone away again.
+    mover.recall(key("a"), ShardId(3));
+    assert_eq!(run_all(&mut mover, Duration::ZERO).len(), 1);
+}
+
+/// A recall whose key is in a move begins none, and what waits behind it obeys the limits.
+#[test]
+fn recalls_that_begin_no_move_do_not_lift_the_limits_of_others() {
+    let limits = MoveLimits { keys_per_move: 10, keys_per_second: 100, ..MoveLimits::default() };
+    let mut mover = mover(limits);
+    let names: Vec<String> = (0..30).map(|at| format!("k{at:02}")).collect();
+    mover.want(names.iter().map(|name| misplaced(name, None, Some(2))));
+    let begins = |call: &MoveCall<u32>, keys: &[DbKey]| {
+        matches!(call, MoveCall::Begin).then(|| good_answer(call, keys))
+    };
+    // What may go at once has gone.
+    let begun = mover.poll(Duration::ZERO).unwrap();
+    drive(&mut mover, begun, begins);
+    assert_eq!(mover.poll(Duration::ZERO), None);
+    // One command has heard that the key is here, another one that it is there.
+    mover.recall(key("r"), ShardId(3));
+    mover.recall(key("r"), ShardId(4));
+    let begun = mover.poll(Duration::ZERO).unwrap();
+    assert_eq!(mover.get(begun.0).unwrap().keys(), [key("r")]);
+    drive(&mut mover, begun, begins);
+    assert_eq!(mover.wait(Duration::ZERO), Some(Duration::ZERO), "the other recall");
+    assert_eq!(mover.poll(Duration::ZERO), None);
+    assert!(mover.wait(Duration::ZERO).unwrap() > Duration::ZERO);
+    assert_eq!((mover.moves().count(), mover.waiting_count()), (2, 20));
+}
+
 #[test]
 fn a_key_that_is_too_large_stays_alone() {
     let limits = MoveLimits { keys_per_second: 1 << 20, ..MoveLimits::default() };
@@ -409,7 +465,43 @@ fn a_key_that_is_too_large_stays_alone() {
     }
 }
 
-/// It asks to go where the key is already, and the answers of home are lost.
+/// Four keys that are too large together go in pairs, as long as they are wanted.
+#[test]
+fn what_is_known_of_keys_that_are_not_wanted_any_more_is_forgotten() {
+    let names = ["a", "b", "c", "d"];
+    let split = || {
+        let mut mover = mover(MoveLimits::default());
+        mover.want(names.map(|name| misplaced(name, None, Some(2))));
+        let begun = mover.poll(Duration::ZERO).unwrap();
+        drive(&mut mover, begun, |call, keys| {
+            Some(match call {
+                MoveCall::Export => MoveAnswer::Refused(Refusal::TooLarge),
+                _ => good_answer(call, keys),
+            })
+        });
+        assert!(mover.take_finished()[0].is_split);
+        mover
+    };
+    let next = |mut mover: Mover<u32>| {
+        let (id, _) = mover.poll(Duration::ZERO).unwrap();
+        mover.get(id).unwrap().keys().len()
+    };
+    let mut wanted = split();
+    (0..3).for_each(|_| wanted.want(names.map(|name| misplaced(name, None, Some(2)))));
+    assert_eq!(next(wanted), 2);
+    // Commands need them at home, which is said after each plan.
+    let mut recalled = split();
+    for _ in 0..3 {
+        recalled.want([]);
+        names.iter().for_each(|name| recalled.recall(key(name), ShardId(2)));
+    }
+    assert_eq!(next(recalled), 2);
+    let mut forgotten = split();
+    (0..2).for_each(|_| forgotten.want([]));
+    forgotten.want(names.map(|name| misplaced(name, None, Some(2))));
+    assert_eq!(next(forgotten), 4);
+}
+
 #[test]
 fn a_move_that_never_began_leaves_the_copy_of_an_earlier_one() {
     let there = Some(KeyCopy { id: id(1), state: CopyState::Live });

@@ -102,8 +102,9 @@ pub enum ClaimAnswer {
 pub enum FenceAnswer {
     /// The epoch is durable there, and no call of a former owner runs.
     Done,
-    /// A later owner was there.
-    Deposed,
+    /// The instance knows this later epoch. If its owner is not seen at that revision, there is none: the metadata were
+    /// lost, and began again.
+    Deposed(Epoch),
     /// There is no answer.
     Unknown,
 }
@@ -313,8 +314,9 @@ impl Ownership {
                 self.enter(now, State::Loading(epoch));
                 return vec![self.ask(OwnerRequest::Load(epoch))];
             }
-            (State::Fencing(_), OwnerAnswer::Fenced(FenceAnswer::Deposed)) => {
-                self.old_until = Some(self.revision);
+            (State::Fencing(_), OwnerAnswer::Fenced(FenceAnswer::Deposed(later))) => {
+                // The later owner can be seen from the revision of its claim on, which may have been reached already.
+                self.old_until = Some(Revision(later.0.saturating_sub(1)));
                 return self.stop(now);
             }
             (State::Loading(epoch), OwnerAnswer::Loaded(true)) => {

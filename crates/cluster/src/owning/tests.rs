@@ -265,3 +265,29 @@ fn who_cannot_reach_the_instance_lets_others_try() {
     }
     assert_eq!(walk.after(200), "give up 10");
 }
+
+/// The metadata were lost: the later owner that the instance knows is of those of before.
+#[test]
+fn a_later_epoch_whose_owner_is_not_seen_is_passed() {
+    // The revisions up to it may be seen before the answer comes, and after it.
+    for is_seen_before in [true, false] {
+        let mut walk = Walk::new();
+        walk.rank(Some(0));
+        assert_eq!(walk.seen(5, None), "probe");
+        walk.answer(OwnerAnswer::Probed(true));
+        let won = OwnerAnswer::Claimed(ClaimAnswer::Won(Epoch(6)));
+        assert_eq!(walk.answer(won), "fence 6");
+        assert_eq!(walk.seen(19, Some((ME, 6, true))), "");
+        if is_seen_before {
+            assert_eq!(walk.seen(20, Some((ME, 6, true))), "");
+        }
+        let later = walk.answer(OwnerAnswer::Fenced(FenceAnswer::Deposed(Epoch(20))));
+        if is_seen_before {
+            assert_eq!(later, "probe");
+        } else {
+            assert_eq!((later.as_str(), walk.after(60_000).as_str()), ("", ""));
+            assert_eq!(walk.seen(20, Some((ME, 6, true))), "probe");
+        }
+        assert_eq!(walk.answer(OwnerAnswer::Probed(true)), "claim after 6 with 7, replace");
+    }
+}

@@ -152,7 +152,7 @@ impl State {
                 OwnerAnswer::Claimed(ClaimAnswer::Won(Epoch(self.revision)))
             }
             OwnerRequest::Fence(epoch) if epoch.0 < self.instance.1 => {
-                OwnerAnswer::Fenced(FenceAnswer::Deposed)
+                OwnerAnswer::Fenced(FenceAnswer::Deposed(Epoch(self.instance.1)))
             }
             OwnerRequest::Fence(epoch) => {
                 self.instance.1 = epoch.0;

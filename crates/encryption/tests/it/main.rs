@@ -7,10 +7,15 @@
     reason = "tests fail by panicking"
 )]
 
+mod backups;
 mod files;
+mod forging;
+mod frames;
+mod replacing;
 mod rewriting;
 mod store;
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use terrace::vfs::{SimVfs, Vfs};
@@ -66,4 +71,32 @@ fn holds(bytes: &[u8], text: &[u8]) -> bool {
 
 fn path(name: &str) -> std::path::PathBuf {
     Path::new(DIR).join(name)
+}
+
+const BLOCK: usize = 4096;
+const FRAME_HEADER: usize = 10;
+const TAG: usize = 16;
+
+/// The frames of an encrypted file that grows, as they are in `raw`: where the content of each begins, and its place.
+fn frames(raw: &[u8]) -> Vec<(u64, Range<usize>)> {
+    let mut found = Vec::new();
+    let mut at = 128;
+    while at < raw.len() {
+        let room = BLOCK - at % BLOCK;
+        let len = match raw.get(at..at + FRAME_HEADER) {
+            Some(header) if room > FRAME_HEADER + TAG => {
+                usize::from(u16::from_le_bytes([header[8], header[9]]))
+            }
+            _ => 0,
+        };
+        if len == 0 {
+            at += room;
+            continue;
+        }
+        let start = u64::from_le_bytes(raw[at..at + 8].try_into().unwrap());
+        let end = at + FRAME_HEADER + len + TAG;
+        found.push((start, at..end));
+        at = end;
+    }
+    found
 }

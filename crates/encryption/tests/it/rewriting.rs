@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use terrace::vfs::{SimVfs, Vfs};
 use terrace::{Db, Error};
+use terrace_base::FileNumber;
 use terrace_encryption::{KeyRing, Target, rewrite, used_keys};
+use terrace_manifest::{Manifest, VersionEdit, names};
 
 fn plain(sim: &SimVfs) -> Db {
     Db::open(DIR, options(Arc::new(sim.clone()))).unwrap()
@@ -193,11 +195,47 @@ fn files_with_numbers_far_away_are_not_the_stores() {
     for name in ["20241231.log", "20241231.tmp", "notes.txt"] {
         assert_eq!(sim.read_file(path(name)).unwrap(), b"another program's", "{name}");
     }
-    assert_eq!(key_ids(&sim), [Some(1)]);
+    // Without a key nothing says what is whose.
+    assert_eq!(key_ids(&sim), [None, Some(1)]);
     // With a wrong key nothing is removed, either.
     sim.write_file(path("000077.tmp"), b"temporary");
     assert!(convert(&sim, &Target::Encrypted(ring(&[2]))).is_err());
     assert!(sim.read_file(path("000077.tmp")).is_some());
+}
+
+/// A file of long ago keeps its number, while others count on.
+#[test]
+fn all_files_of_the_store_are_converted_whatever_their_numbers() {
+    let sim = SimVfs::new(1);
+    let db = plain(&sim);
+    fill(&db);
+    db.flush().unwrap();
+    db.close().unwrap();
+    // As if two million files had come and gone.
+    let (mut manifest, mut state) =
+        Manifest::recover(Arc::new(sim.clone()), Path::new(DIR)).unwrap();
+    let next = 2 << 20;
+    let next_file_number = Some(FileNumber::new(next));
+    let edit = VersionEdit { next_file_number, ..VersionEdit::default() };
+    manifest.append(&mut state, &edit).unwrap();
+    drop(manifest);
+    let db = plain(&sim);
+    db.put("zebra", "secret").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let numbers = || {
+        sim.files()
+            .into_iter()
+            .filter_map(|(path, _)| names::number_of(path.file_name().unwrap().to_str().unwrap()))
+    };
+    assert!(numbers().any(|number| number.get() > next) && numbers().any(|n| n.get() < 1000));
+    convert(&sim, &Target::Encrypted(ring(&[1]))).unwrap();
+    assert_eq!(key_ids(&sim), [Some(1)]);
+    convert(&sim, &Target::Encrypted(ring(&[1, 2]))).unwrap();
+    assert_eq!(key_ids(&sim), [Some(2)]);
+    convert(&sim, &Target::Plain(ring(&[2]))).unwrap();
+    assert_eq!(key_ids(&sim), [None]);
+    plain(&sim).close().unwrap();
 }
 
 #[test]
@@ -212,4 +250,75 @@ fn a_header_that_was_cut_is_gone_after_a_conversion() {
     convert(&sim, &Target::Plain(ring(&[1]))).unwrap();
     assert_eq!(sim.read_file(path("lost/000099.log")).unwrap(), b"");
     plain(&sim).close().unwrap();
+}
+
+/// A store half of which is converted opens in no way, and cannot be repaired.
+#[test]
+fn nothing_is_changed_if_a_file_is_damaged() {
+    let sim = SimVfs::new(1);
+    let db = plain(&sim);
+    fill(&db);
+    db.close().unwrap();
+    let encrypted = sim.kill_image();
+    convert(&encrypted, &Target::Encrypted(ring(&[1]))).unwrap();
+    let sizes = |sim: &SimVfs| {
+        let has_content = |path: &Path| !path.ends_with("RESERVE");
+        sim.files().into_iter().filter(move |(path, len)| *len > 4300 && has_content(path))
+    };
+    // What a power cut may leave of a log, and what is damaged in the middle.
+    for (name, len) in sizes(&sim) {
+        let image = sim.kill_image();
+        let bytes = image.read_file(&name).unwrap();
+        image.write_file(&name, [vec![0; 128], bytes[128..].to_vec()].concat());
+        let before = raw_files(&image);
+        let converted = convert(&image, &Target::Encrypted(ring(&[1])));
+        let Err(error) = converted else { panic!("{} of {len} bytes", name.display()) };
+        assert!(error.to_string().contains("repair the store first"), "{error}");
+        assert!(raw_files(&image) == before, "{}", name.display());
+    }
+    let mut tried = 0;
+    for (name, len) in sizes(&encrypted) {
+        let image = encrypted.kill_image();
+        assert!(image.corrupt(&name, len.min(9000) - 2000, 1));
+        let before = raw_files(&image);
+        for target in [Target::Plain(ring(&[1])), Target::Encrypted(ring(&[1, 2]))] {
+            // The end of a log may be torn: nothing says that it was longer.
+            if convert(&image, &target).is_err() {
+                assert!(raw_files(&image) == before, "{}", name.display());
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 1);
+}
+
+/// A key is changed after a crash that tore the end of the log: what was written whole is under the new key.
+#[test]
+fn the_torn_end_of_a_log_is_not_converted_and_damage_before_it_is_refused() {
+    let sim = SimVfs::new(1);
+    let db = open(&sim, &[1]);
+    fill(&db);
+    db.sync().unwrap();
+    let want = contents(&db);
+    // As a kill leaves it.
+    let sim = sim.kill_image();
+    let is_log = |path: &Path| path.extension().is_some_and(|e| e == "log");
+    let log = sim.files().into_iter().map(|(path, _)| path).rfind(|path| is_log(path)).unwrap();
+    let whole = sim.read_file(&log).unwrap();
+    for torn in [&[7; 3000][..], &whole[128..190], &[1]] {
+        let image = sim.kill_image();
+        image.write_file(&log, [&whole, torn].concat());
+        convert(&image, &Target::Encrypted(ring(&[1, 2]))).unwrap();
+        assert_eq!(key_ids(&image), [Some(2)]);
+        let db = open(&image, &[2]);
+        assert_eq!(contents(&db), want);
+        db.close().unwrap();
+    }
+    // Nothing that somebody has changed becomes authentic: not by a conversion, and not as a piece of zeros, either.
+    for target in [Target::Encrypted(ring(&[1, 2])), Target::Plain(ring(&[1]))] {
+        let image = sim.kill_image();
+        assert!(image.corrupt(&log, 140, 1));
+        let refused = convert(&image, &target).unwrap_err();
+        assert!(refused.is_corruption() && refused.to_string().contains(".log"), "{refused}");
+    }
 }

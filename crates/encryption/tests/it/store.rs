@@ -411,3 +411,112 @@ fn a_damaged_header_of_any_file_is_repaired_as_far_as_it_can_be() {
         }
     }
 }
+
+/// Opening a file reads its end with one read, which takes in pages of data, and scans read ahead.
+#[test]
+fn a_damaged_page_costs_what_it_has() {
+    let sim = SimVfs::new(1);
+    let db = open(&sim, &[1]);
+    let value = |n: u32| {
+        let noise =
+            |at: u64| (u64::from(n) << 9 | at).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_string();
+        (0..8).map(noise).collect::<String>()
+    };
+    for n in 0..2000 {
+        db.put(format!("{n:05}"), value(n)).unwrap();
+    }
+    db.flush().unwrap();
+    db.compact_range::<&[u8]>(..).unwrap();
+    db.close().unwrap();
+    let ssts =
+        sim.files().into_iter().filter(|(path, _)| path.extension().is_some_and(|it| it == "sst"));
+    let (sst, len) = ssts.max_by_key(|(_, len)| *len).unwrap();
+    assert!(len > 100_000);
+    for back in [20_000, 60_000] {
+        let image = sim.kill_image();
+        assert!(image.corrupt(&sst, len - back, 1));
+        let db = open(&image, &[1]);
+        let (mut read, mut lost) = (0, 0);
+        for n in 0..2000 {
+            match db.get(format!("{n:05}")) {
+                Ok(found) => {
+                    assert_eq!(found.as_deref(), Some(value(n).as_bytes()));
+                    read += 1;
+                }
+                Err(Error::Corruption(_)) => lost += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(read > 1900 && lost > 0, "{read}, {lost}");
+        let mut scanned = 0;
+        for entry in db.iter().unwrap().entries() {
+            match entry {
+                Ok(_) => scanned += 1,
+                Err(_) => break,
+            }
+        }
+        drop(db);
+        let report = repair(DIR, options(encrypted(&image, &[1])), RepairOptions::default());
+        assert!(!report.unwrap().was_sound);
+        let kept = contents(&open(&image, &[1])).len();
+        assert!(kept > 1900 && kept < 2000 && scanned > 1000, "{kept}, {scanned}");
+    }
+}
+
+#[test]
+fn readers_beside_the_writer_and_change_feeds_see_what_is_written() {
+    let sim = SimVfs::new(1);
+    let mut options = options(encrypted(&sim, &[1]));
+    options.advanced.log_retention_bytes = 1 << 30;
+    let db = Db::open(DIR, options.clone()).unwrap();
+    db.put("first", "1").unwrap();
+    let reader = Db::open_read_only(DIR, options.clone()).unwrap();
+    assert!(!reader.refresh().unwrap(), "nothing was written since");
+    let mut feeds = [db.updates_since(1).unwrap(), reader.updates_since(1).unwrap()];
+    for feed in &mut feeds {
+        assert_eq!(feed.next().unwrap().unwrap().last_seqno(), 1);
+    }
+    for n in 0..300_u32 {
+        let value = secret_value(n, if n % 3 == 0 { 5000 } else { 40 });
+        db.put(secret_key(n), &value).unwrap();
+        if n % 10 == 0 {
+            reader.refresh().unwrap();
+            assert_eq!(reader.get(secret_key(n)).unwrap().as_deref(), Some(&value[..]));
+        }
+        if n % 90 == 89 {
+            db.flush().unwrap();
+        }
+    }
+    reader.refresh().unwrap();
+    assert_eq!(contents(&reader), contents(&db));
+    for feed in &mut feeds {
+        let seen: Vec<_> = feed.map(|batch| batch.unwrap().last_seqno()).collect();
+        assert_eq!(seen, (2..=301).collect::<Vec<_>>());
+    }
+}
+
+/// What a crash has torn at the end of a segment is no part of it for those who copy it with its values.
+#[test]
+fn a_segment_with_a_torn_end_is_backed_up() {
+    let sim = SimVfs::new(1);
+    let db = open(&sim, &[1]);
+    for n in 0..20 {
+        db.put(secret_key(n), secret_value(n, 2000)).unwrap();
+    }
+    db.sync().unwrap();
+    let want = contents(&db);
+    let image = sim.kill_image();
+    let is_log = |path: &Path| path.extension().is_some_and(|extension| extension == "log");
+    let log = image.files().into_iter().map(|(path, _)| path).rfind(|path| is_log(path)).unwrap();
+    image.write_file(&log, [image.read_file(&log).unwrap(), vec![7; 5000]].concat());
+    let db = open(&image, &[1]);
+    db.flush().unwrap();
+    assert_eq!(contents(&db), want);
+    assert!(image.read_file(&log).is_some(), "it has the values");
+    let backups = Backups::open_with(encrypted(&image, &[1]), "/backups").unwrap();
+    backups.create(&db, &mut |_| {}).unwrap();
+    backups.verify(1, &mut |_| {}).unwrap();
+    backups.restore(1, Path::new("/restored"), &mut |_| {}).unwrap();
+    let restored = Db::open("/restored", options(encrypted(&image, &[1]))).unwrap();
+    assert_eq!(contents(&restored), want);
+}

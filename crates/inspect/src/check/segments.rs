@@ -1,11 +1,10 @@
 //! Checking the value segments as files: there, as long as the manifest says, with the number of
-//! their name, and large enough for what live SSTs refer to. The values in them are
-//! [`super::values`]' affair.
+//! their name. The values in them are [`super::values`]' affair. That SSTs refer to more bytes than a segment has is
+//! no problem: after a recovery two of them may have the same entry.
 
 use crate::directory::Listing;
 use crate::problem::Problem;
-use crate::segments::{self, Segment};
-use crate::text::SizeBytes;
+use crate::segments;
 use crate::tree::Tree;
 use std::path::Path;
 use terrace_base::Result;
@@ -27,7 +26,7 @@ pub(super) fn check(vfs: &dyn Vfs, dir: &Path, listing: &Listing, tree: &Tree) -
     for (number, segment) in segments::of(tree) {
         let path = segments::path(dir, number, segment.meta.as_ref());
         let mut problem = |detail: String| found.problems.push(Problem::of(&path, detail));
-        let Segment { live_bytes, files, .. } = segment;
+        let files = segment.files;
         let Some(meta) = segment.meta else {
             if !listing.logs.contains_key(&number) {
                 problem(format!("{files} SSTs refer to values in it and it does not exist"));
@@ -41,10 +40,6 @@ pub(super) fn check(vfs: &dyn Vfs, dir: &Path, listing: &Listing, tree: &Tree) -
         };
         found.segments += 1;
         found.bytes = found.bytes.saturating_add(meta.size_bytes);
-        if live_bytes > meta.size_bytes {
-            let (live, size) = (SizeBytes(live_bytes), SizeBytes(meta.size_bytes));
-            problem(format!("SSTs refer to {live} of values in it and it has only {size}"));
-        }
         if number.file() >= tree.next_file_number {
             problem(format!("the next file number is only {}", tree.next_file_number));
         }
@@ -70,7 +65,7 @@ enum Fault {
 /// What is wrong with the file of a value segment, its records aside.
 fn file_fault(vfs: &dyn Vfs, path: &Path, meta: &SegmentMeta) -> Result<Fault> {
     let (len, stated) = (vfs.len(path)?, meta.size_bytes);
-    match terrace_log::read_header(vfs, path)? {
+    match terrace_log::read_header_around_loss(vfs, path)? {
         Ok(header) if header.segment != meta.number => {
             return Ok(Fault::Problem(format!("its header is that of segment {}", header.segment)));
         }

@@ -11,13 +11,13 @@ use std::path::Path;
 use std::sync::Arc;
 use terrace_base::key::trailer_kind;
 use terrace_base::{InternalIter, Result, SegmentNumber, ValueHandle};
-use terrace_log::value::{ValueRead, read_values};
+use terrace_log::value::{ValueRead, read_values_within};
 use terrace_manifest::SegmentMeta;
 use terrace_sst::{ScanOptions, SstReader};
 use terrace_vfs::{OpenMode, RandomFile, Vfs};
 
-/// Values are read together until they have this many stored bytes.
-const BATCH_BYTES: u64 = 4 << 20;
+/// Values are read together until they have this many bytes.
+const BATCH_BYTES: usize = 4 << 20;
 
 /// The most values that are read together.
 const BATCH_VALUES: usize = 1024;
@@ -47,11 +47,29 @@ struct Found {
     bytes: u64,
 }
 
+impl Found {
+    fn note(&mut self, read: &ValueRead<'_>, result: Result<()>) {
+        match result {
+            Ok(()) => {
+                self.values += 1;
+                self.bytes += u64::from(read.handle.len);
+            }
+            Err(_) if self.problems.len() == TOLD_PROBLEMS => self.untold += 1,
+            Err(error) => {
+                let mut problem = Problem::from_error(&error, read.file.path());
+                let key = Abridged(read.key, SHOWN_BYTES);
+                problem.detail.push_str(&format!(" (the value of `{key}`)"));
+                self.problems.push(problem);
+            }
+        }
+    }
+}
+
 /// Values to read together.
 #[derive(Default)]
 struct Batch {
     entries: Vec<(Vec<u8>, ValueHandle)>,
-    bytes: u64,
+    bytes: usize,
 }
 
 impl<'a> ValueChecker<'a> {
@@ -73,7 +91,7 @@ impl<'a> ValueChecker<'a> {
         while iter.valid() {
             let kind = trailer_kind(iter.trailer());
             if let Some(handle) = kind.and_then(|kind| ValueHandle::of_entry(kind, iter.value())) {
-                batch.bytes += u64::from(handle.len);
+                batch.bytes += handle.len as usize;
                 batch.entries.push((iter.user_key().to_vec(), handle));
                 if batch.bytes >= BATCH_BYTES || batch.entries.len() == BATCH_VALUES {
                     self.read(std::mem::take(&mut batch), &mut found)?;
@@ -103,20 +121,13 @@ impl<'a> ValueChecker<'a> {
                 Some(ValueRead { file: &**file.as_ref()?, key, handle: *handle })
             })
             .collect();
-        for (read, result) in reads.iter().zip(read_values(&**self.vfs, &reads)) {
-            match result {
-                Ok(_) => {
-                    found.values += 1;
-                    found.bytes += u64::from(read.handle.len);
-                }
-                Err(_) if found.problems.len() == TOLD_PROBLEMS => found.untold += 1,
-                Err(error) => {
-                    let mut problem = Problem::from_error(&error, read.file.path());
-                    let key = Abridged(read.key, SHOWN_BYTES);
-                    problem.detail.push_str(&format!(" (the value of `{key}`)"));
-                    found.problems.push(problem);
-                }
-            }
+        let mut rest = &reads[..];
+        while !rest.is_empty() {
+            let results = read_values_within(&**self.vfs, rest, BATCH_BYTES);
+            let (done, others) = rest.split_at(results.len().min(rest.len()));
+            rest = others;
+            let results = results.into_iter().map(|value| value.map(drop));
+            done.iter().zip(results).for_each(|(read, result)| found.note(read, result));
         }
         Ok(())
     }

@@ -4,7 +4,9 @@ use super::{CommandBatch, Direction, Mode, WrittenText};
 use crate::encode::{self, Kind, Meta, WRITTEN};
 use crate::error::{Error, Result};
 use crate::key_layout::MAX_DATABASES;
+use crate::keyspace::Keyspace;
 use crate::move_point::move_point;
+use crate::store_marks;
 use terrace_cluster::slot_of;
 
 impl CommandBatch {
@@ -33,7 +35,8 @@ impl CommandBatch {
         for db in (0..MAX_DATABASES as u8).filter(|db| dbs >> db & 1 == 1) {
             if !self.space.written.has(db) {
                 let mark = [WRITTEN, &[db]].concat();
-                self.batch.put_cf(&self.space.collections, mark, []);
+                let Keyspace { collections, elements, .. } = &*self.space;
+                store_marks::put(&mut self.batch, collections, elements, &mark, &[]);
                 self.marked |= 1 << db;
             }
         }
@@ -119,17 +122,40 @@ impl CommandBatch {
         key: &[u8],
         kind: Kind,
     ) -> Result<Option<Meta>> {
+        Ok(self.look_to_write(db, key, kind)?.0)
+    }
+
+    /// The collection of `kind` under `key`, to be added to: a new one if there is none. The lock
+    /// is held.
+    pub(crate) fn open_collection(&mut self, db: u8, key: &[u8], kind: Kind) -> Result<Meta> {
+        let (found, has_dead_text) = self.look_to_write(db, key, kind)?;
+        if let Some(meta) = found {
+            return Ok(meta);
+        }
+        let meta = self.fresh_collection(key, kind)?;
+        // It would come to life again beside the collection in a batch that began before it expired, or when the
+        // clock is set back.
+        if has_dead_text {
+            self.delete_text(db, key);
+        }
+        Ok(meta)
+    }
+
+    /// As [`Self::write_collection`], and whether a string that has expired still lies under `key`.
+    fn look_to_write(&mut self, db: u8, key: &[u8], kind: Kind) -> Result<(Option<Meta>, bool)> {
         self.expect_lock(db, key);
         self.check_key(key)?;
         match self.stored_meta(db, key)? {
             Some(meta) if meta.is_expired(self.now_ms) => {
                 self.drop_collection(db, key, &meta)?;
-                Ok(None)
+                Ok((None, false))
             }
-            Some(meta) if meta.kind == kind => Ok(Some(meta)),
+            Some(meta) if meta.kind == kind => Ok((Some(meta), false)),
             Some(_) => Err(Error::WrongType),
-            None if self.text_info(db, key)?.is_some() => Err(Error::WrongType),
-            None => Ok(None),
+            None => match self.stored_text_info(db, key)? {
+                Some(text) if text.is_live(self.now_ms) => Err(Error::WrongType),
+                text => Ok((None, text.is_some())),
+            },
         }
     }
 

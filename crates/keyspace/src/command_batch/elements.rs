@@ -122,6 +122,9 @@ impl CommandBatch {
     pub(crate) fn delete_elements(&mut self, start: Vec<u8>, end: Vec<u8>) {
         use std::ops::Bound::{Excluded, Included};
         self.batch.delete_range_cf(&self.space.elements, &start, &end);
+        if self.attempts == 0 {
+            self.removed.retain(|(inner, inner_end)| *inner < start || *inner_end > end);
+        }
         let range = self.elements.range::<[u8], _>((Included(&start[..]), Excluded(&end[..])));
         let written: Vec<_> = range.map(|(key, _)| key.clone()).collect();
         for key in written {
@@ -149,6 +152,7 @@ impl CommandBatch {
             && stored.valid()
             && let Some((start, end)) = self.removed_range(stored.key())
         {
+            self.note_passed(0, 1)?;
             match direction {
                 Direction::Up => stored.seek(end)?,
                 Direction::Down => {
@@ -195,11 +199,13 @@ impl CommandBatch {
         self.visit_with(&reading, None, direction, |key, _| seen(key))
     }
 
-    /// A walk has stepped over deleted rows. A command that steps over many takes long.
-    fn note_passed(&self, rows: u64) -> Result<()> {
-        if rows > 0 {
+    /// A walk has stepped over deleted rows, and has made steps to get past covered ones. A command that makes many
+    /// takes long.
+    fn note_passed(&self, rows: u64, covered_steps: u64) -> Result<()> {
+        if rows + covered_steps > 0 {
             self.rows_passed.set(self.rows_passed.get() + rows);
-            self.allow_walk(self.rows_passed.get() - self.passed_before)?;
+            self.deleted_steps.set(self.deleted_steps.get() + rows + covered_steps);
+            self.allow_walk(self.deleted_steps.get() - self.steps_before)?;
         }
         Ok(())
     }
@@ -221,12 +227,12 @@ impl CommandBatch {
         }
         self.saw_written(!self.elements.is_empty() || !self.removed.is_empty());
         let mut written = Overlay::of(&self.elements, prefix, from, direction).peekable();
-        let mut passed_stored = 0;
+        let (mut passed, mut covered_steps) = (0, 0);
         loop {
             self.pass_removed(&mut stored, direction)?;
-            let newly_passed = stored.stepped_over() - passed_stored;
-            passed_stored += newly_passed;
-            self.note_passed(newly_passed)?;
+            let (now_passed, now_covered) = (stored.stepped_over(), stored.covered_steps());
+            self.note_passed(now_passed - passed, now_covered - covered_steps)?;
+            (passed, covered_steps) = (now_passed, now_covered);
             let stored_key = stored.valid().then(|| stored.key());
             let first = match (written.peek(), stored_key) {
                 (None, None) => return Ok(()),
@@ -241,7 +247,7 @@ impl CommandBatch {
             } else {
                 match written.next() {
                     Some((key, Some(value))) if !seen(key, value)? => return Ok(()),
-                    Some((_, None)) => self.note_passed(1)?,
+                    Some((_, None)) => self.note_passed(1, 0)?,
                     _ => {}
                 }
             }

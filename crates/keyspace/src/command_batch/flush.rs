@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::key_layout::{KeyLayout, MAX_DATABASES};
 use crate::keyspace::Keyspace;
 use crate::locks::STRIPES;
+use crate::store_marks;
 use crate::watch::{Keys, Watch};
 use std::sync::Arc;
 use terrace::{ColumnFamily, ReadOptions, WriteBatch};
@@ -27,7 +28,7 @@ impl CommandBatch {
                 let notes = |db| [EXPIRIES, db];
                 self.batch.delete_range_cf(collections, notes(first), notes(last + 1));
             }
-            true if self.is_everything(first, last) => {
+            true if self.is_everything(first, last)? => {
                 for family in [strings, collections, elements] {
                     self.batch.delete_range_cf(family, [], SLOT_COUNT.to_be_bytes());
                 }
@@ -69,17 +70,32 @@ impl CommandBatch {
     }
 
     /// With slots: whether nothing was ever written in other databases, in this batch neither.
-    fn is_everything(&self, first: u8, last: u8) -> bool {
+    fn is_everything(&self, first: u8, last: u8) -> Result<bool> {
         if first == 0 && usize::from(last) == MAX_DATABASES - 1 {
-            return true;
+            return Ok(true);
         }
         let mut texts = self.texts.latest().map(|(key, ..)| key);
         let mut metas = self.metas.latest().map(|(key, ..)| key);
         let is_own = |key: &[u8]| self.space.layout.db_of(key) == first;
-        first == last
+        let seems_alone = first == last
             && self.space.written.has_none_but(first)
             && texts.all(is_own)
-            && metas.all(is_own)
+            && metas.all(is_own);
+        if !seems_alone {
+            return Ok(false);
+        }
+        // A repair may have left out the record of the log that notes a database, and kept what came later. It is looked
+        // for once: what is written into another one from then on is noted. Where nothing can be read the notes hold.
+        let Keyspace { strings, collections, layout, alone, .. } = &*self.space;
+        if !alone.has(first) {
+            let has_other =
+                |family| store_marks::has_other_database(family, *layout, first).unwrap_or(false);
+            if [strings, collections].into_iter().any(has_other) {
+                return Ok(false);
+            }
+            alone.add(first);
+        }
+        Ok(true)
     }
 
     fn leaves_as_it_is(&self, watch: &Watch, keys: &Keys) -> Result<bool> {

@@ -21,6 +21,13 @@ pub(crate) struct TextInfo {
     pub len: Option<usize>,
 }
 
+impl TextInfo {
+    /// Whether it has not expired at this time.
+    pub fn is_live(self, now_ms: u64) -> bool {
+        self.expires_at_ms.is_none_or(|at| at > now_ms)
+    }
+}
+
 impl CommandBatch {
     /// The string under `key`; `None` if there is none, whatever else there is.
     #[inline]
@@ -82,17 +89,29 @@ impl CommandBatch {
         let user_key = self.take_user_key(db, key);
         let found = self.text_info_at(&user_key);
         self.scratch = user_key;
+        Ok(found?.filter(|text| text.is_live(self.now_ms)))
+    }
+
+    /// As [`Self::text_info`], also of a string that has expired and was not dropped yet: batches that began before
+    /// that time, and all when the clock is set back, take it for a live one.
+    pub(crate) fn stored_text_info(&mut self, db: u8, key: &[u8]) -> Result<Option<TextInfo>> {
+        let user_key = self.take_user_key(db, key);
+        self.reading.now_ms = Some(0);
+        let found = self.text_info_at(&user_key);
+        self.reading.now_ms = Some(self.now_ms);
+        self.scratch = user_key;
         found
     }
 
+    /// One that this batch wrote is found also if it has expired.
     fn text_info_at(&self, user_key: &[u8]) -> Result<Option<TextInfo>> {
         if let Some((written, bytes)) = self.texts.get(user_key) {
             self.saw_written(true);
             return Ok(match *written {
-                WrittenText::Put(expires_at_ms) if written.is_live(self.now_ms) => {
+                WrittenText::Put(expires_at_ms) => {
                     Some(TextInfo { expires_at_ms, len: Some(bytes.len()) })
                 }
-                _ => None,
+                WrittenText::Deleted => None,
             });
         }
         if self.flushed != 0 && self.is_flushed(self.space.layout.db_of(user_key)) {

@@ -139,7 +139,7 @@ impl CommandBatch {
         }
         let Some(from) = self.start_of(db, set, range, order)? else { return Ok(()) };
         let mut walked = 0;
-        let passed_before = self.rows_passed();
+        let steps_before = self.deleted_steps();
         self.walk_in_order(db, set, from.as_deref(), order, |_, member, score| {
             walked += 1;
             self.allow_walk(walked)?;
@@ -155,13 +155,13 @@ impl CommandBatch {
                 (true, false) => seen(member, score),
             }
         })?;
-        self.note_dead_run(set, from, order, passed_before);
+        self.note_dead_run(set, from, order, steps_before);
         Ok(())
     }
 
-    /// After a walk that began at `from`: notes it if many deleted rows were stepped over.
-    fn note_dead_run(&self, set: &Meta, from: Option<Vec<u8>>, order: Order, passed_before: u64) {
-        if self.rows_passed() - passed_before > MANY_PASSED {
+    /// After a walk that began at `from`: notes it if it took many steps over deleted rows.
+    fn note_dead_run(&self, set: &Meta, from: Option<Vec<u8>>, order: Order, steps_before: u64) {
+        if self.deleted_steps() - steps_before > MANY_PASSED {
             let run = DeadRun { from, is_down: order == Order::Down };
             self.space.dead_runs.note(set.id, run);
         }
@@ -209,7 +209,7 @@ impl CommandBatch {
             true => self.key_at(db, set, behind, order.other())?,
             false => None,
         };
-        let passed_before = self.rows_passed();
+        let steps_before = self.deleted_steps();
         let mut skip = if from.is_some() { 0 } else { first };
         let mut wanted = last - first + 1;
         let mut walked = 0;
@@ -223,7 +223,7 @@ impl CommandBatch {
             wanted -= 1;
             Ok(seen(member, score)? && wanted > 0)
         })?;
-        self.note_dead_run(set, from, order, passed_before);
+        self.note_dead_run(set, from, order, steps_before);
         Ok(())
     }
 

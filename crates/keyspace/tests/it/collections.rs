@@ -241,6 +241,63 @@ fn members_of_one_hash_are_on_one_page() {
     assert_eq!((page.cursor, page.items.len()), (0, 2));
 }
 
+/// Some clients hold cursors as floating-point numbers, others as integers with a sign.
+#[test]
+fn cursors_of_members_are_exact_as_floating_point_numbers() {
+    const MEMBERS: u64 = 1000;
+    let (space, _, _) = store();
+    let mut turn = space.command_batch(Mode::Device);
+    turn.lock(0, [&b"h"[..], b"s", b"z"].into_iter()).unwrap();
+    let all: Vec<Bytes> = (0..MEMBERS).map(|at| format!("member {at}").into_bytes()).collect();
+    turn.hash_set(0, b"h", all.iter().map(|member| (&member[..], &b"v"[..]))).unwrap();
+    turn.set_add(0, b"s", all.iter().map(|member| &member[..])).unwrap();
+    turn.sorted_set_add(0, b"z", AddRule::default(), all.iter().map(|member| (1.0, &member[..])))
+        .unwrap();
+    let all: BTreeSet<Bytes> = all.into_iter().collect();
+    let hash = turn.hash(0, b"h").unwrap().unwrap();
+    let set = turn.set(0, b"s").unwrap().unwrap();
+    let scores = turn.sorted_set(0, b"z").unwrap().unwrap();
+    for (kind, count) in
+        [("hash", 1), ("hash", 7), ("set", 1), ("set", 7), ("zset", 1), ("zset", 7)]
+    {
+        let (mut seen, mut shown, mut cursor) = (BTreeSet::new(), 0, 0);
+        loop {
+            let (items, next): (Vec<Bytes>, u64) = match kind {
+                "hash" => {
+                    let page = turn.hash_page(0, &hash, cursor, count).unwrap();
+                    (page.items.into_iter().map(|(field, _)| field).collect(), page.cursor)
+                }
+                "set" => {
+                    let page = turn.set_page(0, &set, cursor, count).unwrap();
+                    (page.items, page.cursor)
+                }
+                _ => {
+                    let page = turn.sorted_set_page(0, &scores, cursor, count).unwrap();
+                    (page.items.into_iter().map(|(member, _)| member).collect(), page.cursor)
+                }
+            };
+            shown += items.len();
+            seen.extend(items);
+            assert!(next < 1 << 53, "{kind} {next}");
+            assert!(next == 0 || next > cursor, "{kind} {next} after {cursor}");
+            cursor = next as f64 as u64;
+            if cursor == 0 {
+                break;
+            }
+        }
+        assert_eq!((shown, &seen), (all.len(), &all), "{kind} by {count}");
+        // One that was never given is no silent end.
+        for cursor in [1 << 53, u64::MAX] {
+            let refused = match kind {
+                "hash" => turn.hash_page(0, &hash, cursor, count).map(|page| page.cursor),
+                "set" => turn.set_page(0, &set, cursor, count).map(|page| page.cursor),
+                _ => turn.sorted_set_page(0, &scores, cursor, count).map(|page| page.cursor),
+            };
+            assert!(matches!(refused, Err(Error::UnknownCursor)), "{kind} {cursor}");
+        }
+    }
+}
+
 #[test]
 fn what_is_there_all_the_time_is_scanned_whatever_comes_and_goes() {
     let (space, _, _) = store();

@@ -33,6 +33,19 @@ fn entries(family: &ColumnFamily) -> usize {
     count
 }
 
+/// Without what the store says of itself.
+fn own_entries(family: &ColumnFamily) -> usize {
+    let options = ReadOptions { upper_bound: Some(vec![0xFF]), ..ReadOptions::default() };
+    let mut iter = family.iter_with(&options).unwrap();
+    iter.seek_to_first().unwrap();
+    let mut count = 0;
+    while iter.valid() {
+        count += 1;
+        iter.next().unwrap();
+    }
+    count
+}
+
 #[test]
 fn what_is_too_long_is_refused_before_anything_is_written() {
     let (space, _vfs, _clock) = store();
@@ -113,7 +126,7 @@ fn cursors_are_of_one_database_and_old_ones_are_forgotten() {
 }
 
 #[test]
-fn large_databases_are_estimated_and_any_key_may_be_drawn() {
+fn many_keys_are_counted_and_any_may_be_drawn() {
     const KEYS: u64 = 10_000;
     let (space, _vfs, _clock) = store();
     let mut turn = space.command_batch(Mode::Device);
@@ -126,7 +139,9 @@ fn large_databases_are_estimated_and_any_key_may_be_drawn() {
     turn.commit().unwrap();
     let mut turn = space.command_batch(Mode::Device);
     let count = turn.count_keys(0).unwrap();
-    assert!((KEYS * 9 / 10..KEYS * 12 / 10).contains(&count), "{count} keys estimated");
+    assert_eq!(count, KEYS);
+    let counted_beside_others = space.command_batch(Mode::Memory).count_keys(0);
+    assert!(matches!(counted_beside_others, Err(Error::Elsewhere(_))), "it takes long");
     let drawn: std::collections::BTreeSet<_> =
         (0..200).map(|_| turn.random_key(0).unwrap().unwrap()).collect();
     // The four last digits are drawn one by one: 200 of 10,000 are seldom the same.
@@ -215,8 +230,8 @@ fn the_thread_removes_what_expired_and_ends_with_the_keyspace() {
     write(&space, b"renewed", |turn| turn.persist(0, b"renewed")).unwrap();
     clock.advance(100);
     let start = Instant::now();
-    // With slots, the note is among the elements, and the database has a mark.
-    while entries(space.elements()) > 100 + marks(1) {
+    // With slots, the note is among the elements.
+    while own_entries(space.elements()) > 100 + marks(1) {
         assert!(start.elapsed() < Duration::from_secs(600), "nothing was swept");
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -250,11 +265,11 @@ fn notes_of_a_flushed_database_are_gone_and_those_of_others_are_not() {
     turn.flush(0).unwrap();
     assert_eq!(turn.key_type(0, b"k").unwrap(), None);
     turn.commit().unwrap();
-    assert_eq!(entries(space.collections()) + entries(space.elements()), 5 + marks(2));
+    assert_eq!(entries(space.collections()) + own_entries(space.elements()), 5 + marks(2));
     clock.advance(10);
     let swept = space.expire_due().unwrap();
     assert_eq!((swept.collections, swept.notes), (1, 1));
-    assert_eq!(entries(space.collections()) + entries(space.elements()), 2 + marks(2));
+    assert_eq!(entries(space.collections()) + own_entries(space.elements()), 2 + marks(2));
 }
 
 /// Marks of databases in which something was written.

@@ -4,11 +4,11 @@
 use super::model::{Data, Model};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use terrace::Options;
 use terrace::vfs::{SimVfs, Vfs};
+use terrace::{Compression, Options};
 use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
-use terrace_keyspace::{KeyRange, Keyspace, Kind, Mode, Placement, Type};
+use terrace_keyspace::{CommandBatch, KeyRange, Keyspace, Kind, Mode, Placement, Type};
 
 /// All tests of `all.rs` run under each.
 pub const PLACEMENT: Placement = match module_path!().as_bytes() {
@@ -48,6 +48,22 @@ pub fn store() -> (Arc<Keyspace>, SimVfs, ManualClock) {
         Keyspace::open_without_active_expire("/db", small_options(&vfs, &clock), Some(PLACEMENT))
             .unwrap();
     (space, vfs, clock)
+}
+
+/// A batch that holds the locks of keys.
+pub fn locked(space: &Arc<Keyspace>, keys: &[&[u8]]) -> CommandBatch {
+    let mut turn = space.command_batch(Mode::Device);
+    turn.lock(0, keys.iter().copied()).unwrap();
+    turn
+}
+
+/// A store that large values fit into.
+pub fn roomy_store(compression: Compression) -> Arc<Keyspace> {
+    let mut options = small_options(&SimVfs::new(1), &stopped_clock());
+    options.memory_budget = 64 << 20;
+    options.advanced.memtable_bytes = 16 << 20;
+    options.default_family.value_compression = compression;
+    Keyspace::open_without_active_expire("/db", options, Some(PLACEMENT)).unwrap()
 }
 
 /// Below `end`.

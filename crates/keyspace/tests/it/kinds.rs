@@ -93,7 +93,11 @@ fn a_keyspace_is_marked_when_it_is_made_and_stays_so() {
 #[test]
 fn stores_from_before_the_mark_are_known_by_their_families() {
     let unmark = |store: &Store| {
-        store.engine().column_family(COLLECTIONS).unwrap().delete(MARK).unwrap();
+        let db = store.engine();
+        db.column_family(COLLECTIONS).unwrap().delete(MARK).unwrap();
+        for key in [MARK, b"\xFFids"] {
+            db.column_family(ELEMENTS).unwrap().delete(key).unwrap();
+        }
     };
     for write in [put_string, put_set, |_: &mut terrace_keyspace::CommandBatch| {}] {
         let store = Store::new();
@@ -159,7 +163,9 @@ fn an_unmarked_store_becomes_one_with_slots_only_while_it_is_empty() {
     for (write, is_taken) in [(put_string as fn(&mut _), false), (put_set, false), (|_| {}, true)] {
         let mut store = Store::new();
         store.keyspace(write).unwrap();
-        store.engine().column_family(COLLECTIONS).unwrap().delete(MARK).unwrap();
+        for family in [COLLECTIONS, ELEMENTS] {
+            store.engine().column_family(family).unwrap().delete(MARK).unwrap();
+        }
         store.placement = Some(Placement::Slots);
         assert_eq!(store.keyspace(|_| {}).is_ok(), is_taken);
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::duplicate_mod, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod kinds;
+mod lost_marks;
 mod slot_ranges;
 // The same files twice: see `harness::PLACEMENT`.
 #[path = "all.rs"]

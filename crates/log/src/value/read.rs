@@ -57,12 +57,25 @@ pub fn read_value(read: &ValueRead<'_>) -> Result<Slice> {
 /// # Errors
 /// As [`read_value`], for each value by itself.
 pub fn read_values(vfs: &dyn Vfs, reads: &[ValueRead<'_>]) -> Vec<Result<Slice>> {
+    read_values_within(vfs, reads, usize::MAX)
+}
+
+/// As [`read_values`], but only the first ones: no more follow once the values have `max_bytes` together. At least one, if
+/// one is asked for. In memory are the stored bytes of all that is asked for, `max_bytes`, and one value.
+pub fn read_values_within(
+    vfs: &dyn Vfs,
+    reads: &[ValueRead<'_>],
+    max_bytes: usize,
+) -> Vec<Result<Slice>> {
     if let [read] = reads {
         return vec![read_value(read)];
     }
-    let mut results: Vec<Option<Result<Slice>>> = Vec::with_capacity(reads.len());
-    results.extend(reads.iter().map(|read| read.check_room().err().map(Err)));
-    let groups = group(reads, |at| results[at].is_none());
+    let mut fetched: Vec<Fetched> = Vec::with_capacity(reads.len());
+    fetched.extend(reads.iter().map(|read| match read.check_room() {
+        Ok(()) => Fetched::Alone,
+        Err(error) => Fetched::Failed(error),
+    }));
+    let groups = group(reads, |at| matches!(fetched[at], Fetched::Alone));
     let mut bufs: Vec<BufMut> = groups
         .iter()
         .map(|group| BufMut::for_overwrite((group.end - group.start) as usize))
@@ -81,23 +94,40 @@ pub fn read_values(vfs: &dyn Vfs, reads: &[ValueRead<'_>]) -> Vec<Result<Slice>>
                 let buf = buf.freeze();
                 for at in &group.members {
                     let start = reads[*at].handle.offset - group.start;
-                    results[*at] = Some(reads[*at].open(buf.clone(), start as usize));
+                    fetched[*at] = Fetched::Stored(buf.clone(), start as usize);
                 }
             }
             Some(Err(error)) if group.members.len() == 1 => {
-                results[group.first] = Some(Err(reads[group.first].explain(error)));
+                fetched[group.first] = Fetched::Failed(reads[group.first].explain(error));
             }
             // One of them may be at fault: each answers for itself.
-            _ => {
-                for at in &group.members {
-                    results[*at] = Some(read_value(&reads[*at]));
-                }
-            }
+            _ => {}
         }
     }
-    let read_alone =
-        |(read, result): (&ValueRead<'_>, Option<_>)| result.unwrap_or_else(|| read_value(read));
-    reads.iter().zip(results).map(read_alone).collect()
+    let mut bytes = 0;
+    let mut values = Vec::with_capacity(reads.len());
+    for (read, fetched) in reads.iter().zip(fetched) {
+        if bytes >= max_bytes && !values.is_empty() {
+            break;
+        }
+        let value = match fetched {
+            Fetched::Stored(buf, start) => read.open(buf, start),
+            Fetched::Failed(error) => Err(error),
+            Fetched::Alone => read_value(read),
+        };
+        bytes += value.as_ref().map_or(0, |value| value.len());
+        values.push(value);
+    }
+    values
+}
+
+/// What has become of a value of a batch.
+enum Fetched {
+    /// It lies at this place of what was read.
+    Stored(Buf, usize),
+    Failed(Error),
+    /// It is to be read by itself.
+    Alone,
 }
 
 /// Values that one read fetches.

@@ -62,6 +62,40 @@ fn the_layout_is_the_one_of_the_contract() {
     assert_eq!(payload[15..], (keyed ^ place).to_le_bytes());
 }
 
+/// Whatever is stored of them: these have some bytes each.
+#[test]
+fn no_more_values_are_made_than_may_be_in_memory() {
+    let vfs = SimVfs::new(0);
+    let compressed = |n: u8| value(&[n], &vec![n; 100_000], Compression::Lz4);
+    let mut values: Vec<Written> = (0..20).map(compressed).collect();
+    let handles = write(&vfs, &values, 0);
+    assert!(handles.iter().all(|handle| handle.len < 1000));
+    let file = open(&vfs);
+    // The key of this one is another.
+    values[13].0 = vec![99];
+    let reads: Vec<ValueRead<'_>> = values
+        .iter()
+        .zip(&handles)
+        .map(|((key, ..), handle)| ValueRead { file: &*file, key, handle: *handle })
+        .collect();
+    let counts = |max_bytes| {
+        let (mut rest, mut counts) = (&reads[..], Vec::new());
+        while !rest.is_empty() {
+            let got = read_values_within(&vfs, rest, max_bytes);
+            for (read, got) in rest.iter().zip(&got) {
+                assert_eq!(got.is_ok(), read.key != [99]);
+                assert!(got.iter().all(|value| value[..] == vec![read.key[0]; 100_000]));
+            }
+            counts.push(got.len());
+            rest = &rest[got.len()..];
+        }
+        counts
+    };
+    assert_eq!(counts(0), [1; 20]);
+    assert_eq!(counts(250_000), [3, 3, 3, 3, 4, 3, 1]);
+    assert_eq!(counts(usize::MAX), [20]);
+}
+
 #[test]
 fn sizes_at_the_edges_round_trip() {
     let vfs = SimVfs::new(0);

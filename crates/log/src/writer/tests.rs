@@ -312,3 +312,23 @@ fn a_failed_call_leaves_none_of_its_records_in_the_log() {
     assert!(vfs.len(path).unwrap() > end.offset + STREAM_BYTES as u64 / 2, "the first was taken");
     assert_eq!(writer.end(), end);
 }
+
+#[test]
+fn what_a_failed_call_has_left_in_the_file_is_taken_back() {
+    let third = vec![7; STREAM_BYTES / 3];
+    for large in [&b"a"[..], &third, &[5; STREAM_BYTES]] {
+        let vfs = SimVfs::new(3);
+        let mut writer = create(&vfs, false);
+        writer.append(&[b"before"]).unwrap();
+        let before = read(&vfs);
+        let room = writer.len_bytes() + 3 * (large.len() + RECORD_HEADER_BYTES) as u64 + 5;
+        vfs.set_capacity_bytes(Some(room));
+        writer.append(&[large, large, large, large]).unwrap_err();
+        assert_eq!(vfs.len(path()).unwrap(), room, "three of them stand there whole");
+        writer.take_back().unwrap();
+        assert_eq!(read(&vfs), before);
+        assert_eq!(vfs.len(path()).unwrap(), writer.end().offset);
+        writer.append(&[b"x"]).unwrap_err();
+        assert_eq!(writer.sync_to_end().unwrap(), writer.end());
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use terrace_base::key::MAX_KEY_BYTES;
 use terrace_base::{FileNumber, SegmentNumber, SeqNo};
 
 fn key() -> impl Strategy<Value = Vec<u8>> {
@@ -144,4 +145,50 @@ fn the_smallest_file_takes_no_less_than_counts_are_checked_against() {
     let mut bytes = Vec::new();
     put_added(1, [(0u8, &FileMeta::default())].into_iter(), &mut bytes);
     assert_eq!(bytes.len() - 1, MIN_FILE_BYTES);
+}
+
+/// The payload of an edit that adds `count` files with the keys of `file`, of which all but the first share theirs.
+fn files_that_share(count: u64, file: &FileMeta) -> Vec<u8> {
+    let mut both = Vec::new();
+    put_added(2, [(0, file), (0, file)].into_iter(), &mut both);
+    let mut one = Vec::new();
+    put_added(1, [(0, file)].into_iter(), &mut one);
+    let mut bytes = vec![EDIT, 0, 1, 0, 0, 0];
+    put_varint(&mut bytes, count);
+    bytes.extend_from_slice(&both[1..]);
+    (2..count).for_each(|_| bytes.extend_from_slice(&both[one.len()..]));
+    bytes
+}
+
+#[test]
+fn keys_that_are_shared_take_memory_in_proportion_only() {
+    let key = vec![b'k'; MAX_KEY_BYTES];
+    let file = FileMeta { smallest: key.clone(), largest: key, ..FileMeta::default() };
+    assert!(decode_record(&files_that_share(100, &file)).is_ok());
+    let many = files_that_share(3000, &file);
+    assert!(many.len() < 200_000);
+    assert!(matches!(decode_record(&many), Err(Malformed::Field("key", _))));
+}
+
+#[test]
+fn a_key_that_no_store_takes_is_refused() {
+    for len in [MAX_KEY_BYTES, MAX_KEY_BYTES + 1] {
+        let file = FileMeta { largest: vec![b'k'; len], ..FileMeta::default() };
+        let decoded = decode_record(&files_that_share(2, &file));
+        assert_eq!(decoded.is_ok(), len == MAX_KEY_BYTES);
+    }
+}
+
+/// Whatever the keys of a store, what is written is read.
+#[test]
+fn any_number_of_files_with_long_keys_round_trips() {
+    let key = vec![b'k'; MAX_KEY_BYTES];
+    let file = FileMeta { smallest: key.clone(), largest: key, ..FileMeta::default() };
+    let added = vec![(0, file); 3000];
+    let family = FamilyEdit { added, ..FamilyEdit::default() };
+    let edit = VersionEdit { families: vec![family], ..VersionEdit::default() };
+    let mut bytes = Vec::new();
+    encode_edit(&edit, &mut bytes);
+    assert!(bytes.len() < 16 << 20, "{}", bytes.len());
+    assert!(decode_record(&bytes).is_ok_and(|record| record.edit == edit));
 }

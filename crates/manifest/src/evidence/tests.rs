@@ -2,7 +2,7 @@
 
 use super::*;
 use terrace_base::{FileNumber, SegmentNumber};
-use terrace_vfs::SimVfs;
+use terrace_vfs::{Fault, FaultKind, OpClass, SimVfs};
 
 const DIR: &str = "/store";
 
@@ -91,4 +91,34 @@ fn files_of_two_stores_are_refused() {
     let dir = Path::new(DIR);
     EvidenceFile::create(&vfs, dir, 2, &Claims { store_id: 8, ..claims(1) }).unwrap();
     assert!(read(&vfs, dir).unwrap_err().is_corruption());
+}
+
+#[test]
+fn a_sector_that_cannot_be_read_costs_the_records_in_it() {
+    let vfs = written(300);
+    let dir = Path::new(DIR);
+    for (number, left) in [(1, 296), (2, 299)] {
+        let path = names::evidence_path(dir, number);
+        let len = vfs.len(&path).unwrap();
+        for sector in 0..len.div_ceil(4096) {
+            let image = vfs.kill_image();
+            assert!(image.lose_sector(&path, sector * 4096..(sector + 1) * 4096));
+            let found = read(&image, dir).unwrap();
+            let last = found.claims.last_seqno;
+            assert!(last >= SeqNo::new(left), "sector {sector} of {number}: {last}");
+        }
+    }
+}
+
+#[test]
+fn two_files_that_cannot_be_read_are_an_error() {
+    let vfs = written(3);
+    let dir = Path::new(DIR);
+    let fault =
+        Fault { at_op: 0, kind: FaultKind::Eio, forever: true, filter: Some(OpClass::Open) };
+    vfs.set_fault(Some(fault));
+    assert!(read(&vfs, dir).is_err());
+    vfs.set_fault(Some(Fault { at_op: vfs.op_count(), forever: false, ..fault }));
+    let found = read(&vfs, dir).unwrap();
+    assert!(found.claims.store_id == 7 && found.problems.len() == 1, "{found:?}");
 }

@@ -495,3 +495,40 @@ fn the_newest_filter_heat_survives_edits_moves_and_recovery() {
     let (_, recovered) = Manifest::recover(shared(&vfs), dir()).unwrap();
     assert_eq!(recovered, state);
 }
+
+/// Rotation needs room for a whole snapshot, an edit a few bytes: with room for the edit only, the file grows on.
+#[test]
+fn an_edit_that_fits_is_written_although_a_new_manifest_would_not_fit() {
+    let vfs = vfs();
+    let (mut manifest, mut state) = Manifest::create(shared(&vfs), dir(), 7).unwrap();
+    let edit = |id| {
+        let family =
+            FamilyEdit { id, create: Some(format!("{id:0>200}")), ..FamilyEdit::default() };
+        VersionEdit { families: vec![family], ..VersionEdit::default() }
+    };
+    manifest.set_min_rotate_bytes(4000);
+    for id in 1..100 {
+        manifest.append(&mut state, &edit(id)).unwrap();
+    }
+    let (number, used) =
+        (manifest.number(), vfs.len(&names::manifest_path(dir(), manifest.number())));
+    manifest.set_min_rotate_bytes(1);
+    let used: u64 = used.unwrap() + vfs.len(&names::current_path(dir())).unwrap();
+    vfs.set_capacity_bytes(Some(used + 6000));
+    let from = vfs.op_count();
+    for id in 100..120 {
+        manifest.append(&mut state, &edit(id)).unwrap();
+        assert!(!manifest.is_poisoned());
+    }
+    // It has not tried again with every edit.
+    assert!(vfs.op_count() - from < 200, "{}", vfs.op_count() - from);
+    assert_eq!(manifest.number(), number);
+    assert_eq!(Manifest::read(&vfs, dir()).unwrap(), state);
+    assert_eq!(vfs.list(dir()).unwrap().len(), 2, "nothing is left of the attempt");
+    vfs.set_capacity_bytes(None);
+    for id in 120..300 {
+        manifest.append(&mut state, &edit(id)).unwrap();
+    }
+    assert!(manifest.number() > number, "with room it moves on");
+    assert_eq!(Manifest::read(&vfs, dir()).unwrap(), state);
+}

@@ -30,7 +30,11 @@ struct Shared {
     db: Db,
     family: ColumnFamily,
     clock: Arc<dyn Clock>,
+    /// Locked while a transaction is synced, which may take as long as the device likes.
     state: Mutex<State>,
+    /// Locked for moments only, by those who hold the state as well: a keep-alive never waits for a sync, so that a slow
+    /// device ends no lease whose holder lives.
+    leases: Mutex<Leases>,
     /// The last revision, for watches that wait.
     revision: watch::Sender<u64>,
 }
@@ -39,15 +43,48 @@ struct State {
     entries: BTreeMap<Vec<u8>, Entry>,
     revision: u64,
     history: History,
-    leases: HashMap<LeaseId, Lease>,
-    last_lease: i64,
-    /// After a write that failed, no other: what is durable is unknown.
+    /// Leases that have ended, and whose keys are still to be deleted.
+    ended: Vec<LeaseId>,
+    /// After a write that failed, no other: what is durable is unknown. Of one that a full disk refused nothing is.
     is_broken: bool,
+}
+
+#[derive(Default)]
+struct Leases {
+    /// Those that were not found to have ended.
+    known: HashMap<LeaseId, Lease>,
+    last: i64,
 }
 
 struct Lease {
     ttl: Duration,
     ends_at_us: u64,
+}
+
+impl Leases {
+    /// Gives a lease from `now_us` on.
+    fn grant(&mut self, ttl: Duration, now_us: u64) -> Grant {
+        self.last += 1;
+        let lease = LeaseId(self.last);
+        self.known.insert(lease, Lease { ttl, ends_at_us: end_us(now_us, ttl) });
+        Grant { lease, ttl }
+    }
+
+    /// Begins the time of a lease again; `None` if it has ended.
+    fn keep_alive(&mut self, lease: LeaseId, now_us: u64) -> Option<Grant> {
+        let found = self.known.get_mut(&lease).filter(|lease| now_us < lease.ends_at_us)?;
+        found.ends_at_us = end_us(now_us, found.ttl);
+        Some(Grant { lease, ttl: found.ttl })
+    }
+
+    /// Forgets those that have ended, and gives them.
+    fn take_ended(&mut self, now_us: u64) -> Vec<LeaseId> {
+        self.known.extract_if(|_, lease| lease.ends_at_us <= now_us).map(|(id, _)| id).collect()
+    }
+}
+
+fn end_us(now_us: u64, ttl: Duration) -> u64 {
+    now_us.saturating_add(ttl.as_micros() as u64)
 }
 
 impl std::fmt::Debug for Embedded {
@@ -83,39 +120,40 @@ impl Embedded {
             entries.insert(key.clone(), Entry { key, value, mod_revision, lease: None });
             iter.next()?;
         }
-        let state = State {
-            entries,
-            revision,
-            history: History::after(revision),
-            leases: HashMap::new(),
-            last_lease: 0,
-            is_broken: false,
-        };
-        let (db, state, revision) = (db.clone(), Mutex::new(state), watch::Sender::new(revision));
-        Ok(Self { shared: Arc::new(Shared { db, family, clock, state, revision }) })
+        let history = History::after(revision);
+        let state = State { entries, revision, history, ended: Vec::new(), is_broken: false };
+        let (db, state, leases) = (db.clone(), Mutex::new(state), Mutex::default());
+        let revision = watch::Sender::new(revision);
+        Ok(Self { shared: Arc::new(Shared { db, family, clock, state, leases, revision }) })
     }
 }
 
 impl Shared {
-    /// Does `work` on the state, after the leases that have ended by now are gone.
+    /// Does `work` on the state, after the leases that have ended by now are gone. What cannot be written of that, as on a
+    /// full disk, is done by one of the next: until then they are leases that end late.
     fn with<T>(&self, work: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
         let mut state = self.state.lock();
-        let now_us = self.clock.monotonic_us();
-        let ended = |lease: &Lease| lease.ends_at_us <= now_us;
-        let ended = state.leases.iter().filter(|(_, lease)| ended(lease)).map(|(id, _)| *id);
-        for lease in ended.collect::<Vec<_>>() {
-            self.end_lease(&mut state, lease)?;
-        }
+        // Asked for behind the lock: what was kept alive during a sync lives.
+        let ended = self.leases.lock().take_ended(self.clock.monotonic_us());
+        state.ended.extend(ended);
+        let _tried_again = self.end_leases(&mut state);
         work(&mut state)
     }
 
-    /// Forgets a lease, and deletes what is bound to it in one transaction.
+    /// Deletes what is bound to the leases that have ended.
+    fn end_leases(&self, state: &mut State) -> Result<()> {
+        while let Some(lease) = state.ended.last().copied() {
+            self.end_lease(state, lease)?;
+            state.ended.pop();
+        }
+        Ok(())
+    }
+
+    /// Deletes what is bound to a lease that is known no more, in one transaction.
     fn end_lease(&self, state: &mut State, lease: LeaseId) -> Result<()> {
         let bound = state.entries.values().filter(|entry| entry.lease == Some(lease));
         let writes = bound.map(|entry| Write::Delete { key: entry.key.clone() }).collect();
-        self.write(state, writes)?;
-        state.leases.remove(&lease);
-        Ok(())
+        self.write(state, writes).map(drop)
     }
 
     /// Writes all of it durably, then into the state: the revision. Nothing to write is no revision.
@@ -153,7 +191,7 @@ impl Shared {
         batch.put_cf(&self.family, REVISION, revision.to_le_bytes());
         let synced = WriteOptions { sync: Some(SyncMode::Batch) };
         if let Err(error) = self.db.write_with(batch, &synced) {
-            state.is_broken = true;
+            state.is_broken = !matches!(error, terrace::Error::DiskFull(_));
             return Err(error.into());
         }
         for change in &changes {
@@ -184,7 +222,7 @@ impl Shared {
             }
             keys.push(key);
             if let Write::Put { lease: Some(lease), .. } = write
-                && !state.leases.contains_key(lease)
+                && !self.leases.lock().known.contains_key(lease)
             {
                 return Err(Error::LeaseGone);
             }
@@ -193,7 +231,7 @@ impl Shared {
     }
 }
 
-/// A commit syncs a file: not on a thread that serves others meanwhile.
+/// A commit syncs a file, and others wait for that: not on a thread that serves somebody meanwhile.
 async fn blocking<T: Send + 'static>(
     shared: &Arc<Shared>,
     work: impl FnOnce(&Shared, &mut State) -> Result<T> + Send + 'static,
@@ -230,36 +268,22 @@ impl Metadata for Embedded {
     async fn grant(&self, ttl: Duration) -> Result<Grant> {
         let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
         let ttl = Duration::from_secs(seconds.max(1));
-        blocking(&self.shared, move |shared, state| {
-            state.last_lease += 1;
-            let lease = LeaseId(state.last_lease);
-            state.leases.insert(lease, Lease { ttl, ends_at_us: shared.ends_at_us(ttl) });
-            Ok(Grant { lease, ttl })
-        })
-        .await
+        let mut leases = self.shared.leases.lock();
+        Ok(leases.grant(ttl, self.shared.clock.monotonic_us()))
     }
 
     async fn keep_alive(&self, lease: LeaseId) -> Result<Grant> {
-        blocking(&self.shared, move |shared, state| {
-            let found = state.leases.get_mut(&lease).ok_or(Error::LeaseGone)?;
-            found.ends_at_us = shared.ends_at_us(found.ttl);
-            Ok(Grant { lease, ttl: found.ttl })
-        })
-        .await
+        let mut leases = self.shared.leases.lock();
+        leases.keep_alive(lease, self.shared.clock.monotonic_us()).ok_or(Error::LeaseGone)
     }
 
     async fn revoke(&self, lease: LeaseId) -> Result<()> {
         blocking(&self.shared, move |shared, state| {
-            let is_known = state.leases.contains_key(&lease);
-            if is_known { shared.end_lease(state, lease) } else { Err(Error::LeaseGone) }
+            shared.leases.lock().known.remove(&lease).ok_or(Error::LeaseGone)?;
+            state.ended.push(lease);
+            shared.end_leases(state)
         })
         .await
-    }
-}
-
-impl Shared {
-    fn ends_at_us(&self, ttl: Duration) -> u64 {
-        self.clock.monotonic_us().saturating_add(ttl.as_micros() as u64)
     }
 }
 
@@ -276,10 +300,11 @@ impl Watch for EmbeddedWatch {
         loop {
             self.revision.borrow_and_update();
             let (from, prefix) = (self.next_revision, self.prefix.clone());
-            let (changes, last) = self.shared.with(|state| {
+            let look = move |_: &Shared, state: &mut State| {
                 let changes = state.history.since(from, &prefix).map_err(Error::Compacted)?;
                 Ok((changes, state.revision))
-            })?;
+            };
+            let (changes, last) = blocking(&self.shared, look).await?;
             self.next_revision = from.max(last + 1);
             if let Some(revision) = changes.iter().map(Change::mod_revision).max() {
                 return Ok(Changes { revision, changes });

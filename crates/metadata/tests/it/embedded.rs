@@ -1,11 +1,15 @@
 //! Metadata in a store on disk: the tests of every kind, and what is left when the store is opened again.
 
 use crate::conformance::{Compact, Subject, check};
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use terrace::vfs::SimVfs;
 use terrace::{Db, Options};
 use terrace_base::ManualClock;
 use terrace_metadata::{Embedded, Metadata, Transaction};
+use terrace_vfs::{Call, Interposed};
 
 struct ByWriting;
 
@@ -71,4 +75,158 @@ async fn a_family_with_something_else_is_refused() {
     family.put(b"r", 7u64.to_le_bytes()).unwrap();
     family.put(b"kx", b"short").unwrap();
     assert!(Embedded::open(&db, Arc::new(ManualClock::at(0))).is_err());
+}
+
+/// A file system in memory whose syncs wait for the gate.
+#[derive(Clone)]
+struct SlowDevice {
+    files: SimVfs,
+    gate: Arc<Mutex<()>>,
+    /// Syncs that have come to the gate.
+    syncs: Arc<AtomicUsize>,
+}
+
+impl Interposed for SlowDevice {
+    type Files = SimVfs;
+
+    fn files(&self) -> &SimVfs {
+        &self.files
+    }
+
+    fn around<T>(
+        &self,
+        call: Call<'_>,
+        _: &Path,
+        work: impl FnOnce() -> terrace_base::Result<T>,
+    ) -> terrace_base::Result<T> {
+        if matches!(call, Call::Sync(_)) {
+            self.syncs.fetch_add(1, Ordering::SeqCst);
+            drop(self.gate.lock().unwrap());
+        }
+        work()
+    }
+}
+
+#[test]
+fn leases_are_kept_alive_while_a_device_takes_long_to_sync() {
+    let (files, gate) = (SimVfs::new(1), Arc::default());
+    let device = SlowDevice { files, gate, syncs: Arc::default() };
+    let mut options = Options::default();
+    options.advanced.vfs = Arc::new(device.clone());
+    let db = Db::open("db", options).unwrap();
+    let (metadata, clock) = open(&db);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let ttl = Duration::from_secs(3);
+    let kept = runtime.block_on(metadata.grant(ttl)).unwrap().lease;
+    let left = runtime.block_on(metadata.grant(ttl)).unwrap().lease;
+    let alive = Transaction::new().put_leased("a", "", kept).put_leased("b", "", left);
+    runtime.block_on(metadata.commit(alive)).unwrap();
+
+    let closed = device.gate.lock().unwrap();
+    let before = device.syncs.load(Ordering::SeqCst);
+    let waiting = metadata.clone();
+    let write = runtime.spawn(async move { waiting.commit(Transaction::new().put("c", "")).await });
+    while device.syncs.load(Ordering::SeqCst) == before {
+        std::thread::yield_now();
+    }
+    for _ in 0..4 {
+        clock.advance(2000);
+        // What waits for the device hangs here.
+        runtime.block_on(metadata.keep_alive(kept)).unwrap();
+        let fresh = runtime.block_on(metadata.grant(ttl)).unwrap().lease;
+        assert!(fresh != left && fresh != kept);
+    }
+    assert!(runtime.block_on(metadata.keep_alive(left)).is_err(), "nobody kept it alive");
+    drop(closed);
+    assert!(runtime.block_on(write).unwrap().unwrap().is_some());
+    let entries = runtime.block_on(metadata.snapshot(b"")).unwrap().entries;
+    let keys: Vec<&[u8]> = entries.iter().map(|entry| &entry.key[..]).collect();
+    assert_eq!(keys, [&b"a"[..], b"c"]);
+}
+
+fn in_memory(files: &SimVfs) -> Options {
+    let mut options = Options::default();
+    options.advanced.vfs = Arc::new(files.clone());
+    options
+}
+
+/// Nothing more fits on the disk than this many bytes.
+fn fill(files: &SimVfs, room_bytes: u64) {
+    let used: u64 = files.files().into_iter().map(|(_, bytes)| bytes).sum();
+    files.set_capacity_bytes(Some(used + room_bytes));
+}
+
+/// The disk has room again, which the store notices by and by.
+fn make_room(files: &SimVfs, db: &Db) {
+    files.set_capacity_bytes(None);
+    for _ in 0..60_000 {
+        if db.check_writable().is_ok() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("the store never finds room: {:?}", db.check_writable());
+}
+
+fn is_disk_full(db: &Db) -> bool {
+    matches!(db.check_writable(), Err(terrace::Error::DiskFull(_)))
+}
+
+/// A full disk passes, and a commit that it refused has done nothing: the next one is taken when there is room.
+#[tokio::test]
+async fn a_store_that_was_opened_on_a_full_disk_takes_commits_when_there_is_room() {
+    let files = SimVfs::new(1);
+    let db = Db::open("db", in_memory(&files)).unwrap();
+    let (metadata, _) = open(&db);
+    let first = metadata.commit(Transaction::new().put("owner", "me")).await.unwrap().unwrap();
+    drop(metadata);
+    db.close().unwrap();
+    drop(db);
+    // Too little for the reserve.
+    files.truncate("db/RESERVE", 0);
+    fill(&files, 64 << 10);
+    let db = Db::open("db", in_memory(&files)).unwrap();
+    assert!(is_disk_full(&db));
+    let (metadata, _) = open(&db);
+    for _ in 0..2 {
+        metadata.commit(Transaction::new().put("owner", "lost")).await.unwrap_err();
+    }
+    make_room(&files, &db);
+    let claim = Transaction::new().when("owner", first).put("claim", "1");
+    assert_eq!(metadata.commit(claim).await.unwrap(), Some(first + 1));
+}
+
+/// What is bound to a lease goes when it can be written, if that could not be done when the lease ended.
+#[tokio::test]
+async fn leases_that_end_on_a_full_disk_are_gone_when_there_is_room() {
+    let files = SimVfs::new(1);
+    let db = Db::open("db", in_memory(&files)).unwrap();
+    let (metadata, clock) = open(&db);
+    let mut leases = Vec::new();
+    for (key, seconds) in [("a", 3), ("b", 3), ("revoked", 60), ("kept", 60)] {
+        let lease = metadata.grant(Duration::from_secs(seconds)).await.unwrap().lease;
+        metadata.commit(Transaction::new().put_leased(key, "", lease)).await.unwrap();
+        leases.push(lease);
+    }
+    fill(&files, 0);
+    for number in 0..10_000 {
+        if db.put(format!("filler {number}"), [7; 4096]).is_err() {
+            break;
+        }
+    }
+    assert!(is_disk_full(&db));
+    clock.advance(4000);
+    metadata.revoke(leases[2]).await.unwrap_err();
+    // Who looks meanwhile sees what was there last.
+    for _ in 0..2 {
+        let entries = metadata.snapshot(b"").await.unwrap().entries;
+        assert_eq!(entries.len(), 4, "{entries:?}");
+    }
+    for lease in &leases[..3] {
+        assert!(metadata.keep_alive(*lease).await.is_err(), "it has ended");
+    }
+    make_room(&files, &db);
+    let entries = metadata.snapshot(b"").await.unwrap().entries;
+    let keys: Vec<&[u8]> = entries.iter().map(|entry| &entry.key[..]).collect();
+    assert_eq!(keys, [b"kept"]);
 }

@@ -2,6 +2,7 @@
 
 use super::{Node, create_cluster};
 use crate::error::Error;
+use crate::part::Part;
 use crate::rpc::api;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -49,7 +50,8 @@ impl Node {
     /// created.
     ///
     /// # Errors
-    /// The placement is not that of this node's store, a node is not known or not alive; else as [`create_cluster`].
+    /// The placement is not that of this node's store, a node is not known or not alive, or has another part of the keys
+    /// in its store than it would be given; else as [`create_cluster`].
     pub async fn create(
         &self,
         placement: Placement,
@@ -68,7 +70,45 @@ impl Node {
                 None => return Err(Error::Unserved(format!("node {id} has not joined"))),
             }
         }
+        self.check_parts(placement, shards)?;
         create_cluster(&*shared.metadata, &shared.config.cluster, placement, shards).await
+    }
+
+    /// Refuses a cluster in which a store would not have what it had in an earlier one, whose metadata are lost.
+    fn check_parts(
+        &self,
+        placement: Placement,
+        shards: &[(ShardId, NodeId, Vec<KeyRange>)],
+    ) -> Result<(), Error> {
+        let (shared, nodes) = (&self.shared, self.known_nodes());
+        let directory = shared.directory.borrow().clone();
+        let mut parts = directory.map(|directory| directory.parts()).unwrap_or_default();
+        parts.extend(shared.part_check.known().map(|part| (shared.me, part)));
+        let node_of = |id: &NodeId| nodes.iter().find(|node| node.id == *id);
+        // One that is away, and is not wanted, may be gone for good.
+        parts.retain(|id, _| {
+            let is_wanted = shards.iter().any(|(_, node, _)| node == id);
+            is_wanted || node_of(id).is_some_and(|node| node.is_alive)
+        });
+        let is_other = |(id, part): &(&NodeId, &Part)| {
+            Part::of(placement, shards, **id).as_ref() != Some(*part)
+        };
+        let Some((id, part)) = parts.iter().find(is_other) else { return Ok(()) };
+        let address =
+            |id: &NodeId| node_of(id).map_or(id.to_string(), |it| it.redis_address.clone());
+        let wanted = Part::of(placement, shards, *id).map_or("none".into(), |it| it.describe());
+        let mut order: Vec<_> = parts.iter().collect();
+        order.sort_by_key(|(_, part)| part.first_shard());
+        let order: Vec<String> = order
+            .iter()
+            .map(|(id, part)| format!("{} ({})", address(id), part.describe()))
+            .collect();
+        Err(Error::Config(format!(
+            "the store of {} has {} of an earlier cluster, and would be given {wanted}; the order that fits: {}",
+            address(id),
+            part.describe(),
+            order.join(", ")
+        )))
     }
 
     /// What all nodes do at the moment, or why they do not say. All are asked at the same time; one that is

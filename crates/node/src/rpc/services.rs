@@ -205,6 +205,8 @@ impl Coordinator for Served {
 
 /// Another node. Its connections are made when they are used.
 pub struct Peer {
+    id: NodeId,
+    address: String,
     channel: Channel,
     headers: Headers,
     timeout: Duration,
@@ -220,6 +222,8 @@ impl Peer {
         let headers = Headers::new(id, secret.clone());
         let link = |service| Link::open(id, for_calls.clone(), headers.clone(), service);
         Some(Self {
+            id,
+            address: address.to_string(),
             channel,
             timeout: options.timeout,
             to_coordinator: link(Service::Coordinator),
@@ -260,8 +264,32 @@ impl Peer {
         &self,
         answer: impl Future<Output = Result<T, Status>>,
     ) -> Result<T, Status> {
-        let answer = tokio::time::timeout(self.timeout, answer).await;
-        answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("the node does not answer")))
+        self.within(self.timeout, answer).await
+    }
+
+    async fn within<T>(
+        &self,
+        limit: Duration,
+        answer: impl Future<Output = Result<T, Status>>,
+    ) -> Result<T, Status> {
+        match tokio::time::timeout(limit, answer).await {
+            Ok(answer) => answer.map_err(|status| self.named(status)),
+            Err(_) => {
+                let (id, address) = (self.id, &self.address);
+                let why = format!("node {id} at {address} does not answer");
+                Err(Status::deadline_exceeded(why))
+            }
+        }
+    }
+
+    /// What the node answered, as it is; what a connection failed of, with the node.
+    fn named(&self, status: Status) -> Status {
+        // Only what was made of an error of this process has a source.
+        if std::error::Error::source(&status).is_none() {
+            return status;
+        }
+        let (id, address, why) = (self.id, &self.address, status.message());
+        Status::new(status.code(), format!("node {id} at {address} cannot be reached: {why}"))
     }
 
     /// See [`Roles::top_counts`].
@@ -272,9 +300,7 @@ impl Peer {
         let keys = u32::try_from(keys).unwrap_or(u32::MAX);
         let request = self.headers.sign(api::TopKRequest { keys });
         let mut client = self.instance();
-        let answer = tokio::time::timeout(COUNT_TIMEOUT, client.get_top_k(request)).await;
-        let late = |_| Status::deadline_exceeded("the node does not answer");
-        top_counts_of(answer.map_err(late)??.into_inner())
+        top_counts_of(self.within(COUNT_TIMEOUT, client.get_top_k(request)).await?.into_inner())
     }
 
     /// See [`Roles::fence`]. May wait for calls that are under way.
@@ -331,7 +357,7 @@ impl Peer {
     pub async fn move_key(&self, key: DbKey, to: Option<ShardId>) -> Result<(), Status> {
         let (key, to) = (Some(key.into()), to.map(|shard| shard.0));
         let request = self.headers.sign(api::MoveKeyRequest { key, to });
-        self.coordinator().move_key(request).await.map(|_| ())
+        self.coordinator().move_key(request).await.map(|_| ()).map_err(|status| self.named(status))
     }
 
     /// See [`Roles::status`].
@@ -350,6 +376,6 @@ impl Peer {
     /// As [`Self::top_counts`].
     pub async fn drain(&self, is_over: bool) -> Result<(), Status> {
         let request = self.headers.sign(api::DrainRequest { is_over });
-        self.coordinator().drain(request).await.map(|_| ())
+        self.coordinator().drain(request).await.map(|_| ()).map_err(|status| self.named(status))
     }
 }

@@ -110,6 +110,18 @@ impl TestNode {
     }
 }
 
+/// Shards for the nodes of these stores, in this order, with equal parts of the slots.
+pub fn shards_of(stores: &[Arc<MemoryStore>], name: &str) -> Vec<(ShardId, NodeId, Vec<KeyRange>)> {
+    let count = stores.len();
+    let shard = |(number, store): (usize, &Arc<MemoryStore>)| {
+        let first = 16_384 * number / count;
+        let last = 16_384 * (number + 1) / count - 1;
+        let ranges = vec![KeyRange::Slots(first as u16, last as u16)];
+        (ShardId(number as u32 + 1), join_store(&**store, name).unwrap(), ranges)
+    };
+    stores.iter().enumerate().map(shard).collect()
+}
+
 /// A cluster in which node `n` has the instance of shard `n + 1`, with equal parts of the slots.
 pub struct TestCluster {
     pub nodes: Vec<TestNode>,
@@ -117,30 +129,41 @@ pub struct TestCluster {
 
 impl TestCluster {
     pub async fn start(metadata: Arc<dyn Metadata>, count: usize, name: &str) -> Self {
-        let mut nodes = Vec::new();
-        let mut shards = Vec::new();
-        for number in 0..count {
-            let store = Arc::new(MemoryStore::new(ShardId(number as u32 + 1)));
-            let id = join_store(&*store, name).unwrap();
-            let first = 16_384 * number / count;
-            let last = 16_384 * (number + 1) / count - 1;
-            let ranges = vec![KeyRange::Slots(first as u16, last as u16)];
-            shards.push((ShardId(number as u32 + 1), id, ranges));
-            nodes.push(TestNode {
-                front: Front::nowhere(store.clone()),
-                store,
-                metadata: Arc::new(Cuttable::new(metadata.clone())),
-                clock: Arc::default(),
-                node: None,
-                cluster: name.to_string(),
-            });
-        }
+        let stores = (1..=count as u32).map(|number| Arc::new(MemoryStore::new(ShardId(number))));
+        let cluster = Self::start_on(metadata, &stores.collect::<Vec<_>>(), name).await;
+        cluster.wait_until_served().await;
+        cluster
+    }
+
+    /// Makes a cluster of the nodes of these stores, in this order, and starts them.
+    pub async fn start_on(
+        metadata: Arc<dyn Metadata>,
+        stores: &[Arc<MemoryStore>],
+        name: &str,
+    ) -> Self {
+        let shards = shards_of(stores, name);
         assert!(create_cluster(&*metadata, name, Placement::Slots, &shards).await.unwrap());
-        let mut cluster = Self { nodes };
+        Self::waiting(metadata, stores, name).await
+    }
+
+    /// Starts nodes on these stores.
+    pub async fn waiting(
+        metadata: Arc<dyn Metadata>,
+        stores: &[Arc<MemoryStore>],
+        name: &str,
+    ) -> Self {
+        let node = |store: &Arc<MemoryStore>| TestNode {
+            front: Front::nowhere(store.clone()),
+            store: store.clone(),
+            metadata: Arc::new(Cuttable::new(metadata.clone())),
+            clock: Arc::default(),
+            node: None,
+            cluster: name.to_string(),
+        };
+        let mut cluster = Self { nodes: stores.iter().map(node).collect() };
         for node in &mut cluster.nodes {
             node.start(|_| {}).await;
         }
-        cluster.wait_until_served().await;
         cluster
     }
 

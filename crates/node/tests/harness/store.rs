@@ -8,11 +8,12 @@ use terrace_cluster::{
     NodeId, Refusal, ShardId, TopKey,
 };
 use terrace_node::rpc::{MoveMessage, ShardRecords, TopCounts};
-use terrace_node::{Identity, InstanceStore, StoreError, StoreLoad};
+use terrace_node::{Identity, InstanceStore, Part, StoreError, StoreLoad};
 
 #[derive(Default)]
 struct State {
     identity: Option<Identity>,
+    part: Option<Part>,
     epochs: HashMap<ShardId, Epoch>,
     values: BTreeMap<DbKey, Vec<u8>>,
     home: HashMap<DbKey, HomeKey>,
@@ -244,6 +245,16 @@ impl InstanceStore for MemoryStore {
 
     fn set_identity(&self, identity: &Identity) -> Result<(), StoreError> {
         self.state.lock().identity = Some(identity.clone());
+        Ok(())
+    }
+
+    fn part(&self) -> Result<Option<Part>, StoreError> {
+        Ok(self.state.lock().part.clone())
+    }
+
+    fn set_part(&self, part: &Part) -> Result<(), StoreError> {
+        let before = self.state.lock().part.replace(part.clone());
+        assert_eq!(before, None, "it never changes");
         Ok(())
     }
 

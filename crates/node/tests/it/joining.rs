@@ -1,12 +1,12 @@
 //! What a node refuses at its start.
 
-use crate::harness::{MemoryStore, wait_for};
+use crate::harness::{HANG, MemoryStore, wait_for};
 use std::sync::Arc;
 use std::time::Duration;
 use terrace::{Db, Options, SystemClock};
 use terrace_cluster::{CommandExecutor, IncomingCall, KeyRange, NodeId, Placement, Reply, ShardId};
 use terrace_metadata::Embedded;
-use terrace_node::{Error, Node, NodeConfig, create_cluster, join_store};
+use terrace_node::{Error, InstanceStore, Node, NodeConfig, create_cluster, join_store};
 
 struct Nobody;
 
@@ -131,4 +131,41 @@ async fn a_cluster_that_its_nodes_could_not_join_is_not_created() {
     let shards = [(ShardId(1), node.id(), vec![KeyRange::Slots(0, 16_383)])];
     assert!(node.create(Placement::Slots, &shards).await.unwrap(), "nothing was created before");
     wait_for("the cluster", async || node.coordinator().topology().map(drop)).await;
+}
+
+/// Both would own the same shards, each with its own keys.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_of_a_store_does_not_join_beside_its_original() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options::default()).unwrap();
+    let metadata = Arc::new(Embedded::open(&db, Arc::new(SystemClock::default())).unwrap());
+    let start = async |store: &Arc<MemoryStore>| {
+        let mut config = NodeConfig::local("test", "127.0.0.1:1");
+        config.lease = Duration::from_secs(2);
+        Node::start(config, metadata.clone(), store.clone(), Arc::new(Nobody)).await.unwrap()
+    };
+    let [original, copied] = [0, 1].map(|_| Arc::new(MemoryStore::new(ShardId(1))));
+    let first = start(&original).await;
+    let shards = [(ShardId(1), first.id(), vec![KeyRange::Slots(0, 16_383)])];
+    assert!(create_cluster(&*metadata, "test", Placement::Slots, &shards).await.unwrap());
+    let owner = |node: &Node| node.coordinator().topology()?.shards[&ShardId(1)].owner;
+    let epoch = wait_for("an owner", async || owner(&first).map(|owner| owner.epoch)).await;
+    copied.set_identity(&original.identity().unwrap().unwrap()).unwrap();
+    let second = start(&copied).await;
+    let why = tokio::time::timeout(HANG, second.refusal()).await.unwrap().unwrap();
+    assert!(why.contains("is running already"), "{why}");
+    let member = &first.known_nodes()[0];
+    assert_eq!(member.rpc_address, first.rpc_listen().to_string(), "it is found as before");
+    assert_eq!(second.figures().shards_served, 0);
+    drop(second);
+
+    // At other addresses after its end, it waits for its earlier lease only.
+    drop(first);
+    let again = start(&original).await;
+    let there = again.rpc_listen().to_string();
+    wait_for("the new address", async || {
+        again.known_nodes().iter().any(|node| node.rpc_address == there).then_some(())
+    })
+    .await;
+    wait_for("another term", async || owner(&again).filter(|owner| owner.epoch > epoch)).await;
 }

@@ -49,6 +49,8 @@ fn a_store_remembers_its_node_and_its_epochs() {
         assert_eq!(store.epoch(ShardId(1)).unwrap(), Epoch(0));
         store.set_epoch(ShardId(1), Epoch(9)).unwrap();
         assert!(store.set_epoch(ShardId(1), Epoch(8)).is_err());
+        assert_eq!(store.part().unwrap(), None);
+        store.set_part(&"slots 2:00100-00199".parse().unwrap()).unwrap();
         space.close().unwrap();
         id
     };
@@ -56,6 +58,7 @@ fn a_store_remembers_its_node_and_its_epochs() {
     let identity = Identity { cluster: "one".into(), node: id };
     assert_eq!(store.identity().unwrap(), Some(identity));
     assert_eq!(store.epoch(ShardId(1)).unwrap(), Epoch(9));
+    assert_eq!(store.part().unwrap().unwrap().to_string(), "slots 2:00100-00199");
     assert!(join_store(&store, "two").is_err());
     assert_ne!(id, NodeId([0; 20]));
 }

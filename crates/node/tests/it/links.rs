@@ -408,3 +408,18 @@ async fn a_slow_node_does_not_fill_the_memory() {
     }
     assert!(served >= MAX_QUEUED_BYTES >> 20, "{served}");
 }
+
+#[tokio::test]
+async fn a_node_that_cannot_be_reached_is_named() {
+    let address = TcpListener::bind(any()).await.unwrap().local_addr().unwrap();
+    let peer = peer(address, &Secret::none());
+    let named = format!("node {THERE} at {address} cannot be reached: ");
+    let errors = [
+        peer.status().await.map(drop).unwrap_err(),
+        peer.drain(false).await.unwrap_err(),
+        peer.move_key(DbKey::new(0, "key"), None).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert!(error.message().starts_with(&named), "{error}");
+    }
+}

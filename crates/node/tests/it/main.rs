@@ -9,6 +9,7 @@ mod harness;
 mod joining;
 mod keyspace;
 mod links;
+mod lost_metadata;
 mod orders;
 mod receivers;
 #[path = "../scenarios/mod.rs"]

@@ -245,10 +245,11 @@ class Batch:
 class SstWriter:
     """A sorted file that is written outside a store, for `ingest`; options are those of a column family.
 
-    A `with` block finishes it, or removes it if an exception leaves it.
+    An encrypted store ingests files that are written with its `encryption_key_file`, and no others. A `with` block finishes
+    the file, or removes it if an exception leaves it.
     """
 
-    def __new__(cls, path: _Path, **options: Any) -> Self: ...
+    def __new__(cls, path: _Path, *, encryption_key_file: _Path | None = None, **options: Any) -> Self: ...
     @property
     def path(self) -> Any:
         """Where the file lies."""
@@ -299,9 +300,13 @@ class BulkLoader:
 
 @final
 class Backups:
-    """A directory of backups, which share the files that did not change between them. All threads may use it."""
+    """A directory of backups, which share the files that did not change between them. All threads may use it.
 
-    def __new__(cls, path: _Path) -> Self: ...
+    With `encryption_key_file` they are encrypted, as backups of an encrypted store must be. Backups under keys that are not
+    given, and those of a directory that is not encrypted if keys are given, are refused with `UnsupportedError`.
+    """
+
+    def __new__(cls, path: _Path, *, encryption_key_file: _Path | None = None) -> Self: ...
     def create(self, db: Db) -> Backup:
         """Backs an open store up: what was acknowledged before the call is in it, and writes go on meanwhile."""
     def list(self) -> _Backups:

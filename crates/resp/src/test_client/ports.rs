@@ -3,7 +3,8 @@
 //! program opens. So they lie below the range from which systems take ports for connections (Linux: 32,768 on),
 //! and each test program has blocks of its own.
 
-use std::net::{TcpListener, UdpSocket};
+use std::io::ErrorKind;
+use std::net::{TcpStream, UdpSocket};
 use std::sync::{Mutex, PoisonError};
 
 /// The first port of the first block.
@@ -69,8 +70,15 @@ pub fn free_port() -> u16 {
 }
 
 /// The first of `count` ports in a row that nobody listens on, and nobody on those 10,000 above them.
+///
+/// Found out by connecting, never by listening: a process that another test starts at this moment has all open
+/// sockets of this one until it executes its program, and a listener among them would be taken for the server
+/// that is to come.
 pub fn free_ports(count: u16) -> u16 {
-    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let is_free = |port: u16| {
+        let refused = |error: std::io::Error| error.kind() == ErrorKind::ConnectionRefused;
+        TcpStream::connect(("127.0.0.1", port)).is_err_and(refused)
+    };
     let mut claimed = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
     for _ in 0..MOST * usize::from(BLOCK) {
         let first = claimed.take(count);
@@ -79,4 +87,34 @@ pub fn free_ports(count: u16) -> u16 {
         }
     }
     panic!("servers have all ports of this program");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn nobody_listens_on_a_free_port_while_programs_are_started() {
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        assert!(Command::new("true").status().unwrap().success());
+                    }
+                });
+            }
+            for _ in 0..4000 {
+                let port = free_port();
+                let connected = TcpStream::connect(("127.0.0.1", port));
+                if connected.is_ok() {
+                    is_over.store(true, Ordering::Relaxed);
+                    panic!("somebody listens on {port}");
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+    }
 }

@@ -53,6 +53,11 @@ impl Catalog {
         self.commands.len()
     }
 
+    /// How many subcommands all of them have.
+    pub fn subcommand_count(&self) -> usize {
+        self.subcommands.len()
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.commands.is_empty()

@@ -5,8 +5,11 @@ use std::collections::VecDeque;
 /// Refusals that are alike count as one if they are no further apart, in ms.
 const SAME_WITHIN_MS: u64 = 60_000;
 
-/// Objects and descriptions of clients are kept up to this length.
+/// Objects and names are kept up to this length.
 const MAX_TEXT_BYTES: usize = 256;
+
+/// Descriptions of clients are kept up to this length.
+const MAX_CLIENT_BYTES: usize = 1024;
 
 /// Entries that are looked at to find one that is alike.
 const LOOKED_AT: usize = 10;
@@ -80,8 +83,8 @@ impl AclLog {
         client: &str,
     ) {
         let object = &object[..object.len().min(MAX_TEXT_BYTES)];
-        let clipped = |text: &str| text.chars().take(MAX_TEXT_BYTES).collect::<String>();
-        let (user, client) = (clipped(user), clipped(client));
+        let clipped = |text: &str, most: usize| text.chars().take(most).collect::<String>();
+        let (user, client) = (clipped(user, MAX_TEXT_BYTES), clipped(client, MAX_CLIENT_BYTES));
         let alike = |entry: &LogEntry| {
             entry.reason == reason
                 && entry.context == context

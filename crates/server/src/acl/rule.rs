@@ -26,7 +26,8 @@ impl User {
     }
 
     fn try_rule(&mut self, rule: &[u8], catalog: &Catalog) -> Result<(), &'static str> {
-        if self.apply_word(rule, catalog) {
+        // An empty one says nothing, as in Redis.
+        if rule.is_empty() || self.apply_word(rule, catalog) {
             return Ok(());
         }
         match rule {
@@ -170,7 +171,6 @@ impl User {
     pub fn flags(&self) -> Vec<&'static str> {
         let mut flags = vec![if self.is_on { "on" } else { "off" }];
         flags.extend(self.needs_no_password.then_some("nopass"));
-        flags.push("sanitize-payload");
         flags
     }
 
@@ -230,10 +230,8 @@ impl User {
         words.extend(self.flags().into_iter().map(|flag| flag.as_bytes().to_vec()));
         words.extend(self.passwords.iter().map(|hash| format!("#{hash}").into_bytes()));
         words.extend(Some(self.key_rules()).filter(|rules| !rules.is_empty()));
-        words.push(match self.channel_rules() {
-            rules if rules.is_empty() => b"resetchannels".to_vec(),
-            rules => rules,
-        });
+        words.extend((!self.all_channels).then(|| b"resetchannels".to_vec()));
+        words.extend(Some(self.channel_rules()).filter(|rules| !rules.is_empty()));
         words.push(self.command_rules(catalog).into_bytes());
         words.join(&b' ')
     }
@@ -252,11 +250,15 @@ fn target(what: &str, allow: bool, catalog: &Catalog) -> Result<Target, &'static
     let number = catalog.number(command).ok_or(UNKNOWN)?;
     let argument = argument.to_ascii_lowercase();
     if catalog.has_subcommands(number) {
-        return match (catalog.subcommand(number, &argument), argument.contains('|')) {
-            (Some(_), _) => Ok(Target::Subcommand(number, argument)),
-            (None, true) => Err(NO_THIRD),
-            (None, false) => Err(UNKNOWN),
+        let first = argument.split('|').next().unwrap_or_default();
+        return match (catalog.subcommand(number, first), first.len() < argument.len()) {
+            (Some(_), false) => Ok(Target::Subcommand(number, argument)),
+            (Some(_), true) => Err(NO_THIRD),
+            (None, _) => Err(UNKNOWN),
         };
+    }
+    if argument.contains('|') {
+        return Err(UNKNOWN);
     }
     let is_name =
         |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));

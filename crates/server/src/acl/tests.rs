@@ -246,7 +246,9 @@ fn bad_rules_change_nothing_and_tell_no_password() {
         ("+get|a b", "Syntax error"),
         ("+nosuch|get", "Unknown"),
         ("hello", "modifier 'hello': Syntax error"),
-        ("", "Syntax error"),
+        ("+get|a|b", "Unknown command or category name in ACL"),
+        ("+config|nosuch|x", "Unknown command or category name in ACL"),
+        ("+config|get|x", "Allowing first-arg of a subcommand is not supported"),
         ("%~a", "Syntax error"),
         ("%X~a", "Syntax error"),
         ("%R", "Syntax error"),
@@ -275,14 +277,19 @@ fn bad_rules_change_nothing_and_tell_no_password() {
 
 #[test]
 fn users_are_told_as_redis_tells_them() {
+    let (acl, _) = with("on &news:* &x");
+    acl.set_user(b"u", &["", "+get"]).unwrap();
+    let line = "user u on resetchannels &news:* &x -@all +get";
+    assert_eq!(acl.list()[1], line.as_bytes());
+    assert_eq!(acl.user(b"u").unwrap().channel_rules(), b"&news:* &x");
     let (acl, user) = with("on >p ~a:* +@read -keys");
     let hash = PasswordHash::of(b"p");
-    assert_eq!(user.flags(), ["on", "sanitize-payload"]);
+    assert_eq!(user.flags(), ["on"]);
     assert_eq!(user.password_hashes(), [hash.to_string()]);
     assert_eq!(user.command_rules(acl.catalog()), "-@all +@read -keys");
     let expected = [
-        "user default on nopass sanitize-payload ~* &* +@all".to_string(),
-        format!("user u on sanitize-payload #{hash} ~a:* resetchannels -@all +@read -keys"),
+        "user default on nopass ~* &* +@all".to_string(),
+        format!("user u on #{hash} ~a:* resetchannels -@all +@read -keys"),
     ];
     assert_eq!(acl.list(), expected.map(String::into_bytes));
     let dangerous = acl.commands_in("dangerous").unwrap();

@@ -14,7 +14,8 @@ use terrace_keyspace::Keyspace;
 use terrace_metadata::{Embedded, Etcd, EtcdOptions, Metadata};
 use terrace_node::rpc::{LinkOptions, Secret};
 use terrace_node::{
-    Error, KeyspaceStore, Node, NodeConfig, PartitionerConfig, create_cluster, join_store,
+    Error, KeyspaceStore, Node, NodeConfig, PartitionerConfig, check_store, create_cluster,
+    join_store,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -79,6 +80,7 @@ impl Membership {
                 let shards =
                     [(ONLY_SHARD, join_store(&store, &config.cluster)?, everything(settings))];
                 let name = &config.cluster;
+                check_store(&store, shards[0].1, settings.placement(), &shards)?;
                 if create_cluster(&*metadata, name, settings.placement(), &shards).await? {
                     tracing::info!("the cluster \"{name}\" is made, of this server alone");
                 }

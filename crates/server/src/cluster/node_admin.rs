@@ -167,7 +167,9 @@ fn shard_status(shard: &Shard, told: &Told) -> ShardStatus {
     let by_owner = owner.filter(|owner| owner.is_claimed).and_then(|owner| told.get(&owner.node));
     let of_shard =
         |told: &api::StatusReply| told.shards.iter().find(|it| it.shard == shard.id.0).cloned();
-    let (state, detail) = match (owner, by_owner) {
+    let by_instance = told.get(&shard.instance).and_then(|told| told.as_ref().ok());
+    let refusal = by_instance.map(|told| &told.refusal).filter(|why| !why.is_empty());
+    let (mut state, detail) = match (owner, by_owner) {
         (None, _) => ("never owned".to_string(), None),
         (Some(owner), _) if !owner.is_claimed => ("no owner".to_string(), None),
         (Some(_), Some(Ok(told))) => match of_shard(told) {
@@ -177,6 +179,9 @@ fn shard_status(shard: &Shard, told: &Told) -> ShardStatus {
         (Some(_), Some(Err(why))) => (format!("owner not asked: {why}"), None),
         (Some(_), None) => ("owner not known".to_string(), None),
     };
+    if let Some(why) = refusal {
+        state = format!("its instance refuses: {why}");
+    }
     ShardStatus {
         id: shard.id.0,
         ranges: shard.ranges.iter().map(range).collect(),
@@ -243,6 +248,8 @@ mod tests {
             ..api::ShardStatus::default()
         };
         let told = api::StatusReply { shards: vec![serving], ..api::StatusReply::default() };
+        let refusal = "another part".to_string();
+        let refused = api::StatusReply { refusal, ..told.clone() };
         let told: Told = [(id(1), Ok(told)), (id(2), Err("away".into()))].into();
         let status = of_topology(Some(&topology), &told);
         assert!(!status.is_served);
@@ -262,6 +269,8 @@ mod tests {
         let served = &status.shards[4];
         assert_eq!((served.exceptions, served.waiting_moves, served.moves.len()), (Some(3), 2, 1));
         assert_eq!(status.shards[0].exceptions, None);
+        let status = of_topology(Some(&topology), &[(id(1), Ok(refused))].into());
+        assert!(status.shards.iter().all(|it| !it.is_served && it.state.ends_with("another part")));
         let none = of_topology(None, &told);
         assert!(!none.is_served && none.placement.is_none() && none.shards.is_empty());
     }

@@ -1,5 +1,6 @@
 //! What is noted of a command that was executed: latency, hot keys, the slow log; and who sees it.
 
+use super::command_table::table;
 use super::spec::{CommandSpec, Flags};
 use crate::command_observer::ObservedCommand;
 use crate::server::Server;
@@ -23,11 +24,12 @@ impl Server {
         failed: bool,
     ) {
         let took_us = took.as_micros() as i64;
-        self.latency.note(number, took.as_nanos() as u64, failed);
+        self.latency.note(table().counted_as(number, spec, args), took.as_nanos() as u64, failed);
         let is_write = spec.flags.has(Flags::WRITE);
         self.hot_keys.note(is_write, db, || spec.keys.of(args));
         let slower_than = self.slower_than_us.load(Ordering::Relaxed);
-        let is_slow = slower_than >= 0 && took_us >= slower_than;
+        // As in Redis: the commands that EXEC executed are in the log by themselves.
+        let is_slow = slower_than >= 0 && took_us >= slower_than && spec.name != "exec";
         if is_slow {
             self.note_slow(args, session, took);
         }

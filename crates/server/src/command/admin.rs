@@ -1,10 +1,6 @@
 //! Running the server: its options, checkpoints, and its end.
 
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
-use crate::config::DebugCommand;
-use crate::server::Server;
-use crate::session::Session;
-use std::time::Duration;
 use terrace_resp::Aggregate;
 
 /// For administrators, and not before a thread may wait: files are written.
@@ -75,14 +71,6 @@ pub const COMMANDS: &[CommandSpec] = &[
         ("O(1)", "2.6.0"),
         time,
     ),
-    row(
-        "debug",
-        -2,
-        ADMIN_WAITS,
-        ("SLEEP seconds", "Waits; only if enable-debug-command allows it."),
-        ("as long as asked for", "1.0.0"),
-        debug,
-    ),
     CommandSpec {
         keys: Keys::AfterSubcommand,
         ..row(
@@ -90,7 +78,7 @@ pub const COMMANDS: &[CommandSpec] = &[
             -2,
             Flags::READ.with(Flags::WAITS).with(Flags::SUBCOMMANDS),
             (
-                "USAGE key [SAMPLES count] | STATS | DOCTOR | PURGE",
+                "USAGE key [SAMPLES count] | STATS | DOCTOR | PURGE | MALLOC-STATS",
                 "Tells what a key takes on disk, about, and where memory goes.",
             ),
             ("O(1)", "4.0.0"),
@@ -149,6 +137,8 @@ fn bgsave(call: &mut Call<'_>) -> Outcome {
         _ => return Err(Failure::SYNTAX),
     }
     match call.server.checkpoints.begin(&call.server.space) {
+        // As Redis, which begins it when the transaction is over.
+        true if call.session.is_in_exec => call.reply.simple("Background saving scheduled"),
         true => call.reply.simple("Background saving started"),
         false => return Err(Failure::line(SAVE_IN_PROGRESS)),
     }
@@ -201,36 +191,6 @@ fn time(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Why a client may not run DEBUG, if it may not.
-pub(crate) fn debug_refusal(session: &Session, server: &Server) -> Option<&'static str> {
-    let allowed = match server.config.settings().enable_debug_command {
-        DebugCommand::No => false,
-        DebugCommand::Local => session.info.origin.peer.ip().is_loopback(),
-        DebugCommand::Yes => true,
-    };
-    (!allowed).then_some(
-        "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", \
-         you can run it from a local connection, otherwise you need to set this option in the \
-         configuration file, and then restart the server.",
-    )
-}
-
-fn debug(call: &mut Call<'_>) -> Outcome {
-    // The option may have changed since it was queued.
-    if let Some(refusal) = debug_refusal(call.session, call.server) {
-        return Err(Failure::line(refusal));
-    }
-    if !call.arg(1).eq_ignore_ascii_case(b"sleep") || call.count() != 3 {
-        return Err(Failure::unknown_subcommand("DEBUG", call.arg(1)));
-    }
-    let seconds = std::str::from_utf8(call.arg(2)).ok().and_then(|text| text.parse::<f64>().ok());
-    let wait =
-        seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()).ok_or(Failure::NOT_A_FLOAT)?;
-    std::thread::sleep(wait);
-    call.reply.ok();
-    Ok(())
-}
-
 fn memory(call: &mut Call<'_>) -> Outcome {
     match &call.arg(1).to_ascii_lowercase()[..] {
         b"usage" => {
@@ -266,6 +226,8 @@ fn memory(call: &mut Call<'_>) -> Outcome {
             let text = call.server.memory_advice();
             call.reply.verbatim(*b"txt", text);
         }
+        // That of the C library tells nothing.
+        b"malloc-stats" => call.reply.bulk("Stats not supported for the current allocator"),
         _ => return Err(Failure::unknown_subcommand("MEMORY", call.arg(1))),
     }
     Ok(())

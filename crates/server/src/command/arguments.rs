@@ -157,6 +157,10 @@ impl Call<'_> {
             Err(_) if count.unsigned_abs() <= MAX_REPEATS => {
                 Ok(Sample::Repeated(count.unsigned_abs()))
             }
+            Err(_) if count == i64::MIN => Err(Failure::line(
+                "ERR value is out of range, value must between -9223372036854775807 and \
+                 9223372036854775807",
+            )),
             Err(_) => Err(Failure::line("ERR value is out of range")),
         }
     }
@@ -169,6 +173,19 @@ pub(super) enum Sample {
     Different(u64),
     /// This many, whichever.
     Repeated(u64),
+}
+
+impl Sample {
+    /// Refuses, as Redis, a count whose double, the elements of a reply in which each comes with its value, cannot be
+    /// counted.
+    pub(super) fn check_pairs(self, with_values: bool) -> Result<(), Failure> {
+        match self {
+            Self::Different(count) if with_values && count > i64::MAX as u64 / 2 => {
+                Err(Failure::line("ERR value is out of range"))
+            }
+            Self::Different(_) | Self::Repeated(_) => Ok(()),
+        }
+    }
 }
 
 /// `MATCH` and `COUNT`.

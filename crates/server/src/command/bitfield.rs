@@ -166,7 +166,7 @@ pub(super) fn bitfield(call: &mut Call<'_>, read_only: bool) -> Outcome {
                 let bytes = value.as_deref().unwrap_or_default();
                 steps.iter().map(|step| Some(step.encoding.read(bytes, step.place))).collect()
             }
-            Some(last) => call.batch.edit_string(db, key, |bytes| {
+            Some(last) => call.batch.edit_string(db, key, (last / 8) as usize + 1, |bytes| {
                 let before = bytes.len();
                 bytes.resize(before.max((last / 8) as usize + 1), 0);
                 let mut answers = Vec::new();

@@ -103,8 +103,8 @@ fn setbit(call: &mut Call<'_>) -> Outcome {
         Some(1) => true,
         _ => return Err(Failure::line("ERR bit is not an integer or out of range")),
     };
-    let before = call.batch.edit_string(call.session.db, call.arg(1), |bytes| {
-        let (at, mask) = ((place / 8) as usize, 0x80 >> (place % 8));
+    let (at, mask) = ((place / 8) as usize, 0x80 >> (place % 8));
+    let before = call.batch.edit_string(call.session.db, call.arg(1), at + 1, |bytes| {
         let grows = bytes.len() <= at;
         bytes.resize(bytes.len().max(at + 1), 0);
         let before = bit(bytes, place);
@@ -255,6 +255,7 @@ fn bitop(call: &mut Call<'_>) -> Outcome {
     for (key, times) in times {
         let source = call.batch.get(db, key)?;
         let source = source.as_deref().unwrap_or_default();
+        call.batch.allow_bytes(source.len())?;
         let only_counts_as_long = is_xor && times % 2 == 0;
         match &mut result {
             None if only_counts_as_long => result = Some(vec![0; source.len()]),

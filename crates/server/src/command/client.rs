@@ -1,11 +1,10 @@
 //! `CLIENT`: who is connected.
 
+use super::client_line::client_line;
 use super::connection::client_name;
-use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, table};
-use crate::session::{ClientInfo, NOT_IN_MULTI, Replies};
-use std::fmt::Write;
+use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
+use crate::session::{ClientInfo, Replies};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use terrace_resp::Aggregate;
 
 /// The rows of this group.
@@ -19,7 +18,7 @@ pub const COMMANDS: &[CommandSpec] = &[CommandSpec {
                 LIST [TYPE type|ID id ...] | KILL address | \
                 KILL [ID id] [ADDR address] [LADDR address] [TYPE type] [USER name] [SKIPME yes|no] | \
                 REPLY ON|OFF|SKIP | NO-EVICT ON|OFF | NO-TOUCH ON|OFF | TRACKING OFF | TRACKINGINFO | \
-                GETREDIR | UNBLOCK id [TIMEOUT|ERROR] | UNPAUSE",
+                GETREDIR | UNBLOCK id [TIMEOUT|ERROR] | PAUSE milliseconds [WRITE|ALL] | UNPAUSE",
     summary: "Tells about connections, names and ends them.",
     complexity: "O(N) for N connections, O(1) for those about the own one",
     since: "2.4.0",
@@ -49,11 +48,7 @@ fn client(call: &mut Call<'_>) -> Outcome {
             on_or_off(call.arg(2))?;
             call.reply.ok();
         }
-        b"tracking" => match on_or_off(call.arg(2))? {
-            false if call.count() == 3 => call.reply.ok(),
-            false => return Err(Failure::SYNTAX),
-            true => return Err(Failure::line("ERR there is no tracking of keys")),
-        },
+        b"tracking" => tracking(call)?,
         // Nothing is tracked.
         b"getredir" => call.reply.integer(-1),
         b"trackinginfo" => tracking_info(call),
@@ -64,11 +59,72 @@ fn client(call: &mut Call<'_>) -> Outcome {
             ));
         }
         b"unblock" => unblock(call)?,
-        // Nobody is held back by a command.
-        b"unpause" => call.reply.ok(),
+        b"pause" => pause(call)?,
+        b"unpause" => {
+            call.server.pause.end();
+            call.reply.ok();
+        }
         _ => return Err(Failure::unknown_subcommand("CLIENT", call.arg(1))),
     }
     Ok(())
+}
+
+/// Commands of clients wait, or those that write.
+fn pause(call: &mut Call<'_>) -> Outcome {
+    let is_for_all = match &call.arg(3).to_ascii_lowercase()[..] {
+        _ if call.count() > 4 => return Err(Failure::unknown_subcommand("CLIENT", call.arg(1))),
+        b"" if call.count() == 3 => true,
+        b"all" => true,
+        b"write" => false,
+        _ => return Err(Failure::line("ERR CLIENT PAUSE mode must be WRITE or ALL")),
+    };
+    let for_ms = call
+        .integer(2)
+        .map_err(|_| Failure::line("ERR timeout is not an integer or out of range"))?;
+    let for_ms = u64::try_from(for_ms).map_err(|_| Failure::line("ERR timeout is negative"))?;
+    call.server.pause.begin(call.server.space.now_ms().saturating_add(for_ms), is_for_all);
+    call.reply.ok();
+    Ok(())
+}
+
+/// Keys are not tracked: what makes sense is refused too, unless it is to be off.
+fn tracking(call: &mut Call<'_>) -> Outcome {
+    let (mut at, mut prefixes) = (3, 0);
+    let (mut is_broadcast, mut is_opt_in, mut is_opt_out) = (false, false, false);
+    while at < call.count() {
+        let more = at + 1 < call.count();
+        match &call.arg(at).to_ascii_lowercase()[..] {
+            b"redirect" if more => {
+                at += 1;
+                let id = call.integer(at)?;
+                if u64::try_from(id).ok().and_then(|id| call.server.clients.find(id)).is_none() {
+                    let text = "ERR The client ID you want redirect to does not exist";
+                    return Err(Failure::line(text));
+                }
+            }
+            b"prefix" if more => (at, prefixes) = (at + 1, prefixes + 1),
+            b"bcast" => is_broadcast = true,
+            b"optin" => is_opt_in = true,
+            b"optout" => is_opt_out = true,
+            b"noloop" => {}
+            _ => return Err(Failure::SYNTAX),
+        }
+        at += 1;
+    }
+    if !on_or_off(call.arg(2))? {
+        call.reply.ok();
+        return Ok(());
+    }
+    let text = if !is_broadcast && prefixes > 0 {
+        "ERR PREFIX option requires BCAST mode to be enabled"
+    } else if is_broadcast && (is_opt_in || is_opt_out) {
+        "ERR OPTIN and OPTOUT are not compatible with BCAST"
+    } else if is_opt_in && is_opt_out {
+        "ERR You can't specify both OPTIN mode and OPTOUT mode"
+    } else {
+        "ERR there is no tracking of keys"
+    };
+    Err(Failure::line(text))
 }
 
 fn tracking_info(call: &mut Call<'_>) {
@@ -124,43 +180,10 @@ fn set_info(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// A line of `CLIENT LIST`, with all fields that Redis 7.0 has, and then those of later versions.
+/// A line of `CLIENT LIST`.
 fn describe(call: &Call<'_>, client: &ClientInfo) -> String {
-    let now_ms = call.batch.now_ms();
-    let name = table().at(client.last_command.load(Ordering::Relaxed)).map_or("NULL", |s| s.name);
-    let own = client.id == call.session.id;
-    let command = match (own, table().find(call.args.name())) {
-        (true, Some((_, spec))) => spec.full_name(&call.args).into_owned(),
-        _ => name.to_string(),
-    };
-    let in_multi = match client.queued.load(Ordering::Relaxed) {
-        NOT_IN_MULTI => -1,
-        count => i64::from(count),
-    };
-    let mut flags = String::new();
-    flags.push_str(if in_multi >= 0 { "x" } else { "" });
-    flags.push_str(if flags.is_empty() { "N" } else { "" });
-    let (library, version) = client.library.lock().clone();
-    let mut line = String::new();
-    // Writing to a string does not fail. What Terrace does not count is 0.
-    let _ = writeln!(
-        line,
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 \
-         ssub=0 multi={in_multi} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 \
-         omem=0 tot-mem=0 events=r cmd={command} user={} redir=-1 resp={} lib-name={library} \
-         lib-ver={version}",
-        client.id,
-        client.origin.peer,
-        client.origin.local,
-        client.origin.token,
-        client.name.lock(),
-        now_ms.saturating_sub(client.connected_ms) / 1000,
-        now_ms.saturating_sub(client.last_used_ms()) / 1000,
-        client.db.load(Ordering::Relaxed),
-        client.user.lock(),
-        client.protocol.load(Ordering::Relaxed),
-    );
-    line
+    let current = (client.id == call.session.id).then_some(&call.args);
+    client_line(client, call.batch.now_ms(), current) + "\n"
 }
 
 /// Whether clients of a type are wanted that are there: all are normal, none replicas or subscribers.

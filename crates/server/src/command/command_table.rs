@@ -1,12 +1,13 @@
 //! All commands, found by name in any case.
 
-use super::spec::CommandSpec;
+use super::spec::{CommandSpec, Flags, Subcommand};
 use crate::acl::Catalog;
 use crate::config::Config;
 use crate::server::{Server, ServerError};
 use std::sync::Arc;
 use std::sync::OnceLock;
 use terrace_keyspace::Keyspace;
+use terrace_resp::Command;
 
 /// Names are no longer.
 const MAX_NAME_BYTES: usize = 24;
@@ -22,6 +23,8 @@ pub struct Table {
     specs: Vec<&'static CommandSpec>,
     /// Numbers by the hash of the name, in the next free place.
     slots: Box<[u16; SLOTS]>,
+    /// By the number of a command, what its first subcommand is counted under.
+    first_parts: Vec<u16>,
 }
 
 /// Where the search for a name in lower case begins. Names are ours, nobody can make them collide.
@@ -65,7 +68,14 @@ impl Table {
             }
             slots[at] = number as u16;
         }
-        Self { specs, slots }
+        let mut next = specs.len() as u16;
+        let first_of = |spec: &&CommandSpec| {
+            let first = next;
+            next += spec.subcommands().len() as u16;
+            first
+        };
+        let first_parts = specs.iter().map(first_of).collect();
+        Self { specs, slots, first_parts }
     }
 
     /// The command of this name, and its number.
@@ -92,6 +102,41 @@ impl Table {
         &self.specs
     }
 
+    /// What an executed command is counted under: its own number, or one of its subcommand.
+    #[inline]
+    pub fn counted_as(&self, number: u16, spec: &CommandSpec, args: &Command<'_>) -> u16 {
+        match spec.flags.has(Flags::SUBCOMMANDS) {
+            true => self.counted_as_part(number, spec, args).unwrap_or(number),
+            false => number,
+        }
+    }
+
+    fn counted_as_part(&self, number: u16, spec: &CommandSpec, args: &Command<'_>) -> Option<u16> {
+        let name = args.get(1)?;
+        let is_it = |one: &Subcommand| name.eq_ignore_ascii_case(one.name.as_bytes());
+        let at = spec.subcommands().iter().position(is_it)?;
+        Some(self.first_parts.get(usize::from(number))? + at as u16)
+    }
+
+    /// The number of the command that is counted under this, and its subcommand.
+    pub fn counted(&self, under: u16) -> Option<(u16, Option<&'static Subcommand>)> {
+        if usize::from(under) < self.specs.len() {
+            return Some((under, None));
+        }
+        // Those without subcommands begin where the next one does.
+        let number = self.first_parts.partition_point(|first| *first <= under).checked_sub(1)?;
+        let at = under - self.first_parts.get(number)?;
+        let part = self.specs.get(number)?.subcommands().get(usize::from(at))?;
+        Some((number as u16, Some(part)))
+    }
+
+    /// The name of what is counted under this: `get`, `client|id`.
+    pub fn counted_name(&self, under: u16) -> Option<String> {
+        let (number, part) = self.counted(under)?;
+        let name = self.at(number)?.name;
+        Some(part.map_or(name.to_string(), |part| format!("{name}|{}", part.name)))
+    }
+
     /// The command of this number.
     pub fn at(&self, number: u16) -> Option<&'static CommandSpec> {
         self.specs.get(number as usize).copied()
@@ -114,6 +159,27 @@ mod tests {
         }
         assert!(table.find(b"").is_none());
         assert!(table.find(&[b'x'; 500]).is_none());
+    }
+
+    #[test]
+    fn subcommands_are_counted_apart() {
+        use terrace_resp::OwnedCommand;
+        let table = table();
+        let mut seen = std::collections::BTreeSet::new();
+        for (number, spec) in table.all().iter().enumerate() {
+            let parts = spec.subcommands().iter().map(|part| part.name).chain(["nonsense"]);
+            for part in parts {
+                let args = OwnedCommand::of(&[spec.name, part]);
+                let under = table.counted_as(number as u16, spec, &args.as_command());
+                let name = table.counted_name(under).unwrap();
+                match spec.subcommands().iter().any(|one| one.name == part) {
+                    true => assert_eq!(name, format!("{}|{part}", spec.name)),
+                    false => assert_eq!(name, spec.name),
+                }
+                assert!(seen.insert(under), "{name} twice");
+            }
+        }
+        assert_eq!(table.counted_name(seen.len() as u16), None);
     }
 
     #[test]

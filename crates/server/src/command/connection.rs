@@ -1,5 +1,6 @@
 //! The connection: who it is, which protocol it speaks, which database it has selected.
 
+use super::client_line::client_line;
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
 use crate::server::Server;
 use std::sync::atomic::Ordering;
@@ -163,7 +164,9 @@ fn log_in(call: &mut Call<'_>, name: &[u8], password: &[u8]) -> Outcome {
             Ok(())
         }
         Err(refusal) => {
-            call.server.log_denied_login(call.session, name);
+            let now_ms = call.batch.now_ms();
+            let client = client_line(&call.session.info, now_ms, Some(&call.args));
+            call.server.log_denied_login(call.session, call.arg(0), name, &client);
             Err(Failure::Reply(refusal.into()))
         }
     }

@@ -328,6 +328,7 @@ fn hrandfield(call: &mut Call<'_>) -> Outcome {
     if call.count() > 3 && !with_values {
         return Err(Failure::SYNTAX);
     }
+    sample.check_pairs(with_values)?;
     let Some(hash) = call.batch.hash(db, call.arg(1))? else {
         call.reply.array(0);
         return Ok(());

@@ -1,5 +1,6 @@
 //! `HELP`, of each command that is made of others.
 
+use super::help_texts::text_of;
 use super::{Call, CommandSpec};
 
 /// The subcommands of a command, from its row in the table.
@@ -8,9 +9,14 @@ pub(crate) fn help(call: &mut Call<'_>, spec: &CommandSpec) {
     let arguments = spec.arguments;
     let inner = arguments.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let forms: Vec<&str> = inner.unwrap_or(arguments).split(" | ").collect();
-    call.reply.array(forms.len() + 3);
+    let mut lines: Vec<String> = Vec::new();
+    for form in forms {
+        lines.push(form.into());
+        lines.extend(text_of(spec.name, form).map(|text| format!("    {text}")));
+    }
+    call.reply.array(lines.len() + 3);
     call.reply.simple(format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
-    forms.iter().for_each(|form| call.reply.simple(form));
+    lines.iter().for_each(|line| call.reply.simple(line));
     call.reply.simple("HELP");
-    call.reply.simple("    Print this help.");
+    call.reply.simple("    Prints this help.");
 }

@@ -90,8 +90,11 @@ fn info(call: &mut Call<'_>) -> Outcome {
     let has = |name: &str| wanted.iter().any(|wanted| wanted == name);
     let everything = has("all") || has("everything");
     let defaults = wanted.is_empty() || has("default");
+    let is_shown =
+        |name: &str, is_default: bool| has(name) || everything || (defaults && is_default);
     let mut key_counts = Vec::new();
-    for db in 0..call.server.databases() {
+    let counted = if is_shown("keyspace", true) { call.server.databases() } else { 0 };
+    for db in 0..counted {
         let db = db as u8;
         let count = call.batch.count_keys(db)?;
         key_counts.extend((count > 0).then_some((db, count)));
@@ -104,7 +107,7 @@ fn info(call: &mut Call<'_>) -> Outcome {
     };
     let mut page = Page::default();
     for (name, is_default, write) in SECTIONS {
-        if has(name) || everything || (defaults && *is_default) {
+        if is_shown(name, *is_default) {
             if !page.0.is_empty() {
                 page.0.push_str("\r\n");
             }
@@ -138,26 +141,44 @@ fn server(page: &mut Page, facts: &ServerStatus<'_>) {
     let settings = server.config.settings();
     let uptime = server.started.elapsed().as_secs();
     page.line("redis_version", crate::REDIS_VERSION);
+    // Of no commit of Redis.
+    page.line("redis_git_sha1", "00000000");
+    page.line("redis_git_dirty", 0);
+    page.line("redis_build_id", 0);
     page.line("terrace_version", env!("CARGO_PKG_VERSION"));
     page.line("redis_mode", if server.cluster.is_some() { "cluster" } else { "standalone" });
     page.line("os", format_args!("{} {}", std::env::consts::OS, std::env::consts::ARCH));
     page.line("arch_bits", usize::BITS);
     page.line("multiplexing_api", "epoll");
+    // As Redis says it of another compiler.
+    page.line("gcc_version", "0.0.0");
     page.line("process_id", std::process::id());
     page.line("run_id", server.run_id());
     page.line("tcp_port", server.port().unwrap_or(settings.port));
     page.line("server_time_usec", facts.now_ms * 1000);
     page.line("uptime_in_seconds", uptime);
     page.line("uptime_in_days", uptime / 86_400);
+    let hz = settings.without_effect.get("hz").map_or("10", |hz| hz);
+    page.line("hz", hz);
+    page.line("configured_hz", hz);
     page.line("io_threads_active", u8::from(settings.server_threads > 1));
     let file = server.config.file().map(|file| file.display().to_string()).unwrap_or_default();
     page.line("config_file", file);
+    if let Ok(path) = std::env::current_exe() {
+        page.line("executable", path.display());
+    }
 }
 
 fn clients(page: &mut Page, facts: &ServerStatus<'_>) {
     page.line("connected_clients", facts.server.clients.count());
+    page.line("cluster_connections", 0);
     page.line("maxclients", facts.server.most_clients());
-    page.line("blocked_clients", facts.server.stats.waiting.load(Ordering::Relaxed));
+    // CLIENT TRACKING is refused.
+    page.line("tracking_clients", 0);
+    page.line("clients_in_timeout_table", 0);
+    // No command waits for what another client does, but for the end of a CLIENT PAUSE.
+    page.line("blocked_clients", facts.server.pause.waiting());
+    page.line("offloaded_clients", facts.server.stats.waiting.load(Ordering::Relaxed));
 }
 
 fn memory(page: &mut Page, facts: &ServerStatus<'_>) {
@@ -169,8 +190,27 @@ fn memory(page: &mut Page, facts: &ServerStatus<'_>) {
         page.line(name, bytes);
         page.line(&format!("{name}_human"), human(bytes));
     }
+    if let Some(bytes) = process::system_memory_bytes() {
+        page.line("total_system_memory", bytes);
+        page.line("total_system_memory_human", human(bytes));
+    }
     // Memory is for caches and buffers: nothing is ever evicted from the store.
     page.line("maxmemory_policy", "noeviction");
+    page.line("allocator_active_defrag_running", 0);
+    page.line("mem_allocator", "libc");
+    // There are none, and nothing is freed later.
+    for name in [
+        "mem_clients_slaves",
+        "mem_replication_backlog",
+        "number_of_cached_scripts",
+        "number_of_functions",
+        "number_of_libraries",
+        "active_defrag_running",
+        "lazyfree_pending_objects",
+        "lazyfreed_objects",
+    ] {
+        page.line(name, 0);
+    }
     page.line("mem_fragmentation_ratio", format_args!("{:.2}", rss as f64 / used.max(1) as f64));
 }
 
@@ -186,11 +226,20 @@ fn human(bytes: u64) -> String {
 fn persistence(page: &mut Page, facts: &ServerStatus<'_>) {
     let state = &facts.server.checkpoints;
     page.line("loading", 0);
+    page.line("async_loading", 0);
     page.line("rdb_bgsave_in_progress", u8::from(state.is_running()));
     page.line("rdb_last_save_time", state.last_ms() / 1000);
     page.line("rdb_last_bgsave_status", if state.has_failed() { "err" } else { "ok" });
+    page.line("rdb_saves", state.count());
+    let took_s = state.took_ms().map_or(-1, |ms| (ms / 1000) as i64);
+    page.line("rdb_last_bgsave_time_sec", took_s);
     page.line("aof_enabled", 1);
+    // The log is not rewritten: merges empty its segments.
     page.line("aof_rewrite_in_progress", 0);
+    page.line("aof_rewrite_scheduled", 0);
+    page.line("aof_last_rewrite_time_sec", -1);
+    page.line("aof_current_rewrite_time_sec", -1);
+    page.line("aof_last_bgrewrite_status", "ok");
     let writable = facts.server.unwritable().is_none();
     page.line("aof_last_write_status", if writable { "ok" } else { "err" });
 }
@@ -202,11 +251,41 @@ fn stats(page: &mut Page, facts: &ServerStatus<'_>) {
     page.line("instantaneous_ops_per_sec", facts.server.rate.per_second());
     page.line("total_net_input_bytes", stats.received_bytes.get());
     page.line("total_net_output_bytes", stats.sent_bytes.get());
+    let kbps = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
+    page.line("instantaneous_input_kbps", kbps(facts.server.received_rate.per_second()));
+    page.line("instantaneous_output_kbps", kbps(facts.server.sent_rate.per_second()));
     page.line("rejected_connections", stats.rejected_connections.get());
+    page.line("expired_time_cap_reached_count", 0);
     page.line("evicted_keys", 0);
+    page.line("evicted_clients", 0);
+    page.line("total_eviction_exceeded_time", 0);
+    page.line("current_eviction_exceeded_time", 0);
     page.line("keyspace_hits", stats.keyspace_hits.get());
     page.line("keyspace_misses", stats.keyspace_misses.get());
+    // There are no subscriptions, no replicas, no tracking of keys and no child processes.
+    for name in [
+        "pubsub_channels",
+        "pubsub_patterns",
+        "pubsubshard_channels",
+        "sync_full",
+        "sync_partial_ok",
+        "sync_partial_err",
+        "latest_fork_usec",
+        "total_forks",
+        "migrate_cached_sockets",
+        "slave_expires_tracked_keys",
+        "active_defrag_hits",
+        "active_defrag_misses",
+        "tracking_total_keys",
+        "tracking_total_items",
+        "tracking_total_prefixes",
+        "io_threaded_reads_processed",
+        "io_threaded_writes_processed",
+    ] {
+        page.line(name, 0);
+    }
     page.line("acl_access_denied_auth", stats.auth_failures.get());
+    page.line("client_query_buffer_limit_disconnections", stats.query_limit_closed.get());
     page.line("client_output_buffer_limit_disconnections", stats.output_limit_closed.get());
     page.line("unexpected_error_replies", stats.failed_batches.get());
     page.line("total_error_replies", facts.server.errors.total());
@@ -214,9 +293,19 @@ fn stats(page: &mut Page, facts: &ServerStatus<'_>) {
     page.line("waited_batches", stats.waited_batches.get());
 }
 
-fn replication(page: &mut Page, _: &ServerStatus<'_>) {
+fn replication(page: &mut Page, facts: &ServerStatus<'_>) {
     page.line("role", "master");
     page.line("connected_slaves", 0);
+    page.line("master_failover_state", "no-failover");
+    // Nothing is sent to replicas of Redis.
+    page.line("master_repl_offset", 0);
+    page.line("second_repl_offset", -1);
+    let settings = facts.server.config.settings();
+    let size = settings.without_effect.get("repl-backlog-size").map_or("1048576", |size| size);
+    page.line("repl_backlog_active", 0);
+    page.line("repl_backlog_size", size);
+    page.line("repl_backlog_first_byte_offset", 0);
+    page.line("repl_backlog_histlen", 0);
 }
 
 fn cpu(page: &mut Page, _: &ServerStatus<'_>) {
@@ -227,11 +316,11 @@ fn cpu(page: &mut Page, _: &ServerStatus<'_>) {
 
 fn command_stats(page: &mut Page, facts: &ServerStatus<'_>) {
     for (number, row) in facts.server.latency.commands() {
-        let Some(spec) = table().at(number) else { continue };
+        let Some(name) = table().counted_name(number) else { continue };
         let us = row.total_ns / 1000;
         let per_call = us as f64 / row.calls.max(1) as f64;
         page.line(
-            &format!("cmdstat_{}", spec.name),
+            &format!("cmdstat_{name}"),
             format_args!(
                 "calls={},usec={us},usec_per_call={per_call:.2},rejected_calls={},failed_calls={}",
                 row.calls, row.rejected, row.failed
@@ -248,17 +337,17 @@ fn error_stats(page: &mut Page, facts: &ServerStatus<'_>) {
 
 fn latency_stats(page: &mut Page, facts: &ServerStatus<'_>) {
     for (number, row) in facts.server.latency.commands() {
-        let Some(spec) = table().at(number) else { continue };
+        let Some(name) = table().counted_name(number) else { continue };
         let us = |quantile: f64| row.durations.value_at_quantile(quantile) as f64 / 1000.0;
         page.line(
-            &format!("latency_percentiles_usec_{}", spec.name),
+            &format!("latency_percentiles_usec_{name}"),
             format_args!("p50={:.3},p99={:.3},p99.9={:.3}", us(0.5), us(0.99), us(0.999)),
         );
     }
 }
 
 fn keyspace(page: &mut Page, facts: &ServerStatus<'_>) {
-    // Estimates, as of DBSIZE; keys with an expiry are not counted apart.
+    // As of DBSIZE; keys with an expiry are not counted apart.
     for (db, keys) in &facts.key_counts {
         page.line(&format!("db{db}"), format_args!("keys={keys},expires=0,avg_ttl=0"));
     }

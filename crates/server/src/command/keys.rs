@@ -225,9 +225,9 @@ pub const COMMANDS: &[CommandSpec] = &[
         name: "dbsize",
         arity: 1,
         arguments: "",
-        summary: "Gives how many keys there are: exact up to 4,096, above that an estimate that may \
-                  count keys twice which changed lately.",
-        complexity: "O(1)",
+        summary: "Gives how many keys there are: exact up to 100,000, above that an estimate that \
+                  may count keys twice which changed lately.",
+        complexity: "O(keys), of at most 100,000",
         flags: WALK.with(Flags::FAST),
         run: dbsize,
         ..WHOLE
@@ -324,6 +324,9 @@ fn persist(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
+/// Longer strings are `raw`.
+const LONGEST_EMBEDDED: usize = 44;
+
 fn object(call: &mut Call<'_>) -> Outcome {
     let (subcommand, key) = (call.arg(1).to_ascii_lowercase(), call.arg(2));
     let db = call.session.db;
@@ -334,6 +337,7 @@ fn object(call: &mut Call<'_>) -> Outcome {
     match subcommand.as_slice() {
         b"refcount" => {
             let shared = match kind {
+                Type::String if call.batch.string_len(db, key)? > LONGEST_EMBEDDED => false,
                 Type::String => call.batch.get(db, key)?.is_some_and(|text| is_shared(&text)),
                 Type::Collection(_) => false,
             };
@@ -351,10 +355,11 @@ fn object(call: &mut Call<'_>) -> Outcome {
         }
         _ => {
             let encoding = match kind {
+                // A long one is not read.
+                Type::String if call.batch.string_len(db, key)? > LONGEST_EMBEDDED => "raw",
                 Type::String => match call.batch.get(db, key)? {
                     Some(text) if terrace_resp::parse_integer(&text).is_some() => "int",
-                    Some(text) if text.len() <= 44 => "embstr",
-                    _ => "raw",
+                    _ => "embstr",
                 },
                 Type::Collection(Kind::Hash | Kind::Set) => "hashtable",
                 Type::Collection(Kind::SortedSet) => "skiplist",

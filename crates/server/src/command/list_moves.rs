@@ -143,7 +143,10 @@ fn lpos(call: &mut Call<'_>) -> Outcome {
                     ));
                 }
                 if rank == i64::MIN {
-                    return Err(Failure::line("ERR value is out of range"));
+                    return Err(Failure::line(
+                        "ERR value is out of range, value must between -9223372036854775807 and \
+                         9223372036854775807",
+                    ));
                 }
             }
             b"count" => count = Some(not_negative("COUNT")?),

@@ -133,19 +133,25 @@ fn latency(call: &mut Call<'_>) -> Outcome {
 
 /// Of every command that was executed: how many took at most this many microseconds, in powers of 2.
 fn histogram(call: &mut Call<'_>) {
-    let wanted: Vec<u16> =
-        call.args_from(2).filter_map(|name| Some(table().find(name)?.0)).collect();
+    // `client` is all its subcommands.
+    let is_wanted = |name: &str| {
+        let command = name.split('|').next().unwrap_or(name);
+        let is = |wanted: &[u8], name: &str| wanted.eq_ignore_ascii_case(name.as_bytes());
+        call.args_from(2).any(|wanted| is(wanted, name) || is(wanted, command))
+    };
     let all = call.count() == 2;
     let rows: Vec<_> = call
         .server
         .latency
         .commands()
         .into_iter()
-        .filter(|(number, stats)| stats.calls > 0 && (all || wanted.contains(number)))
+        .filter(|(_, stats)| stats.calls > 0)
+        .filter_map(|(number, stats)| Some((table().counted_name(number)?, stats)))
+        .filter(|(name, _)| all || is_wanted(name))
         .collect();
     call.reply.aggregate(Aggregate::Map, rows.len());
-    for (number, stats) in rows {
-        call.reply.bulk(table().at(number).map_or("", |spec| spec.name));
+    for (name, stats) in rows {
+        call.reply.bulk(name);
         call.reply.aggregate(Aggregate::Map, 2);
         call.reply.bulk("calls");
         call.reply.integer(stats.calls as i64);

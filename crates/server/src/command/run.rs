@@ -1,5 +1,6 @@
 //! Running a command's function: who may, and with which locks.
 
+use super::client_line::client_line;
 use super::help::help;
 use super::presence;
 use super::spec::{CommandSpec, Flags};
@@ -19,6 +20,9 @@ pub fn run(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
         presence::enter(call, keys())?;
     }
     spec.may_run_in(call.batch.mode())?;
+    if flags.has(Flags::WRITE) {
+        call.batch.allow_bytes(args.bytes())?;
+    }
     call.batch.next_command();
     if flags.has(Flags::LOCKS_ALL) {
         call.batch.lock_everything();
@@ -94,7 +98,8 @@ impl Server {
         let Err(denial) = spec.check(number, args, user) else { return Ok(()) };
         let name = spec.full_name(args);
         let (reason, object) = denial.logged(&name);
-        self.log_denial(session, reason, object, user.name());
+        let client = client_line(&session.info, self.space.now_ms(), Some(args));
+        self.log_denial(session, reason, object, user.name(), &client);
         Err(match session.is_in_exec {
             true => denial.reply_in_exec(),
             false => denial.reply(&name),

@@ -212,6 +212,7 @@ fn zrandmember(call: &mut Call<'_>) -> Outcome {
     if call.count() > 3 && !with_scores {
         return Err(Failure::SYNTAX);
     }
+    sample.check_pairs(with_scores)?;
     let Some(set) = call.batch.sorted_set(db, call.arg(1))? else {
         call.reply.array(0);
         return Ok(());
@@ -233,6 +234,15 @@ fn zrandmember(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
+/// Of few members Redis keeps scores that are whole numbers as such, and `ZSCAN` shows them so.
+const MOST_IN_LISTPACK: u64 = 128;
+
+/// A score as a whole number, if it is one that Redis takes for one.
+fn whole(score: f64) -> Option<i64> {
+    let number = score as i64;
+    (score.abs() <= (i64::MAX / 2) as f64 && number as f64 == score).then_some(number)
+}
+
 fn zscan(call: &mut Call<'_>) -> Outcome {
     let db = call.db();
     let cursor = call.cursor(2)?;
@@ -242,13 +252,17 @@ fn zscan(call: &mut Call<'_>) -> Outcome {
     };
     let options = ScanOptions::of(call, 3)?;
     let page = call.batch.sorted_set_page(db, &set, cursor, options.count)?;
+    let is_small = set.count <= MOST_IN_LISTPACK;
     let shown = page.items.iter().filter(|(member, _)| options.shows(member));
     let mut text = Vec::new();
     show_page(call, page.cursor, 2, shown, |reply, (member, score)| {
         reply.bulk(member);
         // A string in both protocols.
         text.clear();
-        append_double(&mut text, *score);
+        match is_small.then(|| whole(*score)).flatten() {
+            Some(number) => text.extend_from_slice(number.to_string().as_bytes()),
+            None => append_double(&mut text, *score),
+        }
         reply.bulk(&text);
     });
     Ok(())

@@ -105,6 +105,8 @@ pub enum Group {
     SortedSet,
     /// `MULTI` and what goes with it.
     Transactions,
+    /// Scripts and functions, of which there are none.
+    Scripting,
     /// The connection.
     Connection,
     /// The server.
@@ -123,6 +125,7 @@ impl Group {
             Self::Set => "set",
             Self::SortedSet => "sorted-set",
             Self::Transactions => "transactions",
+            Self::Scripting => "scripting",
             Self::Connection => "connection",
             Self::Server => "server",
         }
@@ -139,6 +142,7 @@ impl Group {
             Self::Set => "Sets",
             Self::SortedSet => "Sorted sets",
             Self::Transactions => "Transactions",
+            Self::Scripting => "Scripts and functions",
             Self::Connection => "Connection",
             Self::Server => "Server",
         }
@@ -155,6 +159,7 @@ impl Group {
             Self::Set => category::SET,
             Self::SortedSet => category::SORTEDSET,
             Self::Transactions => category::TRANSACTION,
+            Self::Scripting => category::SCRIPTING,
             Self::Connection => category::CONNECTION,
             Self::Server => Categories::NONE,
         }

@@ -107,24 +107,25 @@ fn discard(call: &mut Call<'_>) -> Outcome {
         return Err(Failure::line("ERR DISCARD without MULTI"));
     }
     call.session.end_transaction();
+    call.session.changes = call.session.changes.wrapping_add(1);
     call.reply.ok();
     Ok(())
 }
 
 fn watch(call: &mut Call<'_>) -> Outcome {
-    if call.session.queued.is_some() {
-        return Err(Failure::line("ERR WATCH inside MULTI is not allowed"));
-    }
     let db = call.db();
     let keys = call.args_from(1).map(|key| (db, key));
     let before = call.session.watched.as_ref();
     call.session.watched = Some(call.server.space.watch_keys(before, keys));
+    call.session.changes = call.session.changes.wrapping_add(1);
     call.reply.ok();
     Ok(())
 }
 
 fn unwatch(call: &mut Call<'_>) -> Outcome {
-    call.session.watched = None;
+    if call.session.watched.take().is_some() {
+        call.session.changes = call.session.changes.wrapping_add(1);
+    }
     call.reply.ok();
     Ok(())
 }
@@ -194,11 +195,11 @@ impl Done {
     fn note(&self, queued: &Queued, session: &Session, server: &Server) {
         for one in &self.commands {
             let Some(spec) = table().at(one.number) else { continue };
+            let args = queued.commands[one.place].as_command();
             if one.end == CommandEnd::Rejected {
-                server.latency.note_rejected(one.number);
+                server.latency.note_rejected(table().counted_as(one.number, spec, &args));
                 continue;
             }
-            let args = queued.commands[one.place].as_command();
             let has_failed = one.end == CommandEnd::Failed;
             server.note(one.number, spec, &args, (session, one.db), one.took, has_failed);
         }
@@ -216,6 +217,7 @@ fn exec_queued(call: &mut Call<'_>, queued: &Queued, done: &mut Done) -> Outcome
     if call.batch.mode() == Mode::Memory && queued.commands.len() > MAX_COMMANDS_ON_LOOP {
         return Err(Failure::Elsewhere(Wait::Walk));
     }
+    call.batch.allow_bytes(queued.bytes)?;
     match lock(call, queued) {
         // It would not see elsewhere what is watched here.
         Err(Failure::Moved) if call.session.watched.is_some() => {

@@ -5,7 +5,8 @@
 //! before it becomes visible and can still refuse it.
 
 use super::error::ConfigError;
-use super::table::{OPTIONS, OptionSpec, Settings, When, required};
+use super::names::{all_options, required};
+use super::table::{OptionSpec, Settings, When};
 use super::user_rules::UserChange;
 use super::{Config, Source, file};
 use std::sync::Arc;
@@ -37,18 +38,14 @@ impl Config {
         let mut after = Settings::clone(&before);
         let mut given: Vec<&'static OptionSpec> = Vec::new();
         for (name, text) in pairs {
-            if let Some((fact, value)) =
-                super::table::FIXED.iter().find(|(fact, _)| fact.eq_ignore_ascii_case(name))
-            {
-                // What it is already may be asked for.
-                if value.eq_ignore_ascii_case(text) {
-                    continue;
-                }
-                return Err(ConfigError::NotLive { name: fact });
-            }
             let option = required(name)?;
             if option.when == When::Start {
-                return Err(ConfigError::NotLive { name: option.name });
+                // What it is already may be asked for.
+                let mut asked = Settings::clone(&before);
+                match option.assign(&mut asked, text).is_ok() && option.same(&before, &asked) {
+                    true => continue,
+                    false => return Err(ConfigError::NotLive { name: option.name }),
+                }
             }
             if given.iter().any(|earlier| earlier.name == option.name) {
                 return Err(ConfigError::Duplicate { name: option.name });
@@ -56,20 +53,26 @@ impl Config {
             option.assign(&mut after, text)?;
             given.push(option);
         }
-        let changed = self.take_over(&before, after, carry_out)?;
+        let again = given.iter().filter(|option| option.names_file()).map(|option| option.name);
+        let changed = self.take_over(&before, after, again.collect(), carry_out);
+        let changed = changed.map_err(|error| error.about(given.iter().map(|one| one.name)))?;
         origins.sources.extend(given.iter().map(|option| (option.name, Source::Set)));
         Ok(changed)
     }
 
-    /// Checks `after`, has it carried out and makes it visible. The lock of the origins is held.
+    /// Checks `after`, has it carried out and makes it visible; `again` is carried out also if it is as before. The lock of
+    /// the origins is held.
     fn take_over(
         &self,
         before: &Settings,
         after: Settings,
+        again: Vec<&'static str>,
         carry_out: impl FnOnce(&Settings, &Settings, &[&'static str]) -> Result<(), String>,
     ) -> Result<Vec<&'static str>, ConfigError> {
         after.check()?;
-        let differs = OPTIONS.iter().filter(|option| !option.same(before, &after));
+        let is_new =
+            |option: &&OptionSpec| again.contains(&option.name) || !option.same(before, &after);
+        let differs = all_options().filter(is_new);
         let mut changed: Vec<_> = differs.map(|option| option.name).collect();
         if before.users != after.users {
             changed.push("user");
@@ -139,7 +142,7 @@ impl Config {
         after.users.clone_from(&read.users);
         let mut reload = Reload::default();
         let mut from_file = Vec::new();
-        for option in OPTIONS {
+        for option in all_options() {
             let (old, new) = (origins.in_file.texts.get(option.name), read.texts.get(option.name));
             if old == new {
                 continue;
@@ -159,7 +162,7 @@ impl Config {
                 };
             }
         }
-        reload.changed = self.take_over(&before, after, carry_out)?;
+        reload.changed = self.take_over(&before, after, Vec::new(), carry_out)?;
         for (name, is_there) in from_file {
             match is_there {
                 true => origins.sources.insert(name, Source::File),

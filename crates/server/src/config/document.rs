@@ -1,13 +1,14 @@
 //! The documentation of all options, from the table.
 
-use super::table::{OPTIONS, OptionSpec, When};
+use super::names::all_options;
+use super::table::{OptionSpec, When};
 use super::value::Kind;
 
 /// Markdown: a table of options for every group, in the order of the table.
 pub fn documentation() -> String {
     let mut text = String::new();
     let mut group = "";
-    for option in OPTIONS {
+    for option in all_options() {
         if option.group != group {
             group = option.group;
             let gap = if text.is_empty() { "" } else { "\n" };

@@ -23,6 +23,8 @@ pub enum ConfigError {
         value: String,
         /// What it may be.
         allowed: String,
+        /// What is wrong, as CONFIG SET says it.
+        complaint: String,
     },
     /// The option cannot change while the server runs.
     #[error("{name} cannot change while the server runs; set it in the file and start again")]
@@ -66,6 +68,15 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
+    /// A conflict as one of the options `given`, of which some clash with what is: the one to change is among them.
+    pub(super) fn about(self, given: impl Iterator<Item = &'static str> + Clone) -> Self {
+        let Self::Conflict { name, why } = self else { return self };
+        let is_told = |one: &&str| why.contains(one);
+        let named = given.clone().find(|one| *one == name);
+        let name = named.or_else(|| given.clone().find(is_told)).unwrap_or(name);
+        Self::Conflict { name, why }
+    }
+
     /// The error that CONFIG answers with, in Redis's words, without a line break.
     pub fn reply(&self) -> String {
         let related = |name: &str, why: &str| {
@@ -76,8 +87,10 @@ impl ConfigError {
                 let name: String = name.chars().take(128).collect();
                 format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'")
             }
-            Self::Invalid { name, allowed, .. } => {
-                related(name, &format!("argument must be {allowed}"))
+            Self::Invalid { name, complaint, .. } => related(name, complaint),
+            // Redis calls what names files so.
+            Self::NotLive { name: name @ ("dir" | "dbfilename") } => {
+                related(name, "can't set protected config")
             }
             Self::NotLive { name } => related(name, "can't set immutable config"),
             Self::Duplicate { name } => related(name, "duplicate parameter"),

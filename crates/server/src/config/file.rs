@@ -1,7 +1,8 @@
 //! `terrace.toml`: read into texts by option, and rewritten with its comments and order kept.
 
 use super::error::{ConfigError, nearest};
-use super::table::{OPTIONS, OptionSpec, Settings, option, required};
+use super::names::{all_options, option, required};
+use super::table::{OptionSpec, Settings};
 use super::user_rules::{UserChange, UserRules};
 use super::value::Kind;
 use std::collections::BTreeMap;
@@ -76,7 +77,7 @@ fn contents(path: &Path, document: &DocumentMut) -> Result<FileContents, ConfigE
 }
 
 fn unknown(path: &Path, key: &str) -> ConfigError {
-    let names = OPTIONS.iter().flat_map(OptionSpec::names).chain(["user"]);
+    let names = all_options().flat_map(OptionSpec::names).chain(["user"]);
     let name = key.to_string();
     complaint(path, ConfigError::Unknown { name, nearest: nearest(key, names) })
 }
@@ -198,7 +199,7 @@ fn put_user(table: &mut Table, change: &UserChange) {
 /// The value as the file's author would write it.
 fn toml_value(option: &OptionSpec, text: &str) -> Value {
     match option.kind {
-        Kind::Whole { .. } | Kind::Bytes { .. } => {
+        Kind::Whole { .. } | Kind::Bytes { .. } | Kind::Budget { .. } => {
             text.parse::<i64>().map_or_else(|_| text.into(), Value::from)
         }
         Kind::Ratio { .. } => text.parse::<f64>().map_or_else(|_| text.into(), Value::from),

@@ -2,7 +2,9 @@
 
 use super::error::{ConfigError, nearest};
 use super::file::{self, FileContents};
-use super::table::{OPTIONS, Settings, required};
+use super::names::{all_options, required};
+use super::table::{OPTIONS, Settings};
+use super::without_effect::WITHOUT_EFFECT;
 use super::{Config, Origins, Source};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -37,7 +39,7 @@ impl Config {
             None => FileContents::default(),
             Some(path) => file::read(path)?,
         };
-        let (variables, warnings) = variables(environment);
+        let (variables, mut warnings) = variables(environment);
         let mut settings = Settings::default();
         let mut sources = BTreeMap::new();
         for (name, text) in &in_file.texts {
@@ -55,6 +57,11 @@ impl Config {
         }
         settings.users.clone_from(&in_file.users);
         settings.check()?;
+        let idle = WITHOUT_EFFECT.iter().map(|option| option.name);
+        let idle: Vec<_> = idle.filter(|name| sources.contains_key(name)).collect();
+        if !idle.is_empty() {
+            warnings.push(format!("accepted without effect: {}", idle.join(", ")));
+        }
         Ok(Self {
             current: ArcSwap::from_pointee(settings),
             file,
@@ -81,7 +88,7 @@ fn variables(
     environment: impl IntoIterator<Item = (String, String)>,
 ) -> (Vec<(&'static str, String)>, Vec<String>) {
     let known: BTreeMap<String, &'static str> =
-        OPTIONS.iter().map(|option| (option.variable(), option.name)).collect();
+        all_options().map(|option| (option.variable(), option.name)).collect();
     let (mut found, mut warnings) = (Vec::new(), Vec::new());
     for (variable, text) in environment {
         if !variable.starts_with(VARIABLE_PREFIX) {

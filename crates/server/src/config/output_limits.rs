@@ -30,13 +30,14 @@ impl OutputLimit {
 pub struct OutputLimits {
     /// Clients that ask and get answers.
     pub normal: OutputLimit,
+    /// Replicas, of which there are none.
+    pub replica: OutputLimit,
     /// Clients that have subscribed to something.
     pub pubsub: OutputLimit,
 }
 
 impl OutputLimits {
-    /// These limits with those classes changed that `text` names. Redis's class `replica` (or
-    /// `slave`) is taken with `0 0 0` only: there are no replicas to limit.
+    /// These limits with those classes changed that `text` names; Redis's class `replica` is also called `slave`.
     pub(super) fn changed_by(mut self, text: &str) -> Option<Self> {
         let words: Vec<_> = text.split_ascii_whitespace().collect();
         if words.is_empty() || !words.len().is_multiple_of(4) {
@@ -51,7 +52,7 @@ impl OutputLimits {
             match class[0].to_ascii_lowercase().as_str() {
                 "normal" => self.normal = limit,
                 "pubsub" => self.pubsub = limit,
-                "replica" | "slave" if limit == OutputLimit::default() => {}
+                "replica" | "slave" => self.replica = limit,
                 _ => return None,
             }
         }
@@ -61,8 +62,8 @@ impl OutputLimits {
 
 impl fmt::Display for OutputLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let OutputLimits { normal, pubsub } = self;
-        write!(f, "normal {normal} slave 0 0 0 pubsub {pubsub}")
+        let OutputLimits { normal, replica, pubsub } = self;
+        write!(f, "normal {normal} slave {replica} pubsub {pubsub}")
     }
 }
 
@@ -85,12 +86,13 @@ mod tests {
             OutputLimit { hard_bytes: 1 << 20, soft_bytes: 512 << 10, soft_seconds: 10 }
         );
         assert_eq!(both.pubsub, OutputLimit { hard_bytes: 8, soft_bytes: 4, soft_seconds: 1 });
+        assert_eq!(both.changed_by("slave 9 8 7").unwrap().replica.hard_bytes, 9);
         assert_eq!(OutputLimits::default().changed_by(&both.to_string()), Some(both));
         for text in [
             "",
             "normal",
             "normal 1 2",
-            "replica 1 0 0",
+            "replica 1 0",
             "x 0 0 0",
             "normal 1 1 -1",
             "normal 0 0 0 pubsub",

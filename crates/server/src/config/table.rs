@@ -1,12 +1,13 @@
 //! The table of options. Everything else about configuration is derived from it.
 
-use super::error::{ConfigError, nearest};
+use super::error::ConfigError;
 use super::output_limits::OutputLimits;
 use super::user_rules::UserRules;
 use super::value::{
     AppendFsync, ClientCertificates, ClusterPlacement, ClusterRedirect, DebugCommand, DirectIoUse,
     Kind, LogFormat, LogLevel, Named, Secret, Value,
 };
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use terrace::{CompactionStyle, Compression, FilterPolicy, HotTableMode, Learning, MemorySplit};
@@ -38,16 +39,68 @@ pub struct OptionSpec {
     pub when: When,
     /// What it does, in one sentence.
     pub doc: &'static str,
-    show: fn(&Settings) -> String,
-    assign: fn(&mut Settings, &str, &Kind) -> Option<()>,
-    copy: fn(&mut Settings, &Settings),
-    same: fn(&Settings, &Settings) -> bool,
+    show: fn(&OptionSpec, &Settings) -> String,
+    assign: fn(&OptionSpec, &mut Settings, &str) -> Option<()>,
+    copy: fn(&OptionSpec, &mut Settings, &Settings),
+    same: fn(&OptionSpec, &Settings, &Settings) -> bool,
 }
 
+/// The heading of options that are only remembered.
+const WITHOUT_EFFECT_GROUP: &str = "Accepted without effect";
+
 impl OptionSpec {
+    /// One that is remembered and does nothing; `default` is as the kind writes it.
+    pub(super) const fn without_effect(
+        (name, also): (&'static str, Option<&'static str>),
+        kind: Kind,
+        default: &'static str,
+        when: When,
+        doc: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            also,
+            group: WITHOUT_EFFECT_GROUP,
+            kind,
+            default,
+            when,
+            doc,
+            show: |option, settings| {
+                settings.without_effect.get(option.name).map_or(option.default, |text| text).into()
+            },
+            assign: |option, settings, text| {
+                let text = option.kind.canonical(text)?;
+                match text == option.default {
+                    true => settings.without_effect.remove(option.name),
+                    false => settings.without_effect.insert(option.name, text),
+                };
+                Some(())
+            },
+            copy: |option, to, from| {
+                match from.without_effect.get(option.name) {
+                    Some(text) => to.without_effect.insert(option.name, text.clone()),
+                    None => to.without_effect.remove(option.name),
+                };
+            },
+            same: |option, a, b| {
+                a.without_effect.get(option.name) == b.without_effect.get(option.name)
+            },
+        }
+    }
+
+    /// Whether it is only remembered.
+    pub fn is_without_effect(&self) -> bool {
+        self.group == WITHOUT_EFFECT_GROUP
+    }
+
     /// All names of the option.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.name).chain(self.also)
+    }
+
+    /// Whether it names a file that is read each time the option is set, whatever it was before.
+    pub(super) fn names_file(&self) -> bool {
+        self.kind == Kind::Path && self.when == When::Live
     }
 
     /// Whether its value must not be shown.
@@ -62,29 +115,30 @@ impl OptionSpec {
 
     /// Its value in `settings`, as text that [`Self::assign`] takes back.
     pub fn show(&self, settings: &Settings) -> String {
-        (self.show)(settings)
+        (self.show)(self, settings)
     }
 
     /// Gives it the value that `text` says, or says what it must be; then nothing has changed.
     pub fn assign(&'static self, settings: &mut Settings, text: &str) -> Result<(), ConfigError> {
-        (self.assign)(settings, text, &self.kind).ok_or_else(|| ConfigError::Invalid {
+        (self.assign)(self, settings, text).ok_or_else(|| ConfigError::Invalid {
             name: self.name,
-            value: match self.is_secret() {
+            value: match self.is_secret() || self.name == "masterauth" {
                 true => "(hidden)".into(),
                 false => text.chars().take(128).collect(),
             },
             allowed: self.kind.allowed(),
+            complaint: self.kind.complaint(text),
         })
     }
 
     /// Whether both settings have the same value.
     pub(super) fn same(&self, a: &Settings, b: &Settings) -> bool {
-        (self.same)(a, b)
+        (self.same)(self, a, b)
     }
 
     /// Takes its value over from other settings.
     pub(super) fn copy(&self, to: &mut Settings, from: &Settings) {
-        (self.copy)(to, from);
+        (self.copy)(self, to, from);
     }
 }
 
@@ -93,23 +147,6 @@ impl std::fmt::Debug for OptionSpec {
         f.debug_struct("OptionSpec").field("name", &self.name).finish_non_exhaustive()
     }
 }
-
-/// The option called `name`, in any case; also by its other name.
-pub fn option(name: &str) -> Option<&'static OptionSpec> {
-    OPTIONS.iter().find(|option| option.names().any(|known| known.eq_ignore_ascii_case(name)))
-}
-
-/// As [`option`], or an error with the name that was probably meant.
-pub(super) fn required(name: &str) -> Result<&'static OptionSpec, ConfigError> {
-    option(name).ok_or_else(|| ConfigError::Unknown {
-        name: name.to_string(),
-        nearest: nearest(name, OPTIONS.iter().flat_map(OptionSpec::names)),
-    })
-}
-
-/// What CONFIG GET tells clients that ask a Redis server about its persistence; nobody can set it.
-pub(super) const FIXED: &[(&str, &str)] =
-    &[("appendonly", "yes"), ("maxmemory-policy", "noeviction"), ("save", "")];
 
 macro_rules! options {
     ($($group:literal { $(
@@ -122,12 +159,14 @@ macro_rules! options {
             $($(#[doc = $doc] pub $field: $type,)*)*
             /// Users of the file, `[[user]]`, in its order.
             pub users: Vec<UserRules>,
+            /// What options without effect were given, where it is not their default.
+            pub without_effect: BTreeMap<&'static str, String>,
         }
 
         impl Settings {
             /// Every field empty: what defaults are written over.
             fn blank() -> Self {
-                Self { $($($field: Default::default(),)*)* users: Vec::new() }
+                Self { $($($field: Default::default(),)*)* users: Vec::new(), without_effect: BTreeMap::new() }
             }
         }
 
@@ -140,10 +179,12 @@ macro_rules! options {
             default: $default,
             when: When::$when,
             doc: $doc,
-            show: |settings| Value::show(&settings.$field),
-            assign: |settings, text, kind| Value::assign(&mut settings.$field, text, kind),
-            copy: |to, from| to.$field.clone_from(&from.$field),
-            same: |a, b| a.$field == b.$field,
+            show: |_, settings| Value::show(&settings.$field),
+            assign: |option, settings, text| {
+                Value::assign(&mut settings.$field, text, &option.kind)
+            },
+            copy: |_, to, from| to.$field.clone_from(&from.$field),
+            same: |_, a, b| a.$field == b.$field,
         },)*)*];
     };
     (@also) => { None };
@@ -154,7 +195,7 @@ impl Default for Settings {
     fn default() -> Self {
         let mut settings = Self::blank();
         for option in OPTIONS {
-            let assigned = (option.assign)(&mut settings, option.default, &option.kind);
+            let assigned = (option.assign)(option, &mut settings, option.default);
             debug_assert!(assigned.is_some(), "the default of {}", option.name);
         }
         settings
@@ -174,14 +215,14 @@ options! {
             Kind::Whole { min: 1, max: MAX_DATABASES as i64 }, Start,
             "Databases that SELECT knows.";
         "maxmemory" or "memory-budget" => maxmemory: u64 = "512mb",
-            Kind::Bytes { min: terrace_min_budget(), max: u64::MAX >> 1 }, Live,
+            Kind::Budget { min: terrace_min_budget(), max: u64::MAX >> 1, default: 512 * MIB }, Live,
             "Memory for caches, filters and memtables together; data may be many times larger.";
         "memory-split" => memory_split: MemorySplit = "fixed",
             Kind::Choice(MemorySplit::NAMES), Live,
             "Whether that memory stays where it is, or moves to where it saves the most.";
         "appendfsync" => appendfsync: AppendFsync = "everysec",
             Kind::Choice(AppendFsync::NAMES), Live,
-            "When writes are on the device: before they are acknowledged, within a second, or \
+            "When writes are on the device: within a second, before they are acknowledged, or \
              when the operating system likes to.";
         "value-separation-threshold" => value_separation_threshold: Option<u64> = "1kb",
             Kind::BytesOrOff, Live,
@@ -230,17 +271,17 @@ options! {
         "maxclients" => maxclients: u32 = "10000", Kind::Whole { min: 1, max: 1_000_000 }, Live,
             "Most connections at a time; never more than nearly half of the limit on open files.";
         "timeout" => timeout: u64 = "0", SECONDS, Live,
-            "Seconds without a command after which a connection is closed; 0 is never.";
+            "Seconds after which a connection is closed that nothing came from or went to; 0 is never.";
         "tcp-keepalive" => tcp_keepalive: u64 = "300", SECONDS, Live,
             "Seconds between probes of silent connections; 0 sends none.";
         "tcp-backlog" => tcp_backlog: u32 = "511", Kind::Whole { min: 1, max: 65_535 }, Start,
             "Connections that may wait to be accepted.";
         "client-output-buffer-limit" => client_output_buffer_limit: OutputLimits =
-            "normal 512mb 128mb 60 pubsub 32mb 8mb 60", Kind::OutputLimits, Live,
+            "normal 576mb 128mb 60 pubsub 32mb 8mb 60", Kind::OutputLimits, Live,
             "Bytes that may wait for a client that does not read, at once and for some seconds; a single reply has no more than the first.";
         "client-query-buffer-limit" => client_query_buffer_limit: u64 = "1gb",
             Kind::Bytes { min: MIB, max: 4 << 30 }, Live,
-            "Bytes of one request.";
+            "Bytes of one request, and of those that wait until their client reads its replies.";
         "proto-max-bulk-len" => proto_max_bulk_len: u64 = "512mb",
             Kind::Bytes { min: MIB, max: 1 << 30 }, Live,
             "Bytes of one argument.";
@@ -261,8 +302,8 @@ options! {
             "Who may use DEBUG.";
     }
     "Encryption at rest" {
-        "encryption-key-file" => encryption_key_file: Option<PathBuf> = "", Kind::Path, Start,
-            "File with the keys of an encrypted store; empty opens one that is not encrypted.";
+        "encryption-key-file" => encryption_key_file: Option<PathBuf> = "", Kind::Path, Live,
+            "File with the keys of an encrypted store, read again each time it is set; empty opens one that is not encrypted.";
     }
     "TLS" {
         "tls-port" => tls_port: u16 = "0", PORT, Start,

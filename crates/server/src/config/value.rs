@@ -24,8 +24,28 @@ pub enum Kind {
         /// The largest.
         max: u64,
     },
+    /// As [`Kind::Bytes`], where 0 is the default, as Redis's clients may set it.
+    Budget {
+        /// The smallest.
+        min: u64,
+        /// The largest.
+        max: u64,
+        /// What 0 is.
+        default: u64,
+    },
     /// As [`Kind::Bytes`], or `off`.
     BytesOrOff,
+    /// As [`Kind::Bytes`], or a share such as `5%`.
+    BytesOrPercent,
+    /// Numbers from 0 to 100, separated by spaces.
+    Percentiles,
+    /// One value and no other.
+    Only {
+        /// The value.
+        value: &'static str,
+        /// Why it is no other.
+        why: &'static str,
+    },
     /// A fraction.
     Ratio {
         /// The smallest.
@@ -65,7 +85,18 @@ impl Kind {
             Self::Bytes { min, max } => {
                 format!("a memory value from {} to {}", Size(*min), Size(*max))
             }
+            Self::Budget { min, max, .. } => {
+                format!(
+                    "a memory value from {} to {}, or 0 for the default",
+                    Size(*min),
+                    Size(*max)
+                )
+            }
             Self::BytesOrOff => "a memory value, or off".into(),
+            Self::BytesOrPercent => "a memory value or a share such as 5%".into(),
+            Self::Percentiles => "numbers from 0 to 100, separated by spaces".into(),
+            Self::Only { value: "", why } => format!("empty: {why}"),
+            Self::Only { value, why } => format!("{value}: {why}"),
             Self::Ratio { min, max } => format!("a number from {min} to {max}"),
             Self::Text | Self::Secret => "a text without control characters".into(),
             Self::Path => "a path".into(),
@@ -79,13 +110,74 @@ impl Kind {
                 [] => "nothing".into(),
             },
             Self::OutputLimits => "<class> <hard limit> <soft limit> <soft seconds>, for the \
-                                   classes normal and pubsub (replica only with 0 0 0)"
+                                   classes normal, replica and pubsub"
                 .into(),
             Self::Compressions => "none, lz4 or zstd by level, separated by commas".into(),
             Self::Filters => "filters such as ribbon:16, bloom:10 or none by level, separated by \
                               commas"
                 .into(),
         }
+    }
+
+    /// What is wrong with a text that is refused, as CONFIG SET says it.
+    pub(super) fn complaint(&self, text: &str) -> String {
+        let between = |min: &dyn fmt::Display, max: &dyn fmt::Display| {
+            format!("argument must be between {min} and {max} inclusive")
+        };
+        match self {
+            Self::YesNo => "argument must be 'yes' or 'no'".into(),
+            Self::Whole { min, max } => match text.parse::<i64>() {
+                Ok(_) => between(min, max),
+                Err(_) => "argument couldn't be parsed into an integer".into(),
+            },
+            Self::Bytes { min, max } | Self::Budget { min, max, .. } => match bytes(text) {
+                Some(_) => between(min, max),
+                None => "argument must be a memory value".into(),
+            },
+            Self::Choice(names) => {
+                format!("argument(s) must be one of the following: {}", names.join(", "))
+            }
+            Self::Only { why, .. } => (*why).into(),
+            _ => format!("argument must be {}", self.allowed()),
+        }
+    }
+
+    /// A text of this kind as CONFIG GET shows it; `None` if it is none. Not for lists and secrets.
+    pub(super) fn canonical(&self, text: &str) -> Option<String> {
+        Some(match *self {
+            Self::YesNo => {
+                let mut flag = false;
+                flag.assign(text, self)?;
+                flag.show()
+            }
+            Self::Whole { .. } | Self::Bytes { .. } => {
+                let mut number = 0_i64;
+                number.assign(text, self)?;
+                number.to_string()
+            }
+            Self::BytesOrPercent => match text.strip_suffix('%') {
+                Some(share) => format!("{}%", share.parse::<u8>().ok().filter(|n| *n <= 100)?),
+                None => bytes(text)?.to_string(),
+            },
+            Self::Percentiles => {
+                let number =
+                    |word: &str| word.parse::<f64>().ok().filter(|n| (0.0..=100.0).contains(n));
+                let numbers = text.split_ascii_whitespace().take(65).map(number);
+                let numbers: Vec<_> = numbers.collect::<Option<_>>()?;
+                (numbers.len() <= 64).then_some(())?;
+                numbers.iter().map(f64::to_string).collect::<Vec<_>>().join(" ")
+            }
+            Self::Choice(names) => {
+                (*names.iter().find(|name| name.eq_ignore_ascii_case(text))?).into()
+            }
+            Self::Only { value, .. } => text.eq_ignore_ascii_case(value).then(|| value.into())?,
+            Self::Text => {
+                let mut same = String::new();
+                same.assign(text, self)?;
+                same
+            }
+            _ => return None,
+        })
     }
 }
 
@@ -137,6 +229,10 @@ macro_rules! whole_numbers {
                     }
                     Kind::Bytes { min, max } => {
                         let number = bytes(text)?;
+                        <$number>::try_from((min..=max).contains(&number).then_some(number)?).ok()?
+                    }
+                    Kind::Budget { min, max, default } => {
+                        let number = Some(bytes(text)?).filter(|number| *number > 0).unwrap_or(default);
                         <$number>::try_from((min..=max).contains(&number).then_some(number)?).ok()?
                     }
                     _ => return None,
@@ -332,10 +428,10 @@ choices! {
     }
     /// When writes are on the device.
     AppendFsync = EverySecond {
-        /// Before they are acknowledged.
-        Always "always",
         /// Within a second.
         EverySecond "everysec",
+        /// Before they are acknowledged.
+        Always "always",
         /// When the operating system likes to.
         No "no"
     }

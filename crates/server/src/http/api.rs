@@ -5,11 +5,11 @@ use super::json::{self, Key};
 use super::metrics::{self, Scrape};
 use super::sampler::blocking;
 use super::shared::{CONFIG, Shared};
-use super::{ServerStatus, assets, browse, escape, explain, guard, history};
+use super::{ServerStatus, Unread, assets, browse, command, escape, explain, guard, history};
 use crate::cluster::{AdminReply, AdminRequest, ClusterStatus};
 use crate::process::resident_bytes;
 use axum::body::Body;
-use axum::extract::{Query, State};
+use axum::extract::{Query, Request, State};
 use axum::http::header::{self, HeaderMap, HeaderValue};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -53,6 +53,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route("/api/v1/explain", get(explanation))
         .route("/api/v1/keys", get(keys))
         .route("/api/v1/value", get(value))
+        .route("/api/v1/command", get(command_line))
         .route("/api/v1/hotkeys", get(hot_keys))
         .route("/api/v1/slowlog", get(slow_log))
         .route("/api/v1/latency", get(latency))
@@ -325,6 +326,38 @@ async fn keys(State(shared): Server, uri: Uri) -> Answer<json::KeyList> {
 async fn value(State(shared): Server, uri: Uri) -> Answer<json::KeyValue> {
     let (number, key) = parameters_with_keys::<KeyQuery>(&uri)?.named(&*shared.status)?;
     Ok(Json(shared.expensive(move |status| browse::value(status.space(), number, &key)).await?))
+}
+
+#[derive(Deserialize)]
+struct CommandQuery {
+    db: Option<u8>,
+    line: String,
+}
+
+/// The reply to a command that only reads, as the user who is logged in.
+async fn command_line(State(shared): Server, request: Request) -> Answer<json::CommandAnswer> {
+    guard::refuse_other_sites(request.headers())?;
+    let CommandQuery { db, line } = parameters_with_keys(request.uri())?;
+    let db = database(db, &*shared.status)?;
+    let command = command::parsed(&line).map_err(ApiError::bad)?;
+    let login = guard::login(request.headers());
+    let peer = request.extensions().get::<guard::Peer>().map(|peer| peer.0);
+    let work = move |status: &dyn ServerStatus| {
+        let login = login.as_ref().map(|(user, password)| (&user[..], &password[..]));
+        let reply = status.read_command(login, peer, db, &command);
+        Ok::<_, &str>(match reply {
+            Ok(reply) => Ok(command::answer(db, &reply)?),
+            Err(unread) => Err(unread),
+        })
+    };
+    match shared.expensive(work).await? {
+        Ok(answer) => Ok(Json(answer)),
+        Err(Unread::Refused(why)) => Err(ApiError::new(StatusCode::FORBIDDEN, why)),
+        Err(Unread::Busy) => {
+            let why = "it cannot be executed now: try again";
+            Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why))
+        }
+    }
 }
 
 async fn hot_keys(State(shared): Server) -> Answer<json::HotKeys> {

@@ -113,6 +113,21 @@ async fn log_in(shared: &Shared, headers: &HeaderMap) -> Result<Rights, ApiError
     }
 }
 
+/// The login of a request that was let through, if it has one.
+pub(super) fn login(headers: &HeaderMap) -> Option<(String, Vec<u8>)> {
+    headers.get(header::AUTHORIZATION).and_then(credentials)
+}
+
+/// Refuses what a browser sends since the page of another site made it: such a page could not read the answer, but have it
+/// made. Browsers say so in `Sec-Fetch-Site` (W3C, Fetch Metadata); others send no such header.
+pub(super) fn refuse_other_sites(headers: &HeaderMap) -> Result<(), ApiError> {
+    let is_ours = |site: &HeaderValue| site == "same-origin" || site == "none";
+    if headers.get_all("sec-fetch-site").iter().all(is_ours) {
+        return Ok(());
+    }
+    Err(ApiError::new(StatusCode::FORBIDDEN, "a page of another site asks for this"))
+}
+
 /// User and password of HTTP Basic (RFC 7617); the password may contain colons.
 fn credentials(given: &HeaderValue) -> Option<(String, Vec<u8>)> {
     let (scheme, encoded) = given.to_str().ok()?.split_once(' ')?;

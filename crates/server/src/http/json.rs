@@ -36,6 +36,22 @@ impl Key {
 }
 
 #[derive(Debug, Serialize)]
+pub(super) struct CommandAnswer {
+    pub db: u8,
+    pub reply: CommandReply,
+    pub is_cut: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct CommandReply {
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    pub text: Option<Key>,
+    pub elements: Vec<CommandReply>,
+    pub size: u64,
+}
+
+#[derive(Debug, Serialize)]
 pub(super) struct Index {
     pub endpoints: Vec<Endpoint>,
 }

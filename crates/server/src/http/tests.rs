@@ -2,6 +2,7 @@
 
 mod api;
 mod browse;
+mod command;
 mod history;
 mod typescript;
 mod wire;
@@ -13,6 +14,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrace::{Db, WriteBatch};
 use terrace_keyspace::Keyspace;
+use terrace_resp::OwnedCommand;
 
 /// A server with figures that the test sets.
 struct Made {
@@ -130,6 +132,26 @@ impl ServerStatus for Made {
             ("root", b"secret") => Some(Rights::ALL),
             ("writer", b"w") => Some(Rights::default()),
             _ => None,
+        }
+    }
+
+    fn read_command(
+        &self,
+        login: Option<(&str, &[u8])>,
+        _peer: Option<IpAddr>,
+        db: u8,
+        command: &OwnedCommand,
+    ) -> Result<Vec<u8>, Unread> {
+        let words: Vec<_> = command.as_command().iter().map(<[u8]>::to_vec).collect();
+        let user = login.map_or("default", |(user, _)| user);
+        let bulk =
+            |bytes: &[u8]| [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
+        match &words[0][..] {
+            b"WHO" => Ok(bulk(format!("{user} in {db}").as_bytes())),
+            b"ECHO" => Ok([&b"%1\r\n"[..], &bulk(&words[1]), b"*2\r\n:7\r\n_\r\n"].concat()),
+            b"MANY" => Ok([&b"*3000\r\n"[..], &b":1\r\n".repeat(3000)].concat()),
+            b"BUSY" => Err(Unread::Busy),
+            _ => Err(Unread::Refused("it does not only read".into())),
         }
     }
 

@@ -68,7 +68,7 @@ impl CallLane {
             return Some(call);
         }
         if let Err(error) = dispatch::commit(batch, server) {
-            state.fail_batch(&error);
+            let _of_no_client = state.fail_batch(&error);
         }
         let may_reply = !state.session.is_guarded || guard.is_none_or(|guard| guard.may_reply());
         let replies = std::mem::take(&mut state.output);

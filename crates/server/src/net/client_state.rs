@@ -3,10 +3,11 @@
 
 use super::open_call::OpenCall;
 use super::remote::RemoteReplies;
+use super::turn_clock::{Pace, TurnClock};
 use crate::dispatch::{self, Executed};
 use crate::place::{Await, HELD, ON_SHARD, PATIENT, TRY_AGAIN};
 use crate::server::Server;
-use crate::session::{Caller, Origin, Replies, Session};
+use crate::session::{Caller, Origin, Replies, Session, SessionMark};
 use std::time::Instant;
 use terrace_cluster::ShardId;
 use terrace_keyspace::{CommandBatch, Wait};
@@ -14,7 +15,7 @@ use terrace_resp::{
     Command, Limits, OwnedCommand, ReplyWriter, RequestParser, Step, parse_integer,
 };
 
-/// A client with more unsent reply bytes than this is not served until it reads (back-pressure).
+/// Nothing more is executed of a client with more unsent reply bytes than this until it reads (back-pressure).
 pub(super) const MAX_UNSENT_BYTES: usize = 1 << 20;
 
 /// A batch of this many bytes is committed before more is executed.
@@ -22,6 +23,9 @@ pub(super) const MAX_BATCH_BYTES: usize = 1 << 20;
 
 /// Commands of one client that are executed at a time; then the other clients are served.
 const MAX_COMMANDS: usize = 512;
+
+/// A command of more bytes than this is not copied when it is left to a thread that may wait, but parsed again there.
+const MAX_COPIED_BYTES: usize = 64 << 10;
 
 /// How often a command waits for the cluster, until it is refused.
 const MAX_AWAITS: u32 = 256;
@@ -35,8 +39,9 @@ pub(crate) struct ClientState {
     parser: RequestParser,
     /// Of the limits that the parser has; `None` if they never change.
     limits_version: Option<u64>,
-    /// Bytes that were received and not executed.
+    /// Bytes that were received; those before `input_at` are executed.
     input: Vec<u8>,
+    input_at: usize,
     /// Parsed, to be executed later or by a thread that may wait.
     pending: Option<OwnedCommand>,
     /// How often it was tried.
@@ -46,6 +51,8 @@ pub(crate) struct ClientState {
     /// Where in `output` the replies of the current batch begin, and how many there are.
     pub(super) batch_mark: usize,
     pub(super) batch_replies: usize,
+    /// How the session was then.
+    batch_session: SessionMark,
     /// Replies of other nodes, which have their places in `output`.
     pub(super) remote: RemoteReplies,
 }
@@ -63,6 +70,8 @@ pub(crate) enum Progress {
     Await(Await),
     /// The next command waits for the commit of the batch that it is in.
     AfterCommit,
+    /// The next command waits for the end of a `CLIENT PAUSE`.
+    Paused,
     /// Nothing more is to be executed: the connection ends when its replies are sent.
     Close,
     /// What became of its last commands is not known: the connection ends, and nothing of a call is answered.
@@ -93,10 +102,12 @@ impl ClientState {
             false => RequestParser::for_guest(limits),
         };
         Self {
+            batch_session: session.mark(),
             session,
             parser,
             limits_version,
             input: Vec::new(),
+            input_at: 0,
             pending: None,
             tries: 0,
             output: Vec::new(),
@@ -109,7 +120,7 @@ impl ClientState {
     /// A call begins; its requests are to be executed by [`Self::go_on`].
     pub fn begin_call_of(&mut self, call: &mut OpenCall) {
         self.begin_session_of(call);
-        self.input = std::mem::take(&mut call.requests);
+        (self.input, self.input_at) = (std::mem::take(&mut call.requests), 0);
     }
 
     /// A call begins of one command, which is to be executed by [`Self::execute_one`].
@@ -144,7 +155,11 @@ impl ClientState {
                     Some(_) | None => return false,
                 }
             }
-            Executed::Elsewhere(_) | Executed::Back | Executed::AfterCommit | Executed::Close => {
+            Executed::Elsewhere(_)
+            | Executed::Back
+            | Executed::AfterCommit
+            | Executed::Paused
+            | Executed::Close => {
                 return false;
             }
         }
@@ -153,7 +168,7 @@ impl ClientState {
 
     /// Forgets what was not executed of a call.
     pub fn end_input(&mut self) {
-        self.input = Vec::new();
+        (self.input, self.input_at) = (Vec::new(), 0);
         self.pending = None;
         self.parser = RequestParser::new(merge_limits());
     }
@@ -171,12 +186,41 @@ impl ClientState {
         server: &Server,
     ) -> Progress {
         if self.has_input() {
-            self.input.extend_from_slice(fresh);
+            self.lay_by(fresh);
             return self.go_on(batch, server, MAX_COMMANDS);
         }
         let (used, progress) = self.execute(fresh, batch, server, MAX_COMMANDS);
-        self.input.extend_from_slice(&fresh[used..]);
+        self.lay_by(&fresh[used..]);
         progress
+    }
+
+    /// Keeps what has just been read, to be executed later.
+    pub fn lay_by(&mut self, fresh: &[u8]) {
+        self.input.extend_from_slice(fresh);
+    }
+
+    /// Bytes that were received and not executed.
+    pub fn input_bytes(&self) -> usize {
+        self.input.len() - self.input_at
+    }
+
+    /// Bytes up to here of the input are executed. They are dropped when they are most of it, so that what is behind
+    /// them is moved rarely.
+    fn advance(&mut self, to: usize) {
+        self.input_at = to;
+        if self.input_at == self.input.len() {
+            self.input_at = 0;
+            match self.input.capacity() > KEPT_BYTES {
+                true => self.input = Vec::new(),
+                false => self.input.clear(),
+            }
+        } else if self.input_at > KEPT_BYTES && self.input_at > self.input.len() / 2 {
+            self.input.drain(..self.input_at);
+            self.input_at = 0;
+            if self.input.capacity() / 4 > self.input.len() {
+                self.input.shrink_to(2 * self.input.len().max(KEPT_BYTES));
+            }
+        }
     }
 
     /// Executes at most `most` of the commands that were read before.
@@ -215,6 +259,10 @@ impl ClientState {
                     self.pending = Some(pending);
                     return Progress::AfterCommit;
                 }
+                Executed::Paused => {
+                    self.pending = Some(pending);
+                    return Progress::Paused;
+                }
                 Executed::Close => return Progress::Close,
             }
             self.session.shard = None;
@@ -224,12 +272,10 @@ impl ClientState {
             return Progress::Idle;
         }
         let mut input = std::mem::take(&mut self.input);
-        let (used, progress) = self.execute(&mut input, batch, server, most);
-        input.drain(..used);
-        if input.is_empty() && input.capacity() > KEPT_BYTES {
-            input = Vec::new();
-        }
+        let from = self.input_at;
+        let (used, progress) = self.execute(&mut input[from..], batch, server, most);
         self.input = input;
+        self.advance(from + used);
         progress
     }
 
@@ -256,9 +302,11 @@ impl ClientState {
         let cluster = server.cluster.as_ref();
         batch.look_at_the_clock();
         let mut clock = Instant::now();
+        let mut turn = TurnClock::begin(clock);
         let mut at = 0;
         for _ in 0..most {
             if output.len() > MAX_UNSENT_BYTES || remote.is_full(cluster) {
+                server.stats.held_turns.add(u64::from(at == 0));
                 return (at, Progress::More);
             }
             match parser.next(&mut buf[at..]) {
@@ -278,6 +326,12 @@ impl ClientState {
                     let call = (&mut *session, &mut *output, &mut *batch_replies);
                     match run(command, batch, server, call, &mut clock) {
                         Executed::Replied => {}
+                        // A line of words is not to be parsed twice.
+                        Executed::Elsewhere(wait @ (Wait::Device | Wait::Walk))
+                            if command.bytes() > MAX_COPIED_BYTES && !command.is_line() =>
+                        {
+                            return (at - command.bytes(), Progress::Elsewhere(wait, 1));
+                        }
                         Executed::Elsewhere(wait) => {
                             *pending = Some(command.to_owned());
                             *tries = 1;
@@ -304,6 +358,10 @@ impl ClientState {
                             (*pending, *tries) = (Some(command.to_owned()), 0);
                             return (at, Progress::AfterCommit);
                         }
+                        Executed::Paused => {
+                            (*pending, *tries) = (Some(command.to_owned()), 0);
+                            return (at, Progress::Paused);
+                        }
                         Executed::Close => return (at, Progress::Close),
                     }
                     if std::mem::take(&mut session.was_admitted) {
@@ -312,16 +370,19 @@ impl ClientState {
                     if batch.size_bytes() > MAX_BATCH_BYTES {
                         return (at, Progress::More);
                     }
+                    match turn.end_command(clock) {
+                        Pace::Go => {}
+                        Pace::Look => batch.look_at_the_clock(),
+                        // What another node sends is executed in one batch.
+                        Pace::Rest if session.caller != Caller::Client => batch.look_at_the_clock(),
+                        Pace::Rest => break,
+                    }
                 }
                 Ok(Step::Blank { bytes }) => at += bytes,
                 Ok(Step::Incomplete { .. }) => return (at, Progress::Idle),
                 Err(malformed) => {
-                    let text = format!("ERR {malformed}");
-                    server.errors.note(&text);
-                    ReplyWriter::new(output, session.protocol).error(text);
                     *batch_replies += 1;
-                    server.stats.protocol_errors.add(1);
-                    tracing::debug!(client = session.id, %malformed, "not a request");
+                    refuse_malformed(&malformed, session, server, output);
                     return (at, Progress::Close);
                 }
             }
@@ -334,20 +395,36 @@ impl ClientState {
         self.batch_mark = self.output.len();
         self.batch_replies = 0;
         (self.session.is_guarded, self.session.is_bound) = (false, false);
+        self.batch_session = self.session.mark();
     }
 
-    /// The batch was not committed: every reply of it that is of this node becomes this error.
-    pub fn fail_batch(&mut self, error: &str) {
+    /// The batch was not committed: every reply of it that is of this node becomes this error. Gives whether the
+    /// connection has to end: the error says that a command like `SELECT` did nothing, and it did, so that what the client
+    /// sends next would be executed in another session than it was meant for.
+    #[must_use]
+    pub fn fail_batch(&mut self, error: &str) -> bool {
         let Self { remote, output, batch_mark, batch_replies, session, .. } = self;
         remote.fail_batch(output, (*batch_mark, *batch_replies), |output| {
             ReplyWriter::new(output, session.protocol).error(error);
         });
+        session.caller == Caller::Client && session.has_left(self.batch_session)
     }
 
     /// Puts the replies of other nodes, which have all come, into the output.
     pub fn weave(&mut self) {
         self.remote.weave(&mut self.output);
         self.session.round.end();
+    }
+
+    /// Leaves out what was not executed of a call, if nothing behind that was: the replies of what is before it are the
+    /// output. False if something was; then nothing is changed.
+    pub fn cut_short(&mut self) -> bool {
+        if !self.remote.cut_short(&mut self.output) {
+            return false;
+        }
+        self.session.round.end();
+        self.end_input();
+        true
     }
 
     /// This many bytes of the output have left.
@@ -366,6 +443,19 @@ impl ClientState {
     }
 }
 
+fn refuse_malformed(
+    malformed: &impl std::fmt::Display,
+    session: &Session,
+    server: &Server,
+    output: &mut Vec<u8>,
+) {
+    let text = format!("ERR {malformed}");
+    server.errors.note(&text);
+    ReplyWriter::new(output, session.protocol).error(text);
+    server.stats.protocol_errors.add(1);
+    tracing::debug!(client = session.id, %malformed, "not a request");
+}
+
 /// A command that would have to wait is not executed: a client is refused, and another node sends it again.
 fn give_up(
     command: &Command<'_>,
@@ -375,7 +465,10 @@ fn give_up(
     if !is_client {
         dispatch::hold_back(command, session);
     }
-    session.end_transaction();
+    // What any other command would have changed is as it was.
+    if command.name().eq_ignore_ascii_case(b"exec") {
+        session.end_transaction();
+    }
     dispatch::refuse(session, output, if is_client { TRY_AGAIN } else { HELD });
     *replies += 1;
 }

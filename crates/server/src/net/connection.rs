@@ -4,7 +4,7 @@
 use super::client_state::{ClientState, KEPT_BYTES, MAX_UNSENT_BYTES};
 use super::loop_handle::LoopHandle;
 use super::offload::{Offload, ReturnSlot};
-use super::open_call::OpenCall;
+use super::open_call::{Deferred, OpenCall};
 use super::phase::{Blocked, Phase};
 use super::transport::{Received, Transport};
 use crate::session::ClientInfo;
@@ -30,8 +30,12 @@ pub(crate) struct Connection {
     pub is_readable: bool,
     /// The client sends nothing more after what can be read now.
     pub was_left: bool,
+    /// Everything that it sent is received, and some of it not executed.
+    is_at_end: bool,
     /// Where it stands between two commands.
     pub phase: Phase,
+    /// It was to be served while its batch held it, and is queued when that is over.
+    pub goes_on_later: bool,
     /// It is in the ready queue.
     pub is_queued: bool,
     /// It ends when everything is sent.
@@ -42,6 +46,8 @@ pub(crate) struct Connection {
     pub is_for_calls: bool,
     /// The cluster will call back before its next command is tried again.
     pub awaits: bool,
+    /// Requests to other nodes that wait until it has read what has come of the others.
+    pub deferred: Vec<Deferred>,
 }
 
 impl Connection {
@@ -57,12 +63,15 @@ impl Connection {
             over_soft: None,
             is_readable: false,
             was_left: false,
+            is_at_end: false,
             phase: Phase::Ready,
+            goes_on_later: false,
             is_queued: false,
             closes: false,
             call: None,
             is_for_calls: false,
             awaits: false,
+            deferred: Vec::new(),
         }
     }
 
@@ -124,13 +133,56 @@ impl Connection {
             && !self.closes
             && self.phase.can_serve()
             && self.unsent_bytes() <= MAX_UNSENT_BYTES
+            && !self.is_held_by_batch()
+    }
+
+    /// Whether nothing more is executed of it until its batch is over, since its replies, which are many, cannot leave
+    /// before.
+    pub fn is_held_by_batch(&self) -> bool {
+        self.phase.is_in_batch()
+            && self.state.as_deref().is_some_and(|state| state.output.len() > MAX_UNSENT_BYTES)
+    }
+
+    /// Whether its requests are to be received, but not executed until it has read its replies: else a client that
+    /// writes all its requests before it reads would wait for ever. One that has not logged in has to read.
+    pub fn is_only_received(&self) -> bool {
+        let has_logged_in =
+            |state: &ClientState| state.session.user.is_some() && !self.is_for_calls;
+        self.unsent_bytes() > MAX_UNSENT_BYTES
+            && self.is_readable
+            && !self.is_at_end
+            && !self.closes
+            && self.phase.can_serve()
+            && self.state.as_deref().is_some_and(has_logged_in)
+    }
+
+    /// Receives requests, to be executed later: how many bytes.
+    pub fn receive_ahead(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let bytes = match self.receive(buf)? {
+            Received::All(bytes) | Received::More(bytes) => bytes,
+            Received::Closed => {
+                // Heard again when everything is executed.
+                (self.is_readable, self.is_at_end) = (true, true);
+                0
+            }
+        };
+        if let Some(state) = &mut self.state {
+            state.lay_by(&buf[..bytes]);
+        }
+        Ok(bytes)
     }
 
     /// Its batch is over: its replies may leave, or are all `error`.
     pub fn leave_batch(&mut self, error: Option<&str>) {
         self.phase.leave_batch();
-        if let (Some(error), Some(state)) = (error, &mut self.state) {
-            state.fail_batch(error);
+        if let (Some(error), Some(state)) = (error, &mut self.state)
+            && state.fail_batch(error)
+        {
+            self.closes = true;
+            if matches!(self.phase, Phase::Blocked(Blocked::Command(_))) {
+                // That command is not executed any more.
+                self.phase.unblock();
+            }
         }
     }
 
@@ -143,6 +195,40 @@ impl Connection {
     /// Whether other nodes have commands of it, or the cluster lets its next command wait.
     pub fn waits_for_cluster(&self) -> bool {
         self.awaits || self.state.as_ref().is_some_and(|state| state.remote.is_open())
+    }
+
+    /// Whether so much has come from other nodes that what else it has asked for may wait.
+    pub fn is_ahead_of_its_reader(&self) -> bool {
+        let many = |state: &ClientState| state.remote.arrived_bytes() > MAX_UNSENT_BYTES;
+        self.state.as_deref().is_some_and(many)
+    }
+
+    /// Takes what is ready of its replies, while others are still to come, for sending.
+    pub fn spill(&mut self) {
+        if let Some(state) = self.state.as_mut().filter(|_| !self.phase.is_in_batch()) {
+            let ready = state.remote.weave_ready(&mut state.output);
+            if self.sent > 0 {
+                self.unsent.drain(..self.sent);
+                self.sent = 0;
+            }
+            match self.unsent.is_empty() {
+                true => self.unsent = ready,
+                false => self.unsent.extend_from_slice(&ready),
+            }
+        }
+    }
+
+    /// Whether requests that wait may be sent: little is held for the client, or nothing else can come that would let it
+    /// become less.
+    pub fn may_send_deferred(&self) -> bool {
+        let Some(state) = self.state.as_deref().filter(|_| !self.deferred.is_empty()) else {
+            return false;
+        };
+        let are_next = state.remote.outstanding() == self.deferred.len();
+        // While its batch is not over nothing leaves.
+        !self.phase.is_in_batch()
+            && self.unsent_bytes() <= MAX_UNSENT_BYTES
+            && (are_next || state.remote.arrived_bytes() <= MAX_UNSENT_BYTES)
     }
 
     /// Takes the replies of other nodes over, if all have come and its batch is over: whether it can
@@ -209,6 +295,19 @@ impl Connection {
             true => self.transport.send(&state.output)?,
             false => 0,
         };
+        if self.unsent.is_empty() && state.output.len() > KEPT_BYTES {
+            // As they are: they may be long.
+            (self.unsent, self.sent) = (std::mem::take(&mut state.output), sent);
+            if self.sent == self.unsent.len() {
+                (self.unsent, self.sent) = (Vec::new(), 0);
+            }
+            return Ok(out + sent);
+        }
+        if self.sent > self.unsent.len() / 2 {
+            // What has left is not kept as long as the client is behind.
+            self.unsent.drain(..self.sent);
+            self.sent = 0;
+        }
         self.unsent.extend_from_slice(&state.output[sent..]);
         state.output.clear();
         state.output.shrink_to(KEPT_BYTES);
@@ -241,22 +340,53 @@ mod tests {
         fn end(&self, _token: usize, _id: u64) {}
     }
 
-    #[test]
-    fn replies_of_a_turn_leave_when_it_is_over() {
-        let dir = tempfile::tempdir().unwrap();
+    /// A client, and the other end of its connection.
+    fn connected(dir: &std::path::Path) -> (Connection, std::net::TcpStream) {
         let config = Config::load(None, [], []).unwrap();
-        let space = Keyspace::open(dir.path(), config.settings().engine_options()).unwrap();
+        let space = Keyspace::open(dir, config.settings().engine_options()).unwrap();
         let server = Server::new(space, config).unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let mut theirs = std::net::TcpStream::connect(address).unwrap();
+        let theirs = std::net::TcpStream::connect(address).unwrap();
         let (ours, peer) = listener.accept().unwrap();
         ours.set_nonblocking(true).unwrap();
         let home = Arc::new(Nobody);
         let origin = Origin { peer, local: address, is_tls: false, home, token: 0 };
         let state = ClientState::begin(&server, origin);
         let transport = Transport::new(mio::net::TcpStream::from_std(ours), None).unwrap();
-        let mut client = Connection::new(transport, Box::new(state));
+        (Connection::new(transport, Box::new(state)), theirs)
+    }
+
+    /// However long it is behind.
+    #[test]
+    fn what_a_client_has_read_is_not_kept() {
+        const PIECE: usize = 1 << 20;
+        let dir = tempfile::tempdir().unwrap();
+        let (mut client, mut theirs) = connected(dir.path());
+        let say = |client: &mut Connection, bytes: usize| {
+            client.state.as_mut().unwrap().output.resize(bytes, b'x');
+            client.flush().unwrap();
+        };
+        // More than the sockets take.
+        say(&mut client, 32 * PIECE);
+        let mut piece = vec![0; PIECE];
+        for _ in 0..100 {
+            theirs.read_exact(&mut piece).unwrap();
+            say(&mut client, PIECE);
+            assert!(client.unsent_bytes() > 0);
+            assert!(client.unsent.len() < 70 * PIECE, "{} bytes", client.unsent.len());
+        }
+        for _ in 0..32 {
+            theirs.read_exact(&mut piece).unwrap();
+            client.flush().unwrap();
+        }
+        assert!(piece.iter().all(|byte| *byte == b'x'));
+    }
+
+    #[test]
+    fn replies_of_a_turn_leave_when_it_is_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut client, mut theirs) = connected(dir.path());
         let say = |client: &mut Connection, text: &[u8]| {
             let state = client.state.as_mut().unwrap();
             state.begin_batch();

@@ -61,13 +61,17 @@ impl Conversation {
         self.state.begin_batch();
         let mut progress = self.state.feed(&mut fresh, &mut self.in_memory, &self.server);
         loop {
-            if let Err(error) = dispatch::commit(&mut self.in_memory, &self.server) {
-                self.state.fail_batch(&error);
+            if let Err(error) = dispatch::commit(&mut self.in_memory, &self.server)
+                && self.state.fail_batch(&error)
+            {
+                progress = Progress::Close;
             }
             said.append(&mut self.state.output);
             match progress {
                 // Nobody gives it a cluster.
-                Progress::Idle | Progress::Await(_) | Progress::AfterCommit => return said,
+                Progress::Idle | Progress::Await(_) | Progress::AfterCommit | Progress::Paused => {
+                    return said;
+                }
                 Progress::Close | Progress::Unsure => {
                     self.home.end(0, self.state.session.id);
                     return said;

@@ -4,8 +4,10 @@
 mod arrivals;
 mod batches;
 mod calls;
+mod deferred;
 mod leader_follower;
 mod outbox;
+mod paused;
 
 use super::client_state::{MAX_BATCH_BYTES, Progress};
 use super::connection::Connection;
@@ -34,6 +36,10 @@ use terrace_keyspace::{CommandBatch, Mode, Wait};
 
 /// What one read takes at most. Also how much of one client is read before others have their turn.
 const READ_BYTES: usize = 64 << 10;
+
+/// Commands of one client, received before, that are executed at a time; then the other clients are served. One read
+/// brings fewer, as a rule.
+const MAX_WAITING_COMMANDS: usize = 4096;
 
 /// With other loops beside it, a loop commits a batch that holds this many locks: the others may want
 /// them.
@@ -106,6 +112,7 @@ impl Loops {
                 handed_over: 0,
                 spare: None,
                 held_up: Vec::new(),
+                paused: Vec::new(),
                 ready: VecDeque::new(),
                 guard: None,
                 outbox: Outbox::default(),
@@ -170,6 +177,8 @@ struct EventLoop {
     spare: Option<Box<CommandBatch>>,
     /// Clients whose key another batch is writing: tried again when one is free.
     held_up: Vec<usize>,
+    /// Those whose next command waits for the end of a `CLIENT PAUSE`.
+    paused: Vec<usize>,
     /// Clients with more to do.
     ready: VecDeque<usize>,
     /// In a cluster: of the open batch.
@@ -193,6 +202,10 @@ impl EventLoop {
                 false => Some(Duration::ZERO),
             };
             let timeout = if self.accepts_again.is_some() { Some(ACCEPT_PAUSE) } else { timeout };
+            let timeout = match self.paused.is_empty() {
+                true => timeout,
+                false => timeout.map(|timeout| timeout.min(paused::LOOK)),
+            };
             match self.poll.poll(events, timeout) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -209,6 +222,7 @@ impl EventLoop {
                     self.queue(token);
                 }
             }
+            self.look_at_the_pause();
             for _ in 0..self.ready.len() {
                 if let Some(token) = self.ready.pop_front() {
                     if let Some(client) = self.clients.get_mut(token) {
@@ -299,7 +313,15 @@ impl EventLoop {
     fn serve(&mut self, token: usize) {
         let Some(client) = self.clients.get_mut(token) else { return };
         client.look();
-        if !client.can_be_served() || self.stops_by.is_some() {
+        if self.stops_by.is_some() {
+            return;
+        }
+        if client.is_only_received() {
+            return self.receive_ahead(token);
+        }
+        if !client.can_be_served() {
+            // A queue that it stands in again and again would keep the loop from sleeping.
+            client.goes_on_later |= client.is_held_by_batch();
             return;
         }
         let Connection { state: Some(state), .. } = client else { return };
@@ -313,7 +335,10 @@ impl EventLoop {
             }
         }
         let mut progress = match state.has_input() {
-            true => state.go_on(&mut self.batch, &self.server, usize::MAX),
+            true => {
+                let most = if client.is_for_calls { usize::MAX } else { MAX_WAITING_COMMANDS };
+                state.go_on(&mut self.batch, &self.server, most)
+            }
             false => Progress::Idle,
         };
         if progress == Progress::Idle && client.is_readable {
@@ -321,6 +346,8 @@ impl EventLoop {
                 Ok(Received::All(0)) => {}
                 Ok(Received::All(n) | Received::More(n)) => {
                     self.server.stats.received_bytes.add(n as u64);
+                    // A large command may take longer to arrive than a client may be idle.
+                    client.info.note_use(None, self.server.space.now_ms());
                     if let Some(state) = &mut client.state {
                         progress =
                             state.feed(&mut self.scratch[..n], &mut self.batch, &self.server);
@@ -356,6 +383,7 @@ impl EventLoop {
             Progress::Idle => {}
             Progress::Await(until) => self.await_cluster(token, &until),
             Progress::AfterCommit => client.phase.block(Blocked::Cluster),
+            Progress::Paused => self.pause(token),
             Progress::Unsure => return self.end_unsure(token),
         }
         if self.outbox.is_large() {
@@ -408,8 +436,15 @@ impl EventLoop {
             return self.end_call(token);
         }
         let was_full = !client.can_be_served();
+        // Before the client can have read what is sent.
+        let now_ms = self.server.space.now_ms();
         match client.flush() {
-            Ok(sent) => self.server.stats.sent_bytes.add(sent as u64),
+            Ok(0) => {}
+            Ok(sent) => {
+                self.server.stats.sent_bytes.add(sent as u64);
+                // A large reply may take as long to be read.
+                client.info.note_use(None, now_ms);
+            }
             Err(_) => return self.remove(token),
         }
         if client.closes && client.is_flushed() {
@@ -418,6 +453,7 @@ impl EventLoop {
         if was_full && client.can_be_served() {
             self.queue_if_more(token);
         }
+        self.send_deferred(token);
     }
 
     fn queue_if_more(&mut self, token: usize) {
@@ -434,6 +470,7 @@ impl EventLoop {
         }
         client.transport.close();
         self.blocked.retain(|blocked| *blocked != token);
+        self.forget_paused(token);
         self.server.clients.leave(client.id);
     }
 
@@ -460,7 +497,9 @@ impl EventLoop {
             if client.is_for_calls {
                 continue;
             }
-            let is_busy = client.state.is_none() || client.waits_for_cluster();
+            let has_to_read = !client.deferred.is_empty() && client.unsent_bytes() > 0;
+            let waits = client.waits_for_cluster() && !has_to_read;
+            let is_busy = client.state.is_none() || waits || self.paused.contains(&token);
             if !is_busy && timeout_ms.is_some_and(|most| idle_ms >= most) {
                 overdue.push(token);
             } else if idle_ms >= 1000 {

@@ -99,13 +99,15 @@ pub(super) fn serve(
         let guard = server.cluster.as_ref().and_then(Cluster::guard);
         state.begin_batch();
         let progress = state.go_on(batch, server, 1);
-        if let Err(error) = dispatch::commit(batch, server) {
-            state.fail_batch(&error);
-        }
+        let committed = dispatch::commit(batch, server);
+        let has_to_end = committed.is_err_and(|error| state.fail_batch(&error));
         if state.session.is_guarded && guard.is_some_and(|guard| !guard.may_reply()) {
             // Another owner may have answered meanwhile: what happened is not known.
             state.output.truncate(state.batch_mark);
             return Progress::Unsure;
+        }
+        if has_to_end {
+            return Progress::Close;
         }
         match progress {
             // The batch that was just committed may have held the locks.

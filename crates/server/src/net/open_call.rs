@@ -1,6 +1,7 @@
 //! Requests on their way between nodes: those that came from one, and what others answered.
 
 use crate::session::Caller;
+use std::ops::Range;
 use std::sync::Arc;
 use terrace_cluster::{NodeId, Reply, ServeGuard, Unserved};
 use terrace_resp::Protocol;
@@ -73,6 +74,15 @@ pub(crate) struct Waiter {
     pub end: usize,
     /// How often they were routed before.
     pub tries: u32,
+}
+
+/// Requests that their node has not executed, since the replies before them were many.
+pub(crate) struct Deferred {
+    pub waiter: Waiter,
+    /// Those that were sent in one call, of which it is this part.
+    pub requests: Arc<Vec<u8>>,
+    pub range: Range<usize>,
+    pub protocol: Protocol,
 }
 
 /// What another node answered.

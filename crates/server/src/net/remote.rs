@@ -41,6 +41,10 @@ pub(crate) struct RemoteReplies {
     /// Commands of the current round, at most.
     window: usize,
     holes: Vec<Hole>,
+    /// Holes of the round that are closed already: the number of the first of `holes`.
+    closed: u32,
+    /// Bytes of replies of the round.
+    round_bytes: usize,
     /// Replies that have come, one behind the other.
     arrived: Vec<u8>,
     /// Parts of replies that have not.
@@ -74,11 +78,32 @@ enum Parts {
     Several(Vec<(usize, usize)>),
 }
 
+impl Hole {
+    fn places(&mut self) -> &mut [(usize, usize)] {
+        match &mut self.parts {
+            Parts::One(place) => std::slice::from_mut(place),
+            Parts::Several(places) => places,
+        }
+    }
+
+    /// Whether all its replies have come; no reply is empty.
+    fn is_filled(&self) -> bool {
+        let has_come = |(start, end): &(usize, usize)| start < end;
+        self.then.is_empty()
+            && match &self.parts {
+                Parts::One(place) => has_come(place),
+                Parts::Several(places) => places.iter().all(has_come),
+            }
+    }
+}
+
 impl Default for RemoteReplies {
     fn default() -> Self {
         Self {
             window: FIRST_WINDOW,
             holes: Vec::new(),
+            closed: 0,
+            round_bytes: 0,
             arrived: Vec::new(),
             outstanding: 0,
             outgoing: Vec::new(),
@@ -98,6 +123,11 @@ impl RemoteReplies {
     /// Whether there are holes.
     pub fn is_open(&self) -> bool {
         !self.holes.is_empty()
+    }
+
+    /// How many parts of replies have not come.
+    pub fn outstanding(&self) -> usize {
+        self.outstanding
     }
 
     /// Whether all replies have come.
@@ -154,7 +184,7 @@ impl RemoteReplies {
         if self.holes.is_empty() {
             self.revision = coordinator.map(|one| one.revision()).unwrap_or_default();
         }
-        let hole = self.holes.len() as u32;
+        let hole = self.closed + self.holes.len() as u32;
         let protocol = session.protocol;
         let parts = match parts {
             Ok((target, replies)) => {
@@ -185,7 +215,7 @@ impl RemoteReplies {
         }
         hole.parts = Parts::Several(vec![(0, 0); requests.len()]);
         self.outstanding = requests.len();
-        Some((number as u32, hole.protocol, requests))
+        Some((self.closed + number as u32, hole.protocol, requests))
     }
 
     fn take_parts(&mut self, parts: Vec<Part>, hole: u32, protocol: Protocol) -> Parts {
@@ -207,7 +237,8 @@ impl RemoteReplies {
     /// The reply of a part has come.
     pub fn fill(&mut self, hole: u32, part: u32, reply: &[u8]) {
         let place = (self.arrived.len(), self.arrived.len() + reply.len());
-        let slot = match self.holes.get_mut(hole as usize).map(|hole| &mut hole.parts) {
+        let hole = hole.checked_sub(self.closed).and_then(|at| self.holes.get_mut(at as usize));
+        let slot = match hole.map(|hole| &mut hole.parts) {
             Some(Parts::One(slot)) => Some(slot),
             Some(Parts::Several(slots)) => slots.get_mut(part as usize),
             None => None,
@@ -215,19 +246,70 @@ impl RemoteReplies {
         if let Some(slot) = slot {
             *slot = place;
             self.arrived.extend_from_slice(reply);
+            self.round_bytes += reply.len();
             self.outstanding = self.outstanding.saturating_sub(1);
         }
     }
 
-    /// Puts the replies, which have all come, into the holes of the output.
+    /// Puts the replies, which have all come, into the holes of the output. The round is over.
     pub fn weave(&mut self, output: &mut Vec<u8>) {
-        let Self { holes, arrived, .. } = self;
-        if holes.is_empty() {
+        if !self.is_open() {
             return;
         }
+        let (mut woven, from) = self.close_holes(self.holes.len(), output);
+        woven.extend_from_slice(&output[from..]);
+        *output = woven;
+        self.end_round();
+    }
+
+    /// Closes the first holes, as far as all their replies have come, and takes out of the output what is before the
+    /// next one: it may be sent.
+    pub fn weave_ready(&mut self, output: &mut Vec<u8>) -> Vec<u8> {
+        let ready = self.holes.iter().take_while(|hole| hole.is_filled()).count();
+        let Some(next) = self.holes.get(ready).map(|hole| hole.at) else { return Vec::new() };
+        let (mut woven, from) = self.close_holes(ready, output);
+        woven.extend_from_slice(&output[from..next]);
+        output.drain(..next);
+        let mut kept = Vec::new();
+        for hole in &mut self.holes {
+            hole.at -= next;
+            for (start, end) in hole.places().iter_mut().filter(|(start, end)| end > start) {
+                let at = kept.len();
+                kept.extend_from_slice(&self.arrived[*start..*end]);
+                (*start, *end) = (at, kept.len());
+            }
+        }
+        self.arrived = kept;
+        woven
+    }
+
+    /// Ends the round with the replies of its first commands, of which there is at least one, if nothing behind them was
+    /// executed. Else nothing is changed.
+    pub fn cut_short(&mut self, output: &mut Vec<u8>) -> bool {
+        let ready = self.holes.iter().take_while(|hole| hole.is_filled()).count();
+        let rest = self.holes.get_mut(ready..).unwrap_or_default();
+        let is_new = |hole: &mut Hole| {
+            hole.at == output.len() && hole.places().iter().all(|(start, end)| start == end)
+        };
+        if ready == 0 || !rest.iter_mut().all(is_new) {
+            return false;
+        }
+        let (mut woven, from) = self.close_holes(ready, output);
+        woven.extend_from_slice(&output[from..]);
+        *output = woven;
+        self.holes.clear();
+        self.outstanding = 0;
+        self.end_round();
+        true
+    }
+
+    /// The output up to the last of the first `count` holes with their replies in them, and where that is; the holes are
+    /// gone.
+    fn close_holes(&mut self, count: usize, output: &[u8]) -> (Vec<u8>, usize) {
+        let Self { holes, arrived, closed, .. } = self;
         let mut woven = Vec::with_capacity(output.len() + arrived.len());
         let mut from = 0;
-        for hole in holes.drain(..) {
+        for hole in holes.drain(..count) {
             woven.extend_from_slice(&output[from..hole.at]);
             from = hole.at;
             if !hole.is_wanted {
@@ -242,14 +324,18 @@ impl RemoteReplies {
                 }
             }
         }
-        woven.extend_from_slice(&output[from..]);
-        *output = woven;
-        self.window = match arrived.len() > MANY_BYTES {
-            true => (self.window / (arrived.len() / MANY_BYTES + 1)).max(1),
+        *closed += count as u32;
+        (woven, from)
+    }
+
+    fn end_round(&mut self) {
+        self.window = match self.round_bytes > MANY_BYTES {
+            true => (self.window / (self.round_bytes / MANY_BYTES + 1)).max(1),
             false => (self.window * 2).min(MAX_WINDOW),
         };
-        arrived.clear();
-        arrived.shrink_to(KEPT_BYTES);
+        (self.closed, self.round_bytes) = (0, 0);
+        self.arrived.clear();
+        self.arrived.shrink_to(KEPT_BYTES);
     }
 
     /// The `count` replies of this node behind `mark` become errors; holes stay between them.
@@ -306,6 +392,37 @@ mod tests {
             };
             assert_eq!(output, woven, "{}", output.escape_ascii());
         }
+    }
+
+    #[test]
+    fn what_is_ready_leaves_before_the_rest_has_come() {
+        let (mut remote, mut output) = holes(true);
+        remote.fill(1, 1, b":2\r\n");
+        assert_eq!(remote.weave_ready(&mut output), b"+1\r\n");
+        remote.fill(0, 0, b"$1\r\nx\r\n");
+        assert!(!remote.cut_short(&mut output), "a part of the second command was executed");
+        assert_eq!(remote.weave_ready(&mut output), b"$1\r\nx\r\n+2\r\n+3\r\n");
+        assert_eq!(
+            (&output[..], remote.outstanding(), remote.arrived_bytes()),
+            (&b"+4\r\n"[..], 1, 4)
+        );
+        remote.fill(1, 0, b":40\r\n");
+        assert!(remote.weave_ready(&mut output).is_empty(), "the round is over");
+        remote.weave(&mut output);
+        assert_eq!(output, b":42\r\n+4\r\n");
+        assert!(!remote.is_open() && remote.arrived_bytes() == 0);
+    }
+
+    #[test]
+    fn a_round_is_cut_short_where_nothing_more_was_executed() {
+        let (mut remote, mut output) = holes(true);
+        assert!(!remote.cut_short(&mut output), "nothing has come");
+        remote.fill(0, 0, b"+a\r\n");
+        assert!(!remote.cut_short(&mut output), "a command of this node is behind it");
+        output.truncate(12);
+        assert!(remote.cut_short(&mut output));
+        assert_eq!(output, b"+1\r\n+a\r\n+2\r\n+3\r\n");
+        assert!(!remote.is_open() && remote.is_complete());
     }
 
     #[test]

@@ -41,19 +41,31 @@ impl Server {
         self.acl.authenticate(name, password).map_err(|refusal| refusal.to_string())
     }
 
-    /// A login failed.
-    pub(crate) fn log_denied_login(&self, session: &Session, name: &[u8]) {
+    /// A login by this command failed, of a client that CLIENT LIST describes so.
+    pub(crate) fn log_denied_login(
+        &self,
+        session: &Session,
+        command: &[u8],
+        name: &[u8],
+        client: &str,
+    ) {
         self.stats.auth_failures.add(1);
         let name = String::from_utf8_lossy(name).into_owned();
-        self.log_denial(session, Reason::Auth, b"AUTH", &name);
+        self.log_denial(session, Reason::Auth, command, &name, client);
     }
 
-    pub(crate) fn log_denial(&self, session: &Session, reason: Reason, object: &[u8], user: &str) {
+    pub(crate) fn log_denial(
+        &self,
+        session: &Session,
+        reason: Reason,
+        object: &[u8],
+        user: &str,
+        client: &str,
+    ) {
         let most = self.config.settings().acllog_max_len;
         let is_queued = session.queued.is_some() || session.is_in_exec;
         let context = if is_queued { "multi" } else { "toplevel" };
-        let client = session.info.origin.peer.to_string();
         let now_ms = self.space.now_ms();
-        self.acl.log().lock().note(now_ms, most, reason, context, object, user, &client);
+        self.acl.log().lock().note(now_ms, most, reason, context, object, user, client);
     }
 }

@@ -3,6 +3,7 @@
 
 mod admin;
 mod fake;
+mod large_replies;
 mod model;
 mod order;
 mod refused;
@@ -519,22 +520,6 @@ impl CommandExecutor for Garbler {
         self.0.fetch_add(1, Ordering::SeqCst);
         done(Ok(b":7\r\n?\r\n".to_vec()));
     }
-}
-
-#[test]
-fn large_replies_come_in_pieces_and_whole() {
-    let cluster = three();
-    let key = cluster.key_of(1, "big");
-    let mut client = cluster.client(0);
-    let value = "v".repeat(300 << 10);
-    assert_eq!(client.call(&["SET", &key, &value]), ok());
-    let get = format!("GET {key}");
-    let words: Vec<&str> = (0..150).flat_map(|_| [&get[..], "PING"]).collect();
-    for pair in client.pipeline(&words).chunks_exact(2) {
-        assert_eq!(pair[0], bulk(&value));
-        assert_eq!(text(&pair[1]), "PONG");
-    }
-    assert!(cluster.served[0].server().stats.rerouted.get() > 10, "all of it went at once");
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! Options of commands that several commands read with the same code.
 
-use crate::client::{Client, array, bulk, error, int, ok, text};
+use crate::client::{Client, array, bulk, error, int, ok, shown, text};
 use crate::served::Served;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::sync::Arc;
+use terrace_base::ManualClock;
 use terrace_resp::Reply;
 
 fn refused(client: &mut Client, request: &str, expected: &str) {
@@ -182,4 +186,83 @@ fn a_negative_zero_is_in_the_place_of_zero() {
     assert_eq!(client.say("ZUNION 2 z y WEIGHTS -1 1"), in_order);
     client.pipeline(&["ZADD sign 0 b"]);
     assert_eq!(client.say("ZINTER 2 both both WEIGHTS -1 1"), in_order);
+}
+
+/// Refusals in Redis's words.
+#[test]
+fn what_is_out_of_range_is_refused_as_redis_refuses_it() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    client.pipeline(&["RPUSH list a", "ZADD set 1 a", "HSET hash a 1"]);
+    let range = "ERR value is out of range";
+    let rank = "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807";
+    let exec =
+        "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
+    let count = "ERR count should be greater than 0";
+    for (request, why) in [
+        ("HRANDFIELD hash 9223372036854775807 WITHVALUES", range),
+        ("ZRANDMEMBER set 9223372036854775807 WITHSCORES", range),
+        ("HRANDFIELD absent 4611686018427387904 WITHVALUES", range),
+        ("LPOS list a RANK -9223372036854775808", rank),
+        ("LMPOP 1 list LEFT COUNT foo", count),
+        ("ZMPOP 1 set MIN COUNT foo", count),
+        ("EXEC foo", exec),
+    ] {
+        assert_eq!(error(&client.say(request)), why, "{request}");
+    }
+    assert_eq!(client.say("HRANDFIELD hash 9223372036854775807"), array([bulk("a")]));
+    let most = "HRANDFIELD hash 4611686018427387903 WITHVALUES";
+    assert_eq!(client.say(most), array(["a", "1"].map(bulk)));
+}
+
+/// What monitoring for Redis looks for, where there is a truth to tell; EXEC is not slow beside its commands.
+#[test]
+fn info_tells_what_monitoring_looks_for() {
+    let served = Served::with(&[("slowlog-log-slower-than", "0"), ("requirepass", "pw")]);
+    let mut client = served.client();
+    assert!(error(&client.say("HELLO 3 AUTH default wrong")).starts_with("WRONGPASS"));
+    assert_eq!(client.say("AUTH pw"), ok());
+    let page = text(&client.say("INFO"));
+    for name in [
+        "total_system_memory",
+        "instantaneous_input_kbps",
+        "instantaneous_output_kbps",
+        "pubsub_channels",
+        "tracking_clients",
+        "executable",
+        "master_repl_offset",
+    ] {
+        assert!(page.lines().any(|line| line.starts_with(&format!("{name}:"))), "{name}");
+    }
+    assert!(shown(&client.say("ACL LOG")).contains("HELLO"));
+    client.pipeline(&["SLOWLOG RESET", "MULTI", "SET k v", "EXEC"]);
+    let slow = shown(&client.say("SLOWLOG GET")).to_uppercase();
+    assert!(slow.contains("SET") && !slow.contains("EXEC"), "{slow}");
+}
+
+/// They are known by their names, which are times.
+#[test]
+fn the_last_checkpoints_stay_when_the_clock_is_set_back() {
+    const HOUR_MS: u64 = 3_600_000;
+    const KEPT: usize = 2;
+    let clock = ManualClock::wall_at(1_700_000_000_000);
+    let set = |options: &mut terrace::Options| options.advanced.clock = Arc::new(clock.clone());
+    let served = Served::start(Arc::new(tempfile::tempdir().unwrap()), None, &[], &set);
+    let mut client = served.client();
+    let folder = served.dir.path().join("store-checkpoints");
+    let there = || -> BTreeSet<OsString> {
+        let entries = std::fs::read_dir(&folder).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().file_name()).collect()
+    };
+    let mut made = Vec::new();
+    // Forward, back, not at all, and forward past all of them.
+    for turned_ms in [1, 1, HOUR_MS.wrapping_neg(), 1, 0, 0, 2 * HOUR_MS, 1] {
+        clock.advance(turned_ms);
+        let before = there();
+        assert_eq!(client.say("SAVE"), ok());
+        made.extend(there().difference(&before).cloned());
+        let last: BTreeSet<OsString> = made.iter().rev().take(KEPT).cloned().collect();
+        assert_eq!(there(), last, "of {made:?}");
+    }
+    assert_eq!(made.len(), 8);
 }

@@ -99,6 +99,110 @@ fn every_client_with_a_part_in_a_failed_commit_gets_its_error() {
     assert!(ended.contains("sync"), "the close says what may be lost: {ended}");
 }
 
+/// The errors say that nothing happened. What did change is the session: its next commands would be executed in
+/// another database, be queued, or be answered in another protocol.
+#[test]
+fn a_client_whose_session_a_failed_commit_has_changed_is_ended() {
+    /// Commands of one batch behind a write, and whether the session is another one behind them.
+    const CASES: &[(&[&str], bool)] = &[
+        (&["SELECT 1"], true),
+        (&["HELLO 3"], true),
+        (&["MULTI"], true),
+        (&["MULTI", "SET there 3"], true),
+        (&["AUTH default password"], true),
+        (&["RESET"], true),
+        (&["SELECT 1", "SELECT 0"], false),
+        (&["MULTI", "SET there 3", "EXEC"], false),
+        (&["PING", "CLIENT ID", "UNWATCH"], false),
+    ];
+    for (commands, ends) in CASES {
+        let vfs = GatedVfs::new(Gated::LogSync);
+        let served = served(&vfs, SYNCS);
+        assert_eq!(served.client().say("SET there 1"), ok());
+        let kind = FaultKind::SyncFails;
+        let at_op = vfs.sim().op_count() + 1;
+        vfs.sim().set_fault(Some(Fault { at_op, kind, forever: true, filter: None::<OpClass> }));
+        let mut client = served.client();
+        let requests = [&["SET there 2"], *commands].concat();
+        let replies = client.pipeline(&requests);
+        let are_errors = replies.iter().all(|reply| error(reply).starts_with("MISCONF"));
+        assert!(are_errors && replies.len() == requests.len(), "{commands:?}: {replies:?}");
+        match ends {
+            true => client.expect_end(),
+            false => assert_eq!(client.say("GET there"), bulk("1"), "{commands:?}"),
+        }
+        drop(client);
+        let _what_may_be_lost = served.try_end();
+    }
+}
+
+/// As above, of what was begun in an earlier batch: what the client takes for queued, or for watched, is not.
+#[test]
+fn a_client_that_a_failed_commit_has_left_without_its_transaction_is_ended() {
+    /// Commands of an earlier batch, those of the batch that fails, and whether the session is another one then.
+    const CASES: &[(&[&str], &[&str], bool)] = &[
+        (&["MULTI"], &["DISCARD", "SET there 2"], true),
+        (&["WATCH there"], &["MULTI", "DISCARD", "SET there 2"], true),
+        (&["WATCH there"], &["UNWATCH", "SET there 2"], true),
+        (&["MULTI"], &["EXEC", "SET there 2"], false),
+        (&[], &["UNWATCH", "SET there 2"], false),
+    ];
+    for (before, commands, ends) in CASES {
+        let vfs = GatedVfs::new(Gated::LogSync);
+        let served = served(&vfs, SYNCS);
+        let mut client = served.client();
+        assert_eq!(client.say("SET there 1"), ok());
+        for command in *before {
+            assert_eq!(client.say(command), ok());
+        }
+        let kind = FaultKind::SyncFails;
+        let at_op = vfs.sim().op_count() + 1;
+        vfs.sim().set_fault(Some(Fault { at_op, kind, forever: true, filter: None::<OpClass> }));
+        let replies = client.pipeline(commands);
+        let are_errors = replies.iter().all(|reply| error(reply).starts_with("MISCONF"));
+        assert!(are_errors, "{commands:?}: {replies:?}");
+        match ends {
+            true => client.expect_end(),
+            false => assert_eq!(client.say("GET there"), bulk("1"), "{commands:?}"),
+        }
+        drop(client);
+        let _what_may_be_lost = served.try_end();
+    }
+}
+
+/// Its replies wait for the commit, and are more than a MiB: nothing more of it is executed. The loop sleeps meanwhile.
+#[test]
+fn a_client_with_many_replies_in_a_slow_commit_is_not_served_again_and_again() {
+    const PINGS: u64 = 100;
+    const TIMES: usize = 13;
+    let vfs = GatedVfs::new(Gated::LogSync);
+    let served = served(&vfs, SYNCS);
+    let [mut writer, mut reader, mut other] = [(); 3].map(|()| served.client());
+    let closed = vfs.close();
+    writer.send(&["SET", "new", "x"]);
+    vfs.wait_for_somebody();
+    // In the batch behind that one, from which it also reads: more than a MiB.
+    let value = "v".repeat(100_000);
+    let set = vec!["SET", "large", &value];
+    let mut requests = vec![set];
+    requests.extend(vec![vec!["GET", "large"]; TIMES]);
+    requests.push(vec!["ECHO", "end"]);
+    reader.send_all(&requests);
+    // Each of them takes a turn of the loop at least, and in each turn everybody is served that waits for it.
+    for _ in 0..PINGS {
+        assert_eq!(other.say("PING"), Reply::Simple(b"PONG"[..].into()));
+    }
+    assert!(hears_nothing(&reader));
+    let held = served.server().stats.held_turns.get();
+    assert!(held <= PINGS / 10, "in {held} turns nothing could be executed");
+    drop(closed);
+    assert_eq!((writer.reply(), reader.reply()), (ok(), ok()));
+    for _ in 0..TIMES {
+        assert_eq!(reader.reply(), bulk(&value));
+    }
+    assert_eq!(reader.reply(), bulk("end"));
+}
+
 #[test]
 fn writers_that_are_stopped_stop_no_readers() {
     let vfs = GatedVfs::new(Gated::SstCreate);

@@ -146,6 +146,10 @@ fn help_tells_the_subcommands_of_every_command_that_has_some() {
         let first = format!("{} <subcommand> ", spec.name.to_uppercase());
         assert!(told[0].starts_with(&first), "{told:?}");
         assert!(told.len() > 3 && told.contains(&"HELP".to_string()), "{told:?}");
+        // A form, and what it does.
+        for lines in told[1..].chunks(2) {
+            assert!(!lines[0].starts_with(' ') && lines[1].starts_with("    "), "{lines:?}");
+        }
     }
 }
 

@@ -50,6 +50,7 @@ fn by_hand() -> Vec<Vec<u8>> {
         b"*1\r\n".repeat(5000),
         b"$5\r\nhello\r\n+OK\r\n-ERR\r\n:1\r\n%1\r\n~1\r\n".to_vec(),
         b"*1048576\r\n".to_vec(),
+        b"*2147483647\r\n".to_vec(),
         b"*1048576\r\n$0\r\n\r\n".to_vec(),
         b"*3\r\n$3\r\nSET\r\n$1\r\nh\r\n$536870912\r\nfirst".to_vec(),
         b"*2\r\n$3\r\nGET\r\n$1\r\nkk\r\n".to_vec(),
@@ -194,7 +195,7 @@ fn who_announces_much_and_sends_little_is_waited_for() {
     let mut open: Vec<TcpStream> = Vec::new();
     for _ in 0..100 {
         let mut stream = TcpStream::connect(served.address()).unwrap();
-        stream.write_all(b"*1048576\r\n$536870912\r\nabc").unwrap();
+        stream.write_all(b"*2147483647\r\n$536870912\r\nabc").unwrap();
         open.push(stream);
     }
     let mut client = served.client();

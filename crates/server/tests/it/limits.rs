@@ -258,7 +258,7 @@ fn guests_and_idle_clients_are_ended_after_the_timeout_and_busy_ones_are_not() {
     let mut guest = served.client();
     let mut idle = served.client();
     assert_eq!(idle.say("AUTH pw"), ok());
-    // Half a request is none.
+    // Half a request, of which nothing more comes.
     guest.send_raw(b"*2\r\n$4\r\nAU");
     assert_eq!(busy.say("CONFIG SET timeout 1"), ok());
     for _ in 0..2 {
@@ -294,6 +294,44 @@ fn who_only_queues_or_is_only_refused_is_busy() {
     assert_eq!(queues.say("EXEC"), array([int(1), int(2), int(3)]));
     assert!(error(&errs.say("GET")).contains("wrong number"));
     assert_eq!(served.server().stats.timed_out.get(), 0);
+}
+
+/// A command that comes slowly, and a reply that is read slowly, take longer than a client may be idle.
+#[test]
+fn who_sends_or_reads_slowly_is_busy() {
+    /// Read at a time: so much room makes the sockets take more of the reply, and they hold far less than the rest of it.
+    const PART: usize = 4 << 20;
+    const LARGE: usize = 16 * PART;
+    let (served, clock) = Served::with_clock(&[("timeout", "1")]);
+    let stats = &served.server().stats;
+    let (mut sends, mut reads) = (served.client(), served.client());
+    let last = (LARGE - 1).to_string();
+    assert_eq!(sends.call(&["SETRANGE", "large", &last, "x"]), int(LARGE as i64));
+    sends.send_raw(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\n");
+    reads.send_raw(b"GET large\r\n");
+    let (mut piece, mut read) = (vec![0; PART], 0);
+    for _ in 0..4 {
+        // The server has got a byte more, and the socket has taken more of the reply, at a time that then passes.
+        let (received, sent) = (stats.received_bytes.get(), stats.sent_bytes.get());
+        sends.send_raw(b"v");
+        reads.stream.read_exact(&mut piece).unwrap();
+        read += PART;
+        until("nothing goes on", || {
+            stats.received_bytes.get() > received && stats.sent_bytes.get() > sent
+        });
+        clock.advance(600);
+        // The loop looks at its clients once a second.
+        std::thread::sleep(Duration::from_millis(1100));
+    }
+    sends.send_raw(b"\r\n");
+    assert_eq!(sends.reply(), ok());
+    let header = format!("${LARGE}\r\n").len();
+    while read < header + LARGE + 2 {
+        let more = reads.stream.read(&mut piece).unwrap();
+        assert!(more > 0, "ended after {read} bytes");
+        read += more;
+    }
+    assert_eq!(stats.timed_out.get(), 0);
 }
 
 /// A client that goes while the server reads its last words leaves nothing behind.

@@ -4,12 +4,14 @@
 
 mod client;
 mod cluster;
+mod command_line;
 mod command_options;
 mod commits;
 mod compatibility;
 mod counters;
 mod disk_full;
 mod documents;
+mod encryption_keys;
 mod gate;
 mod history;
 mod hostile;
@@ -17,10 +19,13 @@ mod limits;
 mod loops;
 mod nodes;
 mod offloads;
+mod pipelines;
 mod ranges;
 mod security;
 mod served;
 mod settings;
+mod suites;
 mod tls;
 mod transactions;
+mod tuning;
 mod users;

@@ -79,6 +79,8 @@ pub(crate) struct TopLevel {
     prefix_len: usize,
     filter_separators: Separators,
     filters: Vec<FilterPlace>,
+    /// Whether the file has filters that are not listed here, for their kind is unknown.
+    skips_filters: bool,
     /// By tag.
     others: Vec<(u64, BlockHandle)>,
 }
@@ -104,6 +106,7 @@ impl TopLevel {
             prefix_len,
             filter_separators: Separators::new(&filter_keys),
             filters,
+            skips_filters: false,
             others,
         }
     }
@@ -198,7 +201,8 @@ impl TopLevel {
         for _ in 0..count {
             others.push((decoder.varint()?, handle(decoder)?));
         }
-        Some(Self::new(index, prefix_len, filters, others))
+        let skips_filters = !all_known;
+        Some(Self { skips_filters, ..Self::new(index, prefix_len, filters, others) })
     }
 
     /// The place of one filter partition; `Some(None)` for a kind that this version does not know.
@@ -246,6 +250,11 @@ impl TopLevel {
 
     pub fn filters(&self) -> &[FilterPlace] {
         &self.filters
+    }
+
+    /// Whether filters of the file are left out, because this build does not know their kind.
+    pub fn skips_filters(&self) -> bool {
+        self.skips_filters
     }
 
     pub fn filter_separator(&self, at: usize) -> &[u8] {

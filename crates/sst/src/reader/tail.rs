@@ -2,12 +2,13 @@
 
 use crate::block_handle::{self, BlockHandle, Checked, Place};
 use crate::counters::{Event, ReadCounters};
+use crate::damage::is_damage;
 use crate::footer::{FOOTER_BYTES, Footer};
 use crate::index::top_level::TopLevel;
 use crate::properties::Properties;
 use std::borrow::Cow;
 use terrace_base::{Error, FileNumber, Result};
-use terrace_vfs::RandomFile;
+use terrace_vfs::{RandomFile, check_not_encrypted};
 
 /// Bytes at the end of the file that opening reads at once; they hold footer, properties,
 /// top-level index and range tombstones of most files.
@@ -55,12 +56,24 @@ impl<'a> Tail<'a> {
         };
         let mut start = size.saturating_sub(TAIL_BYTES);
         let mut bytes = vec![0; (size - start) as usize];
-        read_counted(file, start, &mut bytes, counters)?;
+        if let Err(error) = read_counted(file, start, &mut bytes, counters) {
+            if !is_damage(&error) {
+                return Err(error);
+            }
+            // It may lie in data, which only the blocks there need: a page of an encrypted file fails as a whole.
+            start = footer_at;
+            bytes.truncate(FOOTER_BYTES);
+            read_counted(file, start, &mut bytes, counters)?;
+        }
         let place = Place { path, file_number, offset: footer_at };
         let Some(footer) = bytes.last_chunk::<FOOTER_BYTES>() else {
             return Err(place.corrupt("no footer"));
         };
-        let footer = Footer::decode(footer, &place)?;
+        let footer = match Footer::decode(footer, &place) {
+            Ok(footer) => footer,
+            // Without its keys an encrypted file reads as noise, which is no damage.
+            Err(error) => return Err(check_not_encrypted(file).err().unwrap_or(error)),
+        };
         let tail_offset = footer.tail_offset();
         if tail_offset < start {
             // What is read has no more bytes than blocks may have.

@@ -1,12 +1,13 @@
 //! Damaged, misplaced and truncated files: an error or the right answer, never a wrong one.
 
 use crate::files::*;
+use std::ops::Range;
 use std::sync::Arc;
 use terrace_base::key::pack_trailer;
 use terrace_base::{
     Error, InternalIter, RangeTombstone, RangeTombstones, Result, Rng, SeqNo, SplitMix64, ValueKind,
 };
-use terrace_sst::{DumpDetail, ScanOptions, SstOptions, SstReader, dump};
+use terrace_sst::{DumpDetail, Lookup, ReaderOptions, ScanOptions, SstOptions, SstReader, dump};
 use terrace_vfs::{Fault, FaultKind, OpClass, OpenMode, SimVfs, Vfs};
 
 fn small_model() -> Model {
@@ -30,12 +31,18 @@ fn read_all(reader: &Arc<SstReader>, model: &Model) -> Result<()> {
     assert_eq!(*reader.range_tombstones(), small_tombstones());
     for (key, _) in model.keys() {
         let want = expected(model, key, 60);
-        let lookup = terrace_sst::Lookup::new(key, SeqNo::new(60));
+        let lookup = Lookup::new(key, SeqNo::new(60));
         let found = reader.get(&lookup)?;
         assert_eq!(found.map(|e| (e.trailer, e.value.to_vec())), want);
         let mut absent = key.clone();
         absent.push(b'!');
         assert_eq!(got(reader, &absent, 60)?, None);
+    }
+    let lookups: Vec<Lookup<'_>> =
+        model.keys().map(|(key, _)| Lookup::new(key, SeqNo::new(60))).collect();
+    for (lookup, found) in lookups.iter().zip(reader.multi_get(&lookups)?) {
+        let want = expected(model, lookup.user_key, 60);
+        assert_eq!(found.map(|e| (e.trailer, e.value.to_vec())), want);
     }
     for options in [ScanOptions::default(), ScanOptions::compaction()] {
         let mut iter = reader.iter(options);
@@ -51,6 +58,14 @@ fn read_all(reader: &Arc<SstReader>, model: &Model) -> Result<()> {
     Ok(())
 }
 
+/// Where filters and models lie in a file: they are advisory.
+fn advisory(reader: &SstReader) -> [Range<u64>; 2] {
+    let properties = reader.properties();
+    let index = properties.data_bytes + properties.filter_bytes;
+    let model = index + properties.index_bytes;
+    [properties.data_bytes..index, model..model + properties.model_bytes]
+}
+
 fn is_refusal(error: &Error) -> bool {
     error.is_corruption() || matches!(error, Error::Unsupported { .. })
 }
@@ -61,7 +76,10 @@ fn every_changed_byte_is_detected_or_harmless() {
         let vfs = SimVfs::new(1);
         let (model, options) = (small_model(), SstOptions { compression, ..small_options() });
         let size = write(&vfs, 1, options, &model, small_tombstones()).unwrap().size_bytes;
-        read_all(&open_at(&vfs, &path(1), 1, size).unwrap(), &model).unwrap();
+        let sound = open_at(&vfs, &path(1), 1, size).unwrap();
+        read_all(&sound, &model).unwrap();
+        let advisory = advisory(&sound);
+        assert!(!advisory[0].is_empty());
         let mut rng = SplitMix64::new(4);
         for offset in 0..size {
             let xor = [1, 0x80, rng.below(255) as u8 + 1][offset as usize % 3];
@@ -74,12 +92,82 @@ fn every_changed_byte_is_detected_or_harmless() {
             });
             if let Err(error) = outcome {
                 assert!(is_refusal(&error), "byte {offset}: {error}");
+                assert!(!advisory.iter().any(|range| range.contains(&offset)), "byte {offset}");
             }
             let file = vfs.open(&path(1), OpenMode::default()).unwrap();
             dump(&*file, None, DumpDetail::Entries, &mut String::new()).unwrap();
             assert!(vfs.corrupt(path(1), offset, xor));
         }
     }
+}
+
+/// A cold reader for each step, so that nothing is known from before.
+#[test]
+fn filters_and_models_that_cannot_be_read_cost_only_time() {
+    let vfs = SimVfs::new(1);
+    let put = !pack_trailer(SeqNo::new(1), ValueKind::Put);
+    let key = |at: u32| format!("{:016}", at * 3).into_bytes();
+    let model: Model = (0..700).map(|at| ((key(at), put), vec![at as u8; 12])).collect();
+    let none = RangeTombstones::default();
+    let summary = write(&vfs, 1, small_options(), &model, none).unwrap();
+    let sound = open(&vfs, 1, &reader_options(1 << 20)).unwrap();
+    let [filters, models] = advisory(&sound);
+    assert!(!filters.is_empty() && !models.is_empty(), "{summary:?}");
+    for range in [filters, models] {
+        for damage in [SimVfs::lose_sector, SimVfs::know_damage] {
+            let image = vfs.kill_image();
+            assert!(damage(&image, path(1), range.clone()));
+            for models in [true, false] {
+                let options = || ReaderOptions { models, ..reader_options(1 << 20) };
+                for (key, _) in model.keys().step_by(7) {
+                    let lookup = Lookup::new(key, SeqNo::new(9));
+                    let want = expected(&model, key, 9);
+                    let shared = options();
+                    let reader = open(&image, 1, &shared).unwrap();
+                    let found = reader.get(&lookup).unwrap();
+                    assert_eq!(found.map(|e| (e.trailer, e.value.to_vec())), want);
+                    // What is known to be damaged is not read a second time.
+                    let damages = shared.counters.snapshot().filter_unit_damages;
+                    assert!(reader.get(&lookup).unwrap().is_some());
+                    assert_eq!(shared.counters.snapshot().filter_unit_damages, damages);
+                    let reader = open(&image, 1, &options()).unwrap();
+                    let found = reader.multi_get(&[lookup]).unwrap().remove(0);
+                    assert_eq!(found.map(|e| (e.trailer, e.value.to_vec())), want);
+                }
+            }
+        }
+    }
+}
+
+/// For a key that is not there the model may name another block than the index does.
+#[test]
+fn a_lookup_by_model_fails_only_where_one_by_the_index_does() {
+    let vfs = SimVfs::new(1);
+    let put = !pack_trailer(SeqNo::new(1), ValueKind::Put);
+    let key = |at: u64| format!("{at:016}").into_bytes();
+    let model: Model = (0..500).map(|at| ((key(at * 7), put), vec![at as u8; 12])).collect();
+    let options = SstOptions { block_size: 200, ..SstOptions::default() };
+    write(&vfs, 1, options, &model, RangeTombstones::default()).unwrap();
+    let sound = open(&vfs, 1, &reader_options(1 << 20)).unwrap();
+    assert!(sound.has_model());
+    let (mut failed, mut saved) = (0, 0);
+    for sector in 0..sound.properties().data_bytes / 200 {
+        let image = vfs.kill_image();
+        assert!(image.lose_sector(path(1), sector * 200..sector * 200 + 1));
+        let by_model = open(&image, 1, &reader_options(1 << 20)).unwrap();
+        let options = ReaderOptions { models: false, ..reader_options(1 << 20) };
+        let by_index = open(&image, 1, &options).unwrap();
+        for at in 0..3500 {
+            match (got(&by_model, &key(at), 9), got(&by_index, &key(at), 9)) {
+                (Ok(found), Ok(want)) => assert_eq!(found, want),
+                (Err(_), Err(_)) => failed += 1,
+                // The model may know that the key is not there.
+                (Ok(None), Err(_)) => saved += 1,
+                outcome => panic!("{at} without sector {sector}: {outcome:?}"),
+            }
+        }
+    }
+    assert!(failed > 0 && saved < failed);
 }
 
 #[test]

@@ -104,7 +104,11 @@ pub(crate) fn drop(inner: &Inner, name: &str) -> Result<()> {
             inner.read.family_named(name).ok_or_else(|| Error::NoSuchFamily(name.to_string()))?;
         let edit = FamilyEdit { id: family.id, drop: true, ..FamilyEdit::default() };
         let edit = VersionEdit { families: vec![edit], ..VersionEdit::default() };
-        install::append(&inner.versions, &mut log, &edit)?;
+        if let Err(error) = install::append(&inner.versions, &mut log, &edit) {
+            // It may be there whole. What is not settled here is before the next write to the manifest.
+            let _best_effort = install::make_whole(&inner.versions, &mut log);
+            return Err(error);
+        }
         kill_point("family:dropped");
         family.mark_dropped();
         let mut all = (**inner.read.families.load()).clone();

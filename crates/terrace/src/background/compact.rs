@@ -7,7 +7,7 @@ use crate::background::compaction::pick::{
     Choice, Compaction, File, Move, PickInput, Reason, Span, Values,
 };
 use crate::background::compaction::values::Moving;
-use crate::background::compaction::{pending_bytes, pick, pick_idle};
+use crate::background::compaction::{pending_bytes, pick, pick_deleted_ranges, pick_idle};
 use crate::background::env::JobEnv;
 use crate::background::filter::{self, Filtering};
 use crate::background::gc;
@@ -55,12 +55,14 @@ impl<'a> Claim<'a> {
         Some(Self { env, id, files })
     }
 
-    /// Claims the key ranges of `outputs`, files with their levels, that are about to be installed, and the files.
+    /// Claims the key ranges of `outputs`, files with their levels, that are about to be installed, and the files;
+    /// `brings_older` as in [`RunningCompaction`].
     pub fn of_outputs<'f>(
         env: &'a JobEnv,
         jobs: &mut SchedulerState,
         family: u32,
         outputs: impl Iterator<Item = (usize, &'f Arc<FileMeta>)>,
+        brings_older: bool,
     ) -> Self {
         let id = jobs.next_id();
         let mut files = Vec::new();
@@ -72,6 +74,7 @@ impl<'a> Claim<'a> {
                 output_level: level as u8,
                 smallest: file.smallest.clone(),
                 largest: file.largest.clone(),
+                brings_older,
             }
         }));
         jobs.busy_files.extend(&files);
@@ -87,6 +90,7 @@ fn running_move(moved: &Move, id: u64) -> RunningCompaction {
         output_level: moved.to,
         smallest: span.map_or_else(Vec::new, |s| s.start.to_vec()),
         largest: span.map_or_else(Vec::new, |s| s.end.to_vec()),
+        brings_older: false,
     }
 }
 
@@ -164,15 +168,26 @@ pub(super) fn input<'a>(
     }
 }
 
+/// When the next choice is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Occasion {
+    /// While there are writes.
+    Usual,
+    /// While there are none, or a caller waits for all work to be done.
+    Idle,
+    /// While the disk is full: as idle, but what has been deleted by ranges comes before everything else.
+    DeletedRanges,
+}
+
 /// The next choice of all families; idle work only if no family has other work. First comes the family whose
 /// L0 is nearest to stopping its writers, and those whose L0 slows nobody take turns.
 pub(super) fn choose(
     env: &JobEnv,
     jobs: &SchedulerState,
-    idle: bool,
+    occasion: Occasion,
 ) -> Option<(Arc<Family>, Choice)> {
     let families = env.read.families.load();
-    let shared = Shared::new(env, idle);
+    let shared = Shared::new(env, occasion != Occasion::Usual);
     let now_us = env.base.clock.monotonic_us();
     let may_begin = |f: &&Arc<Family>| {
         !f.is_dropped() && env.jobs.errors.may_begin(Work::Compaction, f.id, now_us)
@@ -185,7 +200,11 @@ pub(super) fn choose(
         let by_pressure = b.unwrap_or(-1.0).total_cmp(&a.unwrap_or(-1.0));
         by_pressure.then_with(|| turn(one).cmp(&turn(other)))
     });
-    let kinds: &[fn(&PickInput<'_>) -> Choice] = if idle { &[pick, pick_idle] } else { &[pick] };
+    let kinds: &[fn(&PickInput<'_>) -> Choice] = match occasion {
+        Occasion::Usual => &[pick],
+        Occasion::Idle => &[pick, pick_idle],
+        Occasion::DeletedRanges => &[pick_deleted_ranges, pick, pick_idle],
+    };
     for choose in kinds {
         for (pressure, family) in &order {
             let version = family.state().version.clone();
@@ -231,8 +250,14 @@ pub(crate) fn run_next(env: &JobEnv) -> Result<bool> {
             return Ok(false);
         }
         note_stuck(env, &jobs);
-        let idle = is_idle(env, &mut jobs) || full;
-        let Some((family, choice)) = choose(env, &jobs, idle) else { return Ok(false) };
+        // By turns, since a merge of deleted ranges may have no room, for which others make it.
+        jobs.deleted_ranges_first = full && !jobs.deleted_ranges_first;
+        let occasion = match is_idle(env, &mut jobs) || full {
+            _ if jobs.deleted_ranges_first => Occasion::DeletedRanges,
+            true => Occasion::Idle,
+            false => Occasion::Usual,
+        };
+        let Some((family, choice)) = choose(env, &jobs, occasion) else { return Ok(false) };
         let claim = Claim::new(env, &mut jobs, &choice);
         jobs.last_chosen = family.id;
         (family, choice, claim)

@@ -149,7 +149,7 @@ fn flush_once(
     let files = write_l0(&parts, family, &state.immutables, &snapshots, stated, filter);
     match family.hot_table(env.base.dynamic.hot_table()) {
         HotTableMode::Auto => {
-            family.hot_keys.lock().note_life(state, env.base.dynamic.memtable_bytes());
+            family.hot_keys.lock().note_life(state, env.read.hot_memtable_bytes(family));
         }
         HotTableMode::Off => *family.hot_keys.lock() = HotKeys::default(),
     }
@@ -302,7 +302,8 @@ pub(crate) fn write_l0(
     let survivors = surviving_tombstones(&tombstones, snapshots, &Below::everywhere());
     let context = one_file(parts, family, now_ms, flushed_seqno);
     let mut output = Output::new(context, survivors);
-    let mut merge = MergingIter::new(memtables.iter().map(|m| RunIter::Mem(m.iter())).collect());
+    let runs = memtables.iter().map(|m| RunIter::Mem(m.iter(), Arc::clone(m))).collect();
+    let mut merge = MergingIter::new(runs);
     merge.seek_to_first()?;
     let mut read = 0;
     while merge.valid() {

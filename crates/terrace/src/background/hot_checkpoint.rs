@@ -86,7 +86,8 @@ fn write(
 ) -> terrace_base::Result<Vec<FileMeta>> {
     let next_file_number = || env.versions.next_file_number();
     let parts = job_parts(env, &next_file_number, progress);
-    let context = one_file(&parts, family, parts.clock.wall_ms(), seqno);
+    let mut context = one_file(&parts, family, parts.clock.wall_ms(), seqno);
+    context.sst_options.is_hot_checkpoint = true;
     let mut output = Output::new(context, RangeTombstones::default());
     let mut outcome = Ok(());
     table.for_each_key(|key, _| {

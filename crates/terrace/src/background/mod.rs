@@ -11,6 +11,7 @@ pub(crate) mod env;
 pub(crate) mod filter;
 pub(crate) mod flush;
 pub(crate) mod fold;
+pub(crate) mod full_disk;
 pub(crate) mod gc;
 pub(crate) mod hot_checkpoint;
 pub(crate) mod output;

@@ -218,10 +218,12 @@ fn set_pool_bytes(env: &JobEnv, pool: Pool, bytes: usize) {
         }
         Pool::Filters => {
             env.read.filters.set_budget_bytes(bytes);
-            // Else the cache would have what another pool gets.
-            if env.read.filters.memory().lent_bytes() > bytes {
-                env.read.table_cache.lend(bytes as isize);
-                env.read.filters.confirm_loan(bytes as isize);
+            // Else the cache would have what another pool gets, or what filters use still.
+            let memory = env.read.filters.memory();
+            let free = bytes.saturating_sub(memory.used_bytes);
+            if memory.lent_bytes() > free {
+                env.read.table_cache.lend(signed(free));
+                env.read.filters.confirm_loan(signed(free));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! `wait_idle`: waits until no flush, compaction or collection is running or wanted.
 
-use crate::background::compact::choose;
+use crate::background::compact::{Occasion, choose};
 use crate::background::env::JobEnv;
 use crate::background::gc;
 use crate::error::{Error, Result};
@@ -32,7 +32,7 @@ fn wait_until_settled(env: &JobEnv) -> Result<()> {
         // What the last of the jobs revealed may be worth collecting.
         gc::step(env);
         let jobs = env.jobs.scheduler.lock();
-        if choose(env, &jobs, true).is_none() {
+        if choose(env, &jobs, Occasion::Idle).is_none() {
             drop(jobs);
             install::purge(&env.versions)?;
             wait_for_filters(env);
@@ -54,7 +54,7 @@ fn is_settled(env: &JobEnv, jobs: &SchedulerState) -> Result<Option<()>> {
     let may_flush = |f: &Arc<Family>| errors.may_begin(Work::Flush, f.id, now_us);
     let flushing = families.iter().filter(waiting).any(may_flush);
     let runs = !jobs.is_quiet() || !jobs.manual.is_empty();
-    if flushing || runs || choose(env, jobs, true).is_some() {
+    if flushing || runs || choose(env, jobs, Occasion::Idle).is_some() {
         return Ok(None);
     }
     if let Some(error) = why_unsettled(env) {

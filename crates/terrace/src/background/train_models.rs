@@ -177,7 +177,7 @@ impl FamilyFileStats {
         let files = version.level(level).files();
         let Some(file) = files.iter().find(|file| file.number == number) else { return };
         let start = Instant::now();
-        let outcome = env.read.table_cache.reader(file).and_then(|reader| {
+        let outcome = env.read.table_cache.reader_for_work(file).and_then(|reader| {
             // Written with a model, when the option was another.
             if reader.has_model() { Ok(None) } else { reader.train() }
         });
@@ -262,7 +262,7 @@ fn learn_level(
             return Ok(Learned::Interrupted);
         }
         let start = Instant::now();
-        builder.add(file, &env.read.table_cache.reader(file)?)?;
+        builder.add(file, &env.read.table_cache.reader_for_work(file)?)?;
         *work += start.elapsed();
     }
     let start = Instant::now();

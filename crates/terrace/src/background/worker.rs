@@ -7,18 +7,19 @@
 use crate::background::compact;
 use crate::background::env::JobEnv;
 use crate::background::flush;
+use crate::background::full_disk::{LastLook, look_for_room};
 use crate::background::gc;
 use crate::background::hot_checkpoint;
 use crate::background::rebalance;
 use crate::background::train_models::Learner;
-use crate::env::reserve;
 use crate::error::{Error, ErrorSeverity, Result};
 use crate::event;
 use crate::jobs::background_errors::Work;
 use crate::memory::filter_budget::{CacheFacts, Loan};
 use crate::memory::memtable_loan::MemtableLoan;
+use crate::memory::table_cache::TableCache;
 use crate::metrics::add;
-use crate::options::{MemorySplit, SyncMode};
+use crate::options::{MemorySplit, SyncMode, compaction_threads};
 use crate::version::family::Family;
 use crate::version::install;
 use crate::write::log_segments;
@@ -56,9 +57,6 @@ const SAVE_HEAT_EVERY: Duration = Duration::from_secs(300);
 /// How long the house thread waits after a failed job before it goes on.
 const AFTER_ERROR: Duration = Duration::from_millis(500);
 
-/// Free bytes at which writes resume after a full disk, besides one memtable.
-const ROOM_BYTES: u64 = 16 << 20;
-
 /// Live log bytes, in memtable shares, past which the family that needs the oldest segment is
 /// flushed although its memtable is not full.
 const MAX_LOG_SHARES: u64 = 4;
@@ -87,7 +85,7 @@ fn loops(env: &JobEnv) -> Vec<Loop> {
     }
     loops.push(("terrace-flush".into(), flush_loop));
     loops.push(("terrace-house".into(), house_loop));
-    for n in 1..env.base.options.background_jobs.max(2) {
+    for n in 1..=compaction_threads(env.base.options.background_jobs) {
         loops.push((format!("terrace-compact-{n}"), compaction_loop));
     }
     loops
@@ -265,7 +263,8 @@ fn compaction_loop(env: &JobEnv) {
 
 fn house_loop(env: &JobEnv) {
     let mut last_sync = Instant::now();
-    let mut groups = 0;
+    let mut last_look = LastLook::default();
+    let mut left_memtables = TableCache::pin(&env.read.table_cache, 0);
     while !env.jobs.scheduler.is_stopping() {
         let sync = env.base.dynamic.sync();
         let tick = match sync {
@@ -279,11 +278,12 @@ fn house_loop(env: &JobEnv) {
             }
         }
         attempt(env, "delete obsolete files", || install::purge(&env.versions));
+        left_memtables.resize(env.read.table_cache.left_memtables().held_bytes());
         rebalance::step(env);
         if env.base.health.is_disk_full() {
-            attempt(env, "look for room", || look_for_room(env, &mut groups));
+            attempt(env, "look for room", || look_for_room(env, &mut last_look));
         } else {
-            groups = env.base.counters.groups.load(Ordering::Relaxed);
+            last_look.rotated = env.base.counters.groups.load(Ordering::Relaxed);
         }
         if env.base.health.check_may_free().is_err() {
             continue;
@@ -322,7 +322,7 @@ fn house_loop(env: &JobEnv) {
 /// saves what it knows now and then; without any of these it only looks at a counter now and then.
 fn filter_loop(env: &JobEnv) {
     let open = |file: &FileMeta| match env.read.table_cache.has_room() {
-        true => env.read.table_cache.reader(file).ok(),
+        true => env.read.table_cache.reader_for_work(file).ok(),
         false => None,
     };
     let (mut seen, mut seen_blocks, mut groups, mut rest) = (0, 0, 0, FILTER_TICK);
@@ -460,53 +460,6 @@ fn blocks_read(env: &JobEnv) -> u64 {
     reads.data_block_hits + reads.data_block_misses
 }
 
-/// Gives most of the reserve back, and lets writes resume when the disk has room for a memtable again.
-/// `groups` is how many groups of writes had been committed when it last looked.
-fn look_for_room(env: &JobEnv, groups: &mut u64) -> Result<()> {
-    let reserve_bytes = env.base.options.advanced.reserve_bytes;
-    // By turns: a flush may use up what it gets, so it gets the reserve without the part for the log.
-    // A merge gives back more than it takes: it gets all of it, while no flush runs.
-    let merges_only = {
-        let jobs = env.jobs.scheduler.lock();
-        let merges_only = jobs.is_quiet() && !env.base.health.merges_only();
-        env.base.health.set_merges_only(merges_only);
-        merges_only
-    };
-    match merges_only {
-        true => {
-            reserve::release(&*env.base.vfs, &env.base.dir)?;
-            env.jobs.errors.hurry(Work::Compaction);
-            env.jobs.scheduler.wake();
-        }
-        false => reserve::keep_for_log(&*env.base.vfs, &env.base.dir, reserve_bytes)?,
-    }
-    install::purge(&env.versions)?;
-    install::settle_manifest(&env.versions)?;
-    // Costs one small edit and may be what makes room.
-    install::drop_dead_segments(&env.versions)?;
-    install::purge(&env.versions)?;
-    let written = env.base.counters.groups.load(Ordering::Relaxed);
-    if *groups != written {
-        // Deletions: what they delete goes with their flush, and with the merges after it.
-        room::rotate_all(&env.commit, &env.read.families.load_full())?;
-        *groups = written;
-        env.jobs.errors.retry_jobs();
-    }
-    let need = ROOM_BYTES.min(env.base.dynamic.memtable_bytes() as u64 * 2);
-    let free = env.base.vfs.free_space_bytes(&env.base.dir)?;
-    // A job that met the full disk would say so once more if it ended after this.
-    let is_quiet = env.jobs.scheduler.lock().is_quiet();
-    if free >= need + reserve_bytes && is_quiet {
-        reserve::release(&*env.base.vfs, &env.base.dir)?;
-        reserve::take(&*env.base.vfs, &env.base.dir, reserve_bytes)?;
-        event::disk_has_room(free);
-        env.base.health.resume();
-        env.jobs.errors.retry_jobs();
-        env.jobs.scheduler.job_ended();
-    }
-    Ok(())
-}
-
 /// Flushes the families that keep the oldest log segments alive when the log has grown too long,
 /// as happens when one family is seldom written.
 fn bound_log(env: &JobEnv) -> Result<()> {
@@ -526,23 +479,28 @@ fn bound_log(env: &JobEnv) -> Result<()> {
 /// Flushes memtables that are larger than what they may be since their memory shrank: a write makes
 /// room itself, but there may be none.
 fn bound_memtables(env: &JobEnv) -> Result<()> {
-    let most = env.base.dynamic.memtable_bytes();
+    let dynamic = &env.base.dynamic;
+    // What a write has made large beside sizes that stay is left to the next write.
+    if !dynamic.take_large_memtables() && dynamic.memory_split() == MemorySplit::Fixed {
+        return Ok(());
+    }
+    let most = dynamic.memtable_bytes();
     // Small steps are left to the next write, which does it without dissolving the hot table.
-    let slack = match env.base.dynamic.memory_split() {
-        MemorySplit::Auto => most / 8,
-        MemorySplit::Fixed if most >= env.base.options.memtable_bytes() => return Ok(()),
-        MemorySplit::Fixed => 0,
-    };
+    let slack = most / 8;
     let families = env.read.families.load_full();
     let is_large = |f: &&Arc<Family>| f.state().memtable.size_bytes() > most + slack;
     let mut large: Vec<_> = families.iter().filter(is_large).cloned().collect();
     // Or all of them are too much together, with hot tables, and nothing is on its way out.
-    let held = env.read.memtable_bytes();
+    let are_too_much = env.read.memtable_bytes() > dynamic.memtables_bytes();
     if large.is_empty()
-        && held > env.base.dynamic.memtables_bytes()
+        && are_too_much
         && families.iter().all(|family| family.state().immutables.is_empty())
     {
         large.extend(families.iter().max_by_key(|family| family.memtable_bytes()).cloned());
+    }
+    if are_too_much || !large.is_empty() {
+        // There may be more of them.
+        dynamic.note_large_memtables();
     }
     match large.is_empty() {
         true => Ok(()),
@@ -553,7 +511,7 @@ fn bound_memtables(env: &JobEnv) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::open::read_write;
+    use crate::open::for_writing;
     use crate::{Db, Options};
     use terrace_vfs::SimVfs;
 
@@ -570,7 +528,7 @@ mod tests {
         drop(db);
         let mut refused = 0;
         loop {
-            let env = read_write::open("/db".as_ref(), options.clone()).unwrap().background;
+            let env = for_writing::open("/db".as_ref(), options.clone()).unwrap().background;
             let mut left = refused;
             let workers = Workers::start_by(&env, |name, work| {
                 if left == 0 {

@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::inner::Inner;
 use crate::metrics::Metrics;
 use crate::observe::current_metrics;
-use crate::open::read_write;
+use crate::open::for_writing;
 use crate::options::{CfOptions, Options, SyncMode, WriteOptions};
 use crate::read::get;
 use crate::read::get::{EntryInfo, Found, Reading};
@@ -88,7 +88,7 @@ impl Db {
     /// `Locked` if it is open elsewhere; `NotAStore`; `Corruption` if its files are damaged in a
     /// way that would lose acknowledged writes; `InvalidArgument` for an option out of range.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
-        Self::start(read_write::open(path.as_ref(), options)?)
+        Self::start(for_writing::open(path.as_ref(), options)?)
     }
 
     pub(crate) fn start(inner: Inner) -> Result<Self> {
@@ -160,7 +160,8 @@ impl Db {
         self.default.get_info(key, options)
     }
 
-    /// The values of `keys`, in their order, all as of one moment; device reads are batched.
+    /// The values of `keys`, in their order, all as of one moment; device reads are batched. A value keeps the block
+    /// that it lies in; after the first 64, short ones are copies and keep little more than themselves.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
         self.default.multi_get(keys)
     }

@@ -20,6 +20,8 @@ pub(crate) struct Health {
     cause: Mutex<Option<Arc<terrace_base::Error>>>,
     /// While the disk is full: the whole reserve is given back, and only merges may use it.
     merges_only: AtomicBool,
+    /// While the disk is full: nothing has met that, there was only too little room for the reserve.
+    wants_reserve_only: AtomicBool,
     events: Arc<Events>,
 }
 
@@ -94,6 +96,7 @@ impl Health {
         if state > DISK_FULL {
             return Error::Poisoned(cause);
         }
+        self.wants_reserve_only.store(false, Ordering::Relaxed);
         if state == HEALTHY {
             event::disk_full(&cause);
             self.tell(doing, &Error::DiskFull(cause.clone()));
@@ -124,6 +127,23 @@ impl Health {
         self.tell("open", &Error::DiskFull(cause.clone()));
         *self.cause.lock() = Some(cause);
         self.state.store(DISK_FULL, Ordering::Relaxed);
+    }
+
+    /// The open has found too little room for the reserve: as [`Self::disk_is_full`], until there is
+    /// enough for that.
+    pub fn reserve_is_short(&self, cause: terrace_base::Error) {
+        self.wants_reserve_only.store(true, Ordering::Relaxed);
+        self.disk_is_full(Arc::new(cause));
+    }
+
+    /// Whether the disk counts as full only since there is too little room for the reserve.
+    pub fn wants_reserve_only(&self) -> bool {
+        self.wants_reserve_only.load(Ordering::Relaxed)
+    }
+
+    /// Whether the disk is really full: something has met that.
+    pub fn has_no_room(&self) -> bool {
+        self.is_disk_full() && !self.wants_reserve_only()
     }
 
     /// Whether writes wait for disk room.

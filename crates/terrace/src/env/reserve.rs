@@ -1,6 +1,7 @@
 //! The reserve file: room that is given back when the disk is full, so that deletions, the manifest,
 //! and flushes and compactions that free room can be written, and a full disk can be opened. Best
-//! effort: a store works without it.
+//! effort: a store works without it. But an open of a store that has no room for all of it lets through
+//! only what removes: other writes would use up the rest, and then nothing could be removed any more.
 //!
 //! While the disk is full a part of it stays: background jobs would use up all that is given back,
 //! and then no deletion could begin a log segment. Only the log and the manifest release that part.
@@ -13,16 +14,31 @@ use terrace_vfs::{CreateOptions, Vfs};
 /// One part in this many of the reserve is for the log and the manifest alone.
 const LOG_PART: u64 = 4;
 
-/// Sets `bytes` of disk space aside, unless it is done already or there is no room.
-pub(crate) fn take(vfs: &dyn Vfs, dir: &Path, bytes: u64) -> Result<()> {
-    let path = names::reserve_path(dir);
-    if bytes == 0 || vfs.exists(&path)? || vfs.free_space_bytes(dir)? < bytes {
-        return Ok(());
+/// Sets `bytes` of disk space aside as far as it is not done already, if there is room for all of them.
+/// False if there is not: a file system that cannot set anything aside, and has the room, is not short of it.
+pub(crate) fn take(vfs: &dyn Vfs, dir: &Path, bytes: u64) -> Result<bool> {
+    let kept = kept_bytes(vfs, dir)?;
+    if kept >= bytes {
+        return Ok(true);
     }
+    if kept.saturating_add(vfs.free_space_bytes(dir)?) < bytes {
+        return Ok(false);
+    }
+    release(vfs, dir)?;
     let options = CreateOptions { preallocate_bytes: bytes, ..CreateOptions::default() };
-    match vfs.create(&path, &options) {
-        Err(error) if !error.is_no_space() => Err(error),
-        _ => Ok(()),
+    match vfs.create(&names::reserve_path(dir), &options) {
+        // The log, the house thread and jobs all set it aside again: another one may have been faster.
+        Err(error) if !error.is_no_space() && !error.is_already_there() => return Err(error),
+        _ => {}
+    }
+    Ok(kept_bytes(vfs, dir)?.saturating_add(vfs.free_space_bytes(dir)?) >= bytes)
+}
+
+/// What is set aside.
+pub(crate) fn kept_bytes(vfs: &dyn Vfs, dir: &Path) -> Result<u64> {
+    match vfs.len(&names::reserve_path(dir)) {
+        Err(error) if error.is_not_found() => Ok(0),
+        kept => kept,
     }
 }
 
@@ -30,13 +46,11 @@ pub(crate) fn take(vfs: &dyn Vfs, dir: &Path, bytes: u64) -> Result<()> {
 /// or the manifest has used, half of the room that is left is set aside for them again.
 pub(crate) fn keep_for_log(vfs: &dyn Vfs, dir: &Path, reserve_bytes: u64) -> Result<()> {
     let part_bytes = reserve_bytes / LOG_PART;
-    match vfs.len(&names::reserve_path(dir)) {
-        Ok(bytes) if (1..=part_bytes).contains(&bytes) => return Ok(()),
-        Ok(_) => drop(release(vfs, dir)?),
-        Err(error) if error.is_not_found() => {}
-        Err(error) => return Err(error),
+    if (1..=part_bytes).contains(&kept_bytes(vfs, dir)?) {
+        return Ok(());
     }
-    take(vfs, dir, part_bytes.min(vfs.free_space_bytes(dir)? / 2))
+    release(vfs, dir)?;
+    take(vfs, dir, part_bytes.min(vfs.free_space_bytes(dir)? / 2)).map(drop)
 }
 
 /// As `write`; if there is no room for it, once more with the room of the reserve.
@@ -49,7 +63,8 @@ pub(crate) fn with_reserve<T>(
     match write() {
         Err(error) if error.is_no_space() && !error.is_failed_sync() && release(vfs, dir)? => {
             let written = write();
-            keep_for_log(vfs, dir, reserve_bytes)?;
+            // What was written stays written without a reserve.
+            let _best_effort = keep_for_log(vfs, dir, reserve_bytes);
             written
         }
         written => written,
@@ -129,10 +144,27 @@ mod tests {
         release(&sim, Path::new(DIR)).unwrap();
         eat(&sim, "job", RESERVE).unwrap();
         keep_for_log(&sim, Path::new(DIR), RESERVE).unwrap();
-        take(&sim, Path::new(DIR), RESERVE).unwrap();
+        assert!(!take(&sim, Path::new(DIR), RESERVE).unwrap());
         sim.remove(&path("job")).unwrap();
         keep_for_log(&sim, Path::new(DIR), RESERVE).unwrap();
         assert_eq!(free(&sim), RESERVE * 3 / 4);
         assert!(keep_for_log(&sim, Path::new(DIR), 0).is_ok());
+    }
+
+    #[test]
+    fn a_reserve_that_is_short_is_made_whole_when_there_is_room() {
+        let (sim, dir) = (full_disk(1000), Path::new(DIR));
+        keep_for_log(&sim, dir, RESERVE).unwrap();
+        eat(&sim, "job", RESERVE / 2).unwrap();
+        assert!(!take(&sim, dir, RESERVE).unwrap());
+        // What was kept is not given up for that.
+        assert_eq!(kept_bytes(&sim, dir).unwrap(), RESERVE / LOG_PART);
+        sim.remove(&path("job")).unwrap();
+        for _ in 0..2 {
+            assert!(take(&sim, dir, RESERVE).unwrap());
+            assert_eq!((kept_bytes(&sim, dir).unwrap(), free(&sim)), (RESERVE, 0));
+        }
+        assert!(take(&sim, dir, 0).unwrap());
+        assert!(!take(&sim, dir, RESERVE + 1).unwrap());
     }
 }

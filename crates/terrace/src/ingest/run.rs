@@ -5,8 +5,9 @@
 //! Above existing data all entries of a file have one new sequence number, so snapshots of before do not see
 //! them. Each file has one of its own: files of L0 with equal ones would lose their order when some of them are
 //! merged. As the memtables are flushed first and a fresh one comes with the files, what a read finds in a
-//! memtable is newer than any file, as everywhere. The log is synced first: after a power cut no
-//! write of before may be missing while the files are there. By then it has a note of the files, for change feeds.
+//! memtable is newer than any file, as everywhere. The log is synced as soon as writers are held, since nobody else can
+//! do it until they go on, and again with a note of the files, for change feeds, before they are in force: after a power cut
+//! no write of before may be missing while the files are there.
 
 use crate::background::compact::Claim;
 use crate::background::compaction::pick::{LAST_LEVEL, Span};
@@ -145,6 +146,7 @@ fn above(env: &JobEnv, family: &Arc<Family>, copied: Copied<'_>) -> Result<Inges
     let mut log = lead.log();
     env.base.health.check_writable()?;
     family.check_exists()?;
+    log_segments::sync_under_lead(&env.commit, &mut log)?;
     flush::one_under_lead(env, &mut log, family)?;
     let numbers @ (first, last) = next_numbers(&log, copied.len())?;
     let fresh = fresh_memtable(env, family)?;
@@ -201,16 +203,14 @@ fn below_under_lead(
         let mut log = lead.log();
         env.base.health.check_writable()?;
         if keeps_old_log(family) {
+            log_segments::sync_under_lead(&env.commit, &mut log)?;
             flush::one_under_lead(env, &mut log, family)?;
         }
         let chosen = vec![LAST_LEVEL; files.len()];
         let claimed = env.jobs.scheduler.wait_until(|jobs| {
             let is_free = check_below(family, jobs, files)?;
-            // Of every level but L0, whose merges keep their numbers: a merge into a higher one has to know what
-            // comes below it.
-            let outputs =
-                files.iter().flat_map(|file| (1..=LAST_LEVEL).map(move |level| (level, file)));
-            Ok(Some(is_free.then(|| Claim::of_outputs(env, jobs, family.id, outputs))))
+            let outputs = files.iter().map(|file| (LAST_LEVEL, file));
+            Ok(Some(is_free.then(|| Claim::of_outputs(env, jobs, family.id, outputs, true))))
         });
         let Some(claim) = claimed? else { return Ok(None) };
         let numbers @ (_, last) = next_numbers(&log, files.len())?;
@@ -320,7 +320,8 @@ fn claim_above<'a>(
     let levels = Levels { family: family.id, version: &version, style, running };
     let spans = files.iter().filter_map(|file| Span::of([file]));
     let chosen: Vec<usize> = spans.map(|span| levels.above(&span)).collect();
-    let claim = Claim::of_outputs(env, jobs, family.id, chosen.iter().copied().zip(files));
+    let outputs = chosen.iter().copied().zip(files);
+    let claim = Claim::of_outputs(env, jobs, family.id, outputs, false);
     (chosen, claim)
 }
 

@@ -34,13 +34,25 @@ pub(crate) struct Cover {
     /// Whether `end` bounds the range.
     bounded: bool,
     known: bool,
+    /// Around the key of the last answer, the keys that the tombstone of the answer covers.
+    newest_start: Vec<u8>,
+    newest_end: Option<Vec<u8>>,
 }
 
 impl Cover {
     /// The tombstones of `sources` at or below `read_seqno`.
     pub fn new(sources: Vec<Box<dyn CoverSource>>, read_seqno: SeqNo) -> Self {
-        let (start, end) = (Vec::new(), Vec::new());
-        Self { sources, read_seqno, seqno: SeqNo::ZERO, start, end, bounded: false, known: false }
+        Self {
+            sources,
+            read_seqno,
+            seqno: SeqNo::ZERO,
+            start: Vec::new(),
+            end: Vec::new(),
+            bounded: false,
+            known: false,
+            newest_start: Vec::new(),
+            newest_end: None,
+        }
     }
 
     /// The newest tombstone that covers `key`, 0 if none: versions of the key with a smaller
@@ -59,14 +71,15 @@ impl Cover {
         Ok(self.seqno)
     }
 
-    /// The key at which the last answer ends, if it does.
-    pub fn end(&self) -> Option<&[u8]> {
-        (self.known && self.bounded).then_some(self.end.as_slice())
+    /// From the key of the last answer to this one, if there is an end, all keys are covered by the tombstone of that
+    /// answer: some perhaps by newer ones too.
+    pub fn covered_until(&self) -> Option<&[u8]> {
+        self.newest_end.as_deref().filter(|_| self.known)
     }
 
-    /// The first key for which the last answer holds; empty if all below do.
-    pub fn start(&self) -> &[u8] {
-        &self.start
+    /// As [`Self::covered_until`], from this key on.
+    pub fn covered_from(&self) -> &[u8] {
+        &self.newest_start
     }
 
     /// The intersection of what every source says about `key`.
@@ -74,9 +87,16 @@ impl Cover {
     fn look_up(&mut self, key: &[u8]) -> Result<()> {
         (self.seqno, self.known, self.bounded) = (SeqNo::ZERO, false, false);
         self.start.clear();
+        self.newest_start.clear();
+        self.newest_end = None;
         for source in &mut self.sources {
             let span = source.span(key, self.read_seqno)?;
-            self.seqno = self.seqno.max(span.seqno);
+            if span.seqno > self.seqno {
+                self.seqno = span.seqno;
+                self.newest_start.clear();
+                self.newest_start.extend_from_slice(span.start.unwrap_or_default());
+                self.newest_end = span.end.map(<[u8]>::to_vec);
+            }
             if let Some(start) = span.start
                 && start > self.start.as_slice()
             {

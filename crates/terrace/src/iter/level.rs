@@ -113,7 +113,7 @@ impl SstFiles {
                 let guard = self.table_cache.enter(slot, file, self.options.in_memory)?;
                 guard.as_ref().map(Arc::clone).ok_or(Error::NotInMemory)
             }
-            Source::Listed(files) => self.table_cache.reader(&files[index]),
+            Source::Listed(files) => self.table_cache.reader_for_work(&files[index]),
         }
     }
 }

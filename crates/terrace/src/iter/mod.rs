@@ -8,7 +8,9 @@ pub(crate) mod merge;
 pub(crate) mod values;
 pub(crate) mod visible;
 
+use crate::memtable::MemTable;
 use level::LevelIter;
+use std::sync::Arc;
 use terrace_base::{InternalIter, Result, SeqNo};
 use terrace_sst::SstIter;
 
@@ -36,8 +38,8 @@ pub(crate) trait ScanCursor: InternalIter {
 /// A cursor over one sorted run of a store.
 #[allow(clippy::large_enum_variant, reason = "a handful per scan, moved only while it is built")]
 pub(crate) enum RunIter {
-    /// A memtable.
-    Mem(terrace_skiplist::Iter),
+    /// A memtable, and a cursor over its entries.
+    Mem(terrace_skiplist::Iter, Arc<MemTable>),
     /// One SST.
     Sst(SstIter),
     /// The SSTs of a level, or one of L0.
@@ -47,7 +49,7 @@ pub(crate) enum RunIter {
 macro_rules! of_run {
     ($self:ident, $iter:ident => $call:expr) => {
         match $self {
-            RunIter::Mem($iter) => $call,
+            RunIter::Mem($iter, _) => $call,
             RunIter::Sst($iter) => $call,
             RunIter::Level($iter) => $call,
         }
@@ -97,14 +99,28 @@ impl ScanCursor for RunIter {
     fn skip_covered(&mut self, end: &[u8], seqno: SeqNo) -> Result<()> {
         match self {
             RunIter::Level(iter) => iter.skip_covered(end, seqno),
-            RunIter::Mem(_) | RunIter::Sst(_) => Ok(()),
+            RunIter::Mem(iter, memtable) => {
+                match memtable.covered_until(iter.user_key(), end, seqno) {
+                    Some(next) if next > iter.user_key() => iter.seek(next, u64::MAX),
+                    _ => Ok(()),
+                }
+            }
+            RunIter::Sst(_) => Ok(()),
         }
     }
 
     fn skip_covered_back(&mut self, start: &[u8], seqno: SeqNo) -> Result<()> {
         match self {
             RunIter::Level(iter) => iter.skip_covered_back(start, seqno),
-            RunIter::Mem(_) | RunIter::Sst(_) => Ok(()),
+            RunIter::Mem(iter, memtable) => {
+                match memtable.covered_from(iter.user_key(), start, seqno) {
+                    // Trailer 0 comes after all versions of a key.
+                    Some((Some(stop), _)) if stop < iter.user_key() => iter.seek_before(stop, 0),
+                    Some((None, start)) => iter.seek_before(start, u64::MAX),
+                    _ => Ok(()),
+                }
+            }
+            RunIter::Sst(_) => Ok(()),
         }
     }
 }

@@ -81,6 +81,11 @@ impl<I: ScanCursor> Values<I> {
         self.visible.stepped_over()
     }
 
+    /// As [`Visible::covered_steps`].
+    pub fn covered_steps(&self) -> u64 {
+        self.visible.covered_steps()
+    }
+
     /// The key shown. Empty if not valid.
     #[inline]
     pub fn key(&self) -> &[u8] {
@@ -212,7 +217,7 @@ impl<I: ScanCursor> Values<I> {
     /// reads their values and shows the first.
     #[cold]
     fn gather(&mut self, direction: Direction) -> Result<()> {
-        let Reading::Values(source, max_bytes) = &self.reading else { return Ok(()) };
+        let Reading::Values(_, max_bytes) = &self.reading else { return Ok(()) };
         let window = &mut self.window;
         window.clear();
         if window.direction != direction {
@@ -234,14 +239,18 @@ impl<I: ScanCursor> Values<I> {
             }
             stored_bytes += window.stage(&self.visible);
         }
-        window.read(source.as_ref());
-        window.keep_within(*max_bytes);
         self.show_staged()
     }
 
-    /// Shows the current entry of the window, or nothing if its value could not be read.
+    /// Shows the current entry of the window, or nothing if its value cannot be read.
     fn show_staged(&mut self) -> Result<()> {
         self.shown = Shown::Staged;
+        if let Reading::Values(source, max_bytes) = &self.reading
+            && self.window.is_unread()
+        {
+            self.window.read(source.as_ref(), *max_bytes);
+            self.window.keep_within(*max_bytes);
+        }
         match self.window.take_error() {
             None => Ok(()),
             Some(error) => {
@@ -347,8 +356,15 @@ impl Window {
         bytes
     }
 
-    /// Reads every value that is still to be read.
-    fn read(&mut self, source: &dyn ValueSource) {
+    /// Whether the value of the current entry is still to be read.
+    fn is_unread(&self) -> bool {
+        let current = self.entries.get(self.at);
+        current.is_some_and(|entry| matches!(entry.value, StagedValue::Unread(_)))
+    }
+
+    /// Reads the values that are still to be read; only the first ones, if those have `max_bytes`: compressed ones may be
+    /// much longer than what is stored.
+    fn read(&mut self, source: &dyn ValueSource, max_bytes: usize) {
         let unread = |entry: &Staged| match entry.value {
             StagedValue::Unread(handle) => Some((entry.key.clone(), handle)),
             _ => None,
@@ -361,7 +377,7 @@ impl Window {
             .collect();
         let mut values = match wanted.is_empty() {
             true => Vec::new(),
-            false => source.read(&wanted),
+            false => source.read(&wanted, max_bytes),
         }
         .into_iter();
         for entry in &mut self.entries {

@@ -97,7 +97,9 @@ pub(crate) struct Visible<I> {
     operands: Operands,
     /// Keys stepped over that are deleted or expired, without those that range tombstones cover.
     stepped_over: u64,
-    /// A move that would step over more of them is refused.
+    /// Keys stepped over that range tombstones cover, and times that runs were asked to move past such keys.
+    covered_steps: u64,
+    /// A move that would make both more than this is refused.
     most_stepped_over: u64,
 }
 
@@ -180,28 +182,45 @@ impl<I: ScanCursor> Visible<I> {
     pub fn new(iter: I, view: View) -> Self {
         let (key, value) = (Vec::new(), Vec::new());
         let (live, operands) = (Live::at_start(Content::Value), Operands::default());
-        let (stepped_over, most_stepped_over) = (0, u64::MAX);
-        let state = State::Nowhere;
-        Self { iter, view, state, key, value, live, operands, stepped_over, most_stepped_over }
+        Self {
+            iter,
+            view,
+            state: State::Nowhere,
+            key,
+            value,
+            live,
+            operands,
+            stepped_over: 0,
+            covered_steps: 0,
+            most_stepped_over: u64::MAX,
+        }
     }
 
-    /// Refuses, with [`Error::NotInMemory`], moves that would step over more keys than this in all that are deleted or
-    /// expired: for a thread that must not take long.
+    /// Refuses, with [`Error::NotInMemory`], moves that would step over more keys than this in all that are deleted,
+    /// expired or covered: for a thread that must not take long.
     pub fn stepping_over_at_most(mut self, most: u64) -> Self {
         self.most_stepped_over = most;
         self
     }
 
-    fn check_steps(&self) -> Result<()> {
-        match self.stepped_over > self.most_stepped_over {
+    /// A key is stepped over.
+    fn note_step(&mut self, is_covered: bool) -> Result<()> {
+        self.stepped_over += u64::from(!is_covered);
+        self.covered_steps += u64::from(is_covered);
+        match self.stepped_over + self.covered_steps > self.most_stepped_over {
             true => Err(Error::NotInMemory),
             false => Ok(()),
         }
     }
 
-    /// How many keys were stepped over since they are deleted or expired.
+    /// How many keys were stepped over since they are deleted or expired, without those that range tombstones cover.
     pub fn stepped_over(&self) -> u64 {
         self.stepped_over
+    }
+
+    /// How many steps it took to get past keys that range tombstones cover.
+    pub fn covered_steps(&self) -> u64 {
+        self.covered_steps
     }
 
     /// Whether there is an entry to show.
@@ -396,10 +415,10 @@ impl<I: ScanCursor> Visible<I> {
             self.key.extend_from_slice(user_key);
             (skip, steps) = (Skip::Rest, 0);
             covered = if is_covered { covered + 1 } else { 0 };
-            self.stepped_over += u64::from(!is_covered);
-            self.check_steps()?;
-            match self.view.cover.end() {
+            self.note_step(is_covered)?;
+            match self.view.cover.covered_until() {
                 Some(end) if covered >= COVERED_STEPS => {
+                    self.covered_steps += 1;
                     self.iter.skip_covered(end, cover_seqno)?;
                     covered = 0;
                 }
@@ -439,10 +458,10 @@ impl<I: ScanCursor> Visible<I> {
                 return Ok(());
             }
             covered = if is_covered { covered + 1 } else { 0 };
-            self.stepped_over += u64::from(!is_covered);
-            self.check_steps()?;
+            self.note_step(is_covered)?;
             if covered >= COVERED_STEPS && self.iter.valid() {
-                self.iter.skip_covered_back(self.view.cover.start(), cover_seqno)?;
+                self.covered_steps += 1;
+                self.iter.skip_covered_back(self.view.cover.covered_from(), cover_seqno)?;
                 covered = 0;
             }
         }
@@ -488,7 +507,7 @@ impl<I: ScanCursor> Visible<I> {
             (Some(Live { content: Content::Handle, .. }), Some(bytes)) => {
                 let handle = bytes.try_into().map(ValueHandle::decode);
                 let handle = handle.map_err(|_| damaged("a value handle is cut off".into()))?;
-                let read = values.read(&[(&self.key, handle)]).pop();
+                let read = values.read(&[(&self.key, handle)], usize::MAX).pop();
                 let value = read.unwrap_or_else(|| Err(damaged("a value was not read".into())))?;
                 self.operands.fold(operator, &self.key, Some(&value))?
             }

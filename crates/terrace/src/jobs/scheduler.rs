@@ -18,6 +18,8 @@ pub(crate) struct RunningCompaction {
     pub output_level: u8,
     pub smallest: Vec<u8>,
     pub largest: Vec<u8>,
+    /// It puts keys below everything that come from outside: what a merge of their range sees is not all that lies below.
+    pub brings_older: bool,
 }
 
 /// A step of `compact_range`: the background makes way for it.
@@ -42,6 +44,8 @@ pub(crate) struct SchedulerState {
     pub manual: Vec<ManualStep>,
     /// The family of which the background chose a compaction last.
     pub last_chosen: u32,
+    /// On a full disk: whether the choice made last put deleted ranges first.
+    pub deleted_ranges_first: bool,
     /// Calls under way that write files into the directory on the caller's thread: ingestions, and
     /// what bulk loads do.
     pub calls: usize,

@@ -4,6 +4,7 @@
 //! A read state keeps the slots of its files, so a read reaches an open reader without a lock.
 
 use crate::memory::filter_budget::FilterBudget;
+use crate::memory::left_memtables::LeftMemtables;
 use crate::memory::memtable_loan::{self, MemtableLoan};
 use crate::metrics::SAMPLE_EVERY;
 use crate::metrics::training::TrainingTally;
@@ -90,6 +91,19 @@ pub(crate) struct Pinned {
     bytes: usize,
 }
 
+impl Pinned {
+    /// From now on it is this many bytes.
+    pub fn resize(&mut self, bytes: usize) {
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        if bytes == before {
+            return;
+        }
+        let pinned = &self.table_cache.pinned_bytes;
+        pinned.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
+        self.table_cache.charge();
+    }
+}
+
 impl Drop for Pinned {
     fn drop(&mut self) {
         self.table_cache.pinned_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -132,6 +146,7 @@ pub(crate) struct TableCache {
     read_only: bool,
     open: AtomicUsize,
     pinned_bytes: AtomicUsize,
+    left_memtables: LeftMemtables,
     slots: Mutex<BTreeMap<FileNumber, Arc<ReaderSlot>>>,
     filters: Arc<FilterBudget>,
     trainings: TrainingTally,
@@ -173,6 +188,7 @@ impl TableCache {
             read_only: false,
             open: AtomicUsize::new(0),
             pinned_bytes: AtomicUsize::new(0),
+            left_memtables: LeftMemtables::default(),
             slots: Mutex::new(BTreeMap::new()),
             filters,
             trainings: TrainingTally::default(),
@@ -227,8 +243,17 @@ impl TableCache {
         }
     }
 
-    /// The reader of `file`, to keep.
+    /// The reader of `file`, to keep, for a read.
     pub fn reader(&self, file: &FileMeta) -> Result<Arc<SstReader>> {
+        let slot = self.slot(file.number);
+        match self.enter(&slot, file, false)?.as_ref() {
+            Some(reader) => Ok(Arc::clone(reader)),
+            None => self.open(&slot, file),
+        }
+    }
+
+    /// As [`Self::reader`], for work in the background: that a file is merged is no reason to keep it open.
+    pub fn reader_for_work(&self, file: &FileMeta) -> Result<Arc<SstReader>> {
         let slot = self.slot(file.number);
         match slot.reader.load_full() {
             Some(reader) => Ok(reader),
@@ -436,9 +461,9 @@ impl TableCache {
         let taken = pinned.saturating_add(loan.min(0).unsigned_abs());
         // Where filters have borrowed, what is pinned since may take nearly all, until they have given back.
         let least = if loan < 0 { all / 64 } else { all / 16 };
-        let own = all.saturating_sub(taken).max(least);
         let lent = loan.max(0).unsigned_abs().saturating_add(self.memtable_loan_bytes());
-        own.saturating_add(lent)
+        // What is lent goes before more than the share is taken.
+        all.saturating_add(lent).saturating_sub(taken).max(least)
     }
 
     /// Where the SSTs lie.
@@ -451,7 +476,13 @@ impl TableCache {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Bytes of top-level indexes and range tombstones that open readers pin, and of level models.
+    /// Memtables that no read state has any more, and somebody may hold.
+    pub fn left_memtables(&self) -> &LeftMemtables {
+        &self.left_memtables
+    }
+
+    /// Bytes of top-level indexes and range tombstones that open readers pin, of level models, and of memtables that
+    /// only iterators and snapshots hold.
     pub fn pinned_bytes(&self) -> usize {
         self.pinned_bytes.load(Ordering::Relaxed)
     }

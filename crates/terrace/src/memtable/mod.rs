@@ -1,6 +1,7 @@
 //! The memtable: a skiplist of point entries, a set of range tombstones, and what recovery needs
 //! to know of it (put, get).
 
+mod newer_keys;
 mod range_set;
 
 use crate::batch::{Op, StoredHandle};
@@ -156,6 +157,9 @@ impl MemTable {
         if op.kind == ValueKind::RangeDelete {
             return self.insert(op.key, seqno, op.kind, op.value, hint);
         }
+        // Before a reader may see the entry, and before any tombstone that comes after it.
+        self.note_seqno(seqno);
+        self.range.note_entry(op.key, seqno);
         let value = match &op.separated {
             None => Stored::Inline(op.value),
             Some(separated) => {
@@ -202,7 +206,7 @@ impl MemTable {
         self.separated_bytes.load(Ordering::Relaxed)
     }
 
-    /// Inserts one entry; `Full` changes nothing.
+    /// Inserts one entry; `Full` changes nothing that is seen.
     #[inline]
     pub fn insert(
         &self,
@@ -213,9 +217,11 @@ impl MemTable {
         hint: &mut Hint,
     ) -> Result<(), Full> {
         if kind == ValueKind::RangeDelete {
-            self.range.add(key, value, seqno);
+            self.range.add(key, value, seqno, self.max_seqno() <= seqno);
             return Ok(());
         }
+        self.note_seqno(seqno);
+        self.range.note_entry(key, seqno);
         self.list.insert(key, pack_trailer(seqno, kind), value, hint)
     }
 
@@ -254,6 +260,34 @@ impl MemTable {
     /// The keys around `key` for which a read at `read_seqno` meets the same range tombstone.
     pub fn cover_span(&self, key: &[u8], read_seqno: SeqNo) -> CoverSpan<'_> {
         self.range.span_at(key, read_seqno)
+    }
+
+    /// Where a cursor over the point entries that moves up from `key` may go on, if a range tombstone of `seqno` covers
+    /// all older entries below `end`: it passes none but those. `None` if that is not known.
+    pub fn covered_until<'a>(
+        &'a self,
+        key: &[u8],
+        end: &'a [u8],
+        seqno: SeqNo,
+    ) -> Option<&'a [u8]> {
+        match self.max_seqno() < seqno {
+            true => Some(end),
+            false => self.range.covered_until(key, end, seqno),
+        }
+    }
+
+    /// As [`Self::covered_until`], down to `start`: a key to stop at, if there is one, and where to go on before if
+    /// there is none.
+    pub fn covered_from<'a>(
+        &'a self,
+        key: &[u8],
+        start: &'a [u8],
+        seqno: SeqNo,
+    ) -> Option<(Option<&'a [u8]>, &'a [u8])> {
+        match self.max_seqno() < seqno {
+            true => Some((None, start)),
+            false => self.range.covered_from(key, start, seqno),
+        }
     }
 
     /// A cursor over the point entries.
@@ -316,6 +350,16 @@ impl MemTable {
     /// Point entries.
     pub fn entry_count(&self) -> usize {
         self.list.entry_count()
+    }
+
+    /// Keys of point entries; those being inserted may count already.
+    pub fn keys(&self) -> usize {
+        self.list.key_count()
+    }
+
+    /// Calls `each` with some hundreds of its keys, in order.
+    pub fn for_each_sampled(&self, each: impl FnMut(&[u8])) {
+        self.list.for_each_sampled(each);
     }
 
     /// About which part of its keys lies below `key`, within some hundredths.
@@ -395,5 +439,23 @@ mod tests {
         let op = Op { family: 0, kind, key: b"k", value, separated: None };
         table.take(&op, SeqNo::new(1), placed, &mut gathered, &mut Hint::default()).unwrap();
         assert_eq!(table.entry_count(), 1);
+    }
+
+    /// As documents are replaced whose parts are entries.
+    #[test]
+    fn a_range_tombstone_with_one_newer_key_is_small() {
+        const COUNT: u64 = 20_000;
+        let table = MemTable::with_capacity(1, 16 << 20).unwrap();
+        let mut hint = Hint::default();
+        for n in 0..COUNT {
+            let [start, end, key] = ["/", "0", "/k"].map(|tail| format!("{n:08}{tail}"));
+            let seqno = SeqNo::new(2 * n + 1);
+            let kind = ValueKind::RangeDelete;
+            table.insert(start.as_bytes(), seqno, kind, end.as_bytes(), &mut hint).unwrap();
+            let seqno = SeqNo::new(2 * n + 2);
+            table.insert(key.as_bytes(), seqno, ValueKind::Put, b"value", &mut hint).unwrap();
+        }
+        let each = table.size_bytes() as u64 / COUNT;
+        assert!(each <= 600, "{each} bytes");
     }
 }

@@ -27,12 +27,13 @@
 //! sequence numbers each, and every new tombstone makes all of them anew. See
 //! docs/decisions/0010-range-tombstones.md.
 
+use super::newer_keys::NewerKeys;
 use std::cmp::Ordering as Compared;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use terrace_base::range_tombstone::CoverSpan;
 use terrace_base::sync::Mutex;
-use terrace_base::{RangeTombstoneRef, SeqNo};
+use terrace_base::{MAX_SEQNO, RangeTombstoneRef, SeqNo};
 
 /// Tombstones that are looked at one by one.
 const CHUNK: usize = 8;
@@ -96,6 +97,8 @@ struct Tombstone {
     keys: Box<[u8]>,
     start_len: usize,
     seqno: SeqNo,
+    /// Of entries of the memtable.
+    newer_keys: NewerKeys,
 }
 
 impl Tombstone {
@@ -161,17 +164,23 @@ impl<'a> Around<'a> for CoverSpan<'a> {
 }
 
 impl RangeSet {
-    /// Adds a tombstone that is newer than all others; nothing if its range is empty.
-    pub fn add(&self, start: &[u8], end: &[u8], seqno: SeqNo) {
+    /// Adds a tombstone that is newer than all others; nothing if its range is empty. `is_newest`: the memtable has no
+    /// newer entry.
+    pub fn add(&self, start: &[u8], end: &[u8], seqno: SeqNo, is_newest: bool) {
         if start >= end {
             return;
         }
+        let newer_keys = match is_newest {
+            true => NewerKeys::within(start, end),
+            false => NewerKeys::unknown(),
+        };
         let _adding = self.adding.lock();
         let at = self.len.load(Ordering::Relaxed);
         debug_assert!(at == 0 || self.tombstones.get(at - 1).is_some_and(|t| t.seqno <= seqno));
         let keys = [start, end].concat().into_boxed_slice();
         let mut bytes = keys.len() + ALLOCATION_BYTES;
-        bytes += self.tombstones.put(at, Tombstone { keys, start_len: start.len(), seqno });
+        bytes +=
+            self.tombstones.put(at, Tombstone { keys, start_len: start.len(), seqno, newer_keys });
         if (at + 1).is_multiple_of(CHUNK) {
             bytes += self.finish_chunk(at / CHUNK);
         }
@@ -287,14 +296,61 @@ impl RangeSet {
     /// The newest tombstone at or below `read_seqno` that covers `key`.
     #[inline]
     pub fn covering_seqno(&self, key: &[u8], read_seqno: SeqNo) -> Option<SeqNo> {
-        self.find(key, read_seqno, &mut ())
+        self.find(key, read_seqno, &mut ()).map(|tombstone| tombstone.seqno)
     }
 
     /// The keys around `key` for which a read at `read_seqno` meets the same tombstone.
     pub fn span_at(&self, key: &[u8], read_seqno: SeqNo) -> CoverSpan<'_> {
         let mut span = CoverSpan::default();
-        span.seqno = self.find(key, read_seqno, &mut span).unwrap_or_default();
+        let found = self.find(key, read_seqno, &mut span);
+        span.seqno = found.map(|tombstone| tombstone.seqno).unwrap_or_default();
         span
+    }
+
+    /// An entry is about to be inserted into the memtable.
+    #[inline]
+    pub fn note_entry(&self, key: &[u8], seqno: SeqNo) {
+        if !self.is_empty() {
+            self.note_entry_over(key, seqno);
+        }
+    }
+
+    #[cold]
+    fn note_entry_over(&self, key: &[u8], seqno: SeqNo) {
+        if let Some(tombstone) = self.find(key, seqno, &mut ()) {
+            let allocated = tombstone.newer_keys.add(key);
+            if allocated > 0 {
+                self.bytes.fetch_add(allocated, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The first key from `key` on, at most `end`, before which the memtable has only entries that the tombstone of
+    /// `seqno` covers. `None` if that is not known, or another tombstone is newer.
+    pub fn covered_until<'a>(
+        &'a self,
+        key: &[u8],
+        end: &'a [u8],
+        seqno: SeqNo,
+    ) -> Option<&'a [u8]> {
+        let mut span = CoverSpan::default();
+        let tombstone = self.find(key, MAX_SEQNO, &mut span).filter(|t| t.seqno == seqno)?;
+        let end = span.end.map_or(end, |own| own.min(end));
+        tombstone.newer_keys.first_in(key, end)
+    }
+
+    /// The mirror image: the last key in `[start, key]` that has an entry which the tombstone of `seqno` does not cover,
+    /// if there is one, with the `start` from which that is so, the given one or one above it.
+    pub fn covered_from<'a>(
+        &'a self,
+        key: &[u8],
+        start: &'a [u8],
+        seqno: SeqNo,
+    ) -> Option<(Option<&'a [u8]>, &'a [u8])> {
+        let mut span = CoverSpan::default();
+        let tombstone = self.find(key, MAX_SEQNO, &mut span).filter(|t| t.seqno == seqno)?;
+        let start = span.start.map_or(start, |own| own.max(start));
+        Some((tombstone.newer_keys.last_in(start, key)?, start))
     }
 
     /// How many tombstones a read at `read_seqno` sees.
@@ -323,11 +379,12 @@ impl RangeSet {
         key: &[u8],
         read_seqno: SeqNo,
         around: &mut impl Around<'a>,
-    ) -> Option<SeqNo> {
+    ) -> Option<&'a Tombstone> {
         let len = self.visible_len(read_seqno);
         let mut end = len / CHUNK;
-        if let Some(seqno) = self.find_among(end * CHUNK, len, key, around) {
-            return Some(seqno);
+        let found = self.find_among(end * CHUNK, len, key, around);
+        if found.is_some() {
+            return found;
         }
         while end > 0 {
             let mut level = end.trailing_zeros() as usize;
@@ -354,7 +411,7 @@ impl RangeSet {
         end: usize,
         key: &[u8],
         around: &mut impl Around<'a>,
-    ) -> Option<SeqNo> {
+    ) -> Option<&'a Tombstone> {
         for at in (first..end).rev() {
             let t = self.tombstones.get(at)?;
             if key < t.start() {
@@ -362,7 +419,7 @@ impl RangeSet {
             } else if key < t.end() {
                 around.starts_at(t.start());
                 around.ends_at(t.end());
-                return Some(t.seqno);
+                return Some(t);
             } else {
                 around.starts_at(t.end());
             }

@@ -267,12 +267,17 @@ fn is_as_before(vfs: &dyn Vfs, dir: &Path, look: &Look) -> terrace_base::Result<
         return Ok(false);
     }
     let file = vfs.open(&names::log_path(dir, segment), OpenMode::default())?;
-    let rest = file.len().saturating_sub(end);
+    if file.len() < end {
+        // What was found there belonged to an append that failed, and was cut off since.
+        return Ok(false);
+    }
+    let rest = file.len() - end;
     let mut next = [0; RECORD_HEADER_BYTES];
     let next = &mut next[..rest.min(RECORD_HEADER_BYTES as u64) as usize];
-    file.read_at(end, next)?;
+    let mut damaged = Vec::new();
+    file.read_around_damage(end, next, &mut damaged)?;
     // Reserved room is zeros.
-    Ok(next.iter().all(|byte| *byte == 0))
+    Ok(damaged.is_empty() && next.iter().all(|byte| *byte == 0))
 }
 
 /// Makes what was replayed, and the versions, visible.
@@ -293,10 +298,12 @@ fn show(
 /// # Errors
 /// `Closed`, with nothing shown.
 fn publish(inner: &Inner, found: Found) -> Result<bool> {
-    let Found { pin, state, families, segments, outcome, .. } = found;
+    let Found { pin, mut state, families, segments, outcome, .. } = found;
     let mut shown = inner.versions.manifest.lock();
     // A close comes before [`let_go`], which takes this lock, and nothing may be shown after that.
     inner.base.health.check_open()?;
+    // Whether a file is still read, the holders of its metadata say: those of all looks hold the same.
+    state.share_files(&shown.state);
     let old = std::mem::replace(&mut shown.state, state);
     let state = &shown.state;
     // What the new states refer to must be there before anybody sees them.

@@ -1,4 +1,4 @@
-//! Opening: lock, manifest, column families, log replay, and only then the background threads.
+//! Recovery of a store that is opened for writing: manifest, column families, log replay.
 //!
 //! SSTs are opened lazily, so the time does not depend on how many there are: it is the time to
 //! read the manifest, to replay the log (empty after a clean close), and to list the directory.
@@ -8,7 +8,6 @@ use crate::background::env::JobEnv;
 use crate::background::flush::Parts;
 use crate::env::BaseEnv;
 use crate::env::rate_limit::RateLimiter;
-use crate::env::reserve;
 use crate::error::{Error, Result};
 use crate::event;
 use crate::inner::Inner;
@@ -34,7 +33,6 @@ use crate::version::reader_pins::ReaderPins;
 use crate::version::unpublished;
 use crate::version::version_set::{ManifestLog, VersionSet};
 use crate::write::env::CommitEnv;
-use crate::write::log_segments;
 use crate::write::queue::{LogState, WriteQueue};
 use arc_swap::ArcSwap;
 use std::collections::HashSet;
@@ -56,123 +54,6 @@ use terrace_vfs::Vfs;
 
 /// Of the files that may be open, one in this many is a value segment.
 const VALUE_FILES_SHARE: usize = 4;
-
-/// Opens the store in `dir` for reading and writing.
-pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
-    options.check()?;
-    let start = options.advanced.clock.monotonic_us();
-    let vfs = options.advanced.vfs.clone();
-    if options.create_if_missing {
-        vfs.create_dir_all(dir)?;
-    }
-    let lock = lock(&*vfs, dir)?;
-    orphans::remove_backup_work(&*vfs, dir);
-    let there: HashSet<String> = vfs.list(dir)?.into_iter().collect();
-    let is_store = vfs.exists(&names::current_path(dir))?;
-    let opened = match recover_and_write(dir, &options, start) {
-        Err(Error::DiskFull(cause)) if is_store && !cause.is_failed_sync() => {
-            open_on_full_disk(dir, &options, start, &there, cause)
-        }
-        opened => opened,
-    }?;
-    *opened.lock.lock() = Some(lock);
-    Ok(opened)
-}
-
-/// Opens a store although the disk is full: with the room of the reserve, or else with everything
-/// that was replayed in memory. Writes are refused until there is room, but for deletions.
-fn open_on_full_disk(
-    dir: &Path,
-    options: &Options,
-    start: u64,
-    there: &HashSet<String>,
-    cause: Arc<terrace_base::Error>,
-) -> Result<Inner> {
-    let vfs = &options.advanced.vfs;
-    remove_attempt(&**vfs, dir, there)?;
-    let opened = match reserve::release(&**vfs, dir)? {
-        true => recover_and_write(dir, options, start),
-        false => Err(Error::DiskFull(cause.clone())),
-    };
-    let opened = match opened {
-        Err(Error::DiskFull(_)) => {
-            remove_attempt(&**vfs, dir, there)?;
-            recover_in_memory(dir, options)?
-        }
-        opened => opened?,
-    };
-    opened.base.health.disk_is_full(cause);
-    Ok(opened)
-}
-
-/// Removes what an attempt to open has written since `there` was listed, as far as the manifest does
-/// not put it in force: it takes room.
-fn remove_attempt(vfs: &dyn Vfs, dir: &Path, there: &HashSet<String>) -> Result<()> {
-    let state = Manifest::read(vfs, dir)?;
-    let files = state.families.values().flat_map(|family| family.version.all_files());
-    let live: HashSet<FileNumber> = files.map(|(_, file)| file.number).collect();
-    let oldest =
-        state.families.values().map(|family| family.min_log_segment).min().unwrap_or_default();
-    for name in vfs.list(dir)?.iter().filter(|name| !there.contains(*name)) {
-        let unnamed = match names::parse(name) {
-            FileName::Sst(number) => !live.contains(&number),
-            FileName::Log(number) => number > oldest,
-            kind => kind == FileName::Temp,
-        };
-        if unnamed {
-            vfs.remove(&dir.join(name))?;
-        }
-    }
-    Ok(())
-}
-
-/// Recovers the store and writes nothing: what the log holds stays in memtables, and the log as it
-/// is goes on in a segment that the first write begins.
-fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
-    let vfs = &options.advanced.vfs;
-    let claims = evidence::read(&**vfs, dir)?.claims;
-    let (manifest, mut state) = Manifest::recover_unwritten(vfs.clone(), dir, &claims)?;
-    let listing = vfs.list(dir)?;
-    let mut parts = Nouns::new(dir, options, false)?;
-    parts.mind_readers(&listing, options);
-    let families = open_families(&state, options, &parts.table_cache, &[])?;
-    for family in state.families.values_mut().filter(|family| family.merge_operator.is_none()) {
-        // It gets into the manifest that is written when there is room, before any operand does.
-        let given = &family_options(options, &family.name).merge_operator;
-        family.merge_operator = given.as_ref().map(|operator| operator.name().into());
-    }
-    let numbers = FileNumbers::new(&listing, state.next_file_number);
-    let segments = recover::live_segments(dir, &listing, &state, &numbers)?;
-    let log = recover::Log::new(&**vfs, dir, &segments, &claims, &state);
-    let table_cache = &parts.table_cache;
-    let on_disk = OnDisk { families: &families, state: &state, table_cache };
-    let mut outcome = recover::replay(&log, &on_disk, usize::MAX, &mut |_| Ok(()))?;
-    outcome.use_up_for_hot();
-    for replayed in outcome.families.into_values() {
-        adopt(replayed, dir)?;
-    }
-    let with_values = segments.iter().map(|file| file.number).filter(|n| n.fits_handles());
-    with_values.for_each(|number| parts.value_log.begin(number));
-    let (log, unsynced) =
-        log_segments::unfinished_log(vfs, &segments, &outcome.log, outcome.last_seqno)?;
-    let manifest =
-        ManifestLog { manifest: Some(manifest), state, torn: true, undecided: Vec::new() };
-    let last_seqno = outcome.last_seqno;
-    // The files stay as they are, and true, until there is room to write them anew.
-    let evidence = Evidence::unwritten(vfs.clone(), dir, claims);
-    let history = LogHistory::new(log_segments::unfinished_history(&outcome.log), SeqNo::ZERO);
-    let (file_numbers, log) = (numbers, Some(log));
-    let opened = Opened { families, manifest, file_numbers, last_seqno, evidence, history, log };
-    let inner = parts.into_inner(options.clone(), opened)?;
-    let queue = inner.commit.queue()?;
-    unsynced.into_iter().for_each(|segment| queue.push_unsynced(segment));
-    Ok(inner)
-}
-
-fn adopt(replayed: Replayed, dir: &Path) -> Result<()> {
-    let adopted = replayed.family.adopt(replayed.memtables);
-    Ok(adopted.map_err(|e| terrace_base::Error::io("reserve memory for", dir, e))?)
-}
 
 /// Recovers the store and begins a new log.
 pub(crate) fn recover_and_write(dir: &Path, options: &Options, start: u64) -> Result<Inner> {
@@ -287,7 +168,6 @@ pub(crate) fn recover_log(
         &parts.reader_pins,
     )?;
     kill_point("open:orphans_removed");
-    reserve::take(&*vfs, dir, options.advanced.reserve_bytes)?;
     let last_seqno = outcome.last_seqno;
     let (manifest, file_numbers, log) = (log, numbers, Some(log_state));
     let opened = Opened { families, manifest, file_numbers, last_seqno, evidence, history, log };
@@ -527,7 +407,7 @@ impl Nouns {
 
     /// From here on files may be removed, but not those that readers beside the writer need.
     /// `listing` is what is in the directory.
-    fn mind_readers(&mut self, listing: &[String], options: &Options) {
+    pub(crate) fn mind_readers(&mut self, listing: &[String], options: &Options) {
         let AdvancedOptions { vfs, max_reader_pinned_bytes, .. } = &options.advanced;
         self.reader_pins = ReaderPins::open(&**vfs, &self.dir, listing, *max_reader_pinned_bytes);
     }

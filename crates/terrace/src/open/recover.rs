@@ -77,21 +77,26 @@ impl Replayed {
     /// Takes what was hot when `file`, a checkpoint of the hot table, was made. Comes before the log, which
     /// has what was written since then.
     fn take_hot(&mut self, file: &FileMeta, table_cache: &TableCache) -> terrace_base::Result<()> {
-        let mut iter = table_cache.reader(file)?.iter(ScanOptions::compaction());
+        let mut iter = table_cache.reader_for_work(file)?.iter(ScanOptions::compaction());
         iter.seek_to_first()?;
         let no_memory = |e| terrace_base::Error::io("reserve memory for", table_cache.dir(), e);
         while iter.valid() {
             let (key, value, trailer) = (iter.user_key(), iter.value(), iter.trailer());
-            let memtable = self.with_room(Skiplist::entry_upper_bound(key.len(), value.len()));
-            let memtable = memtable.map_err(no_memory)?.clone();
-            let kind = trailer_kind(trailer).unwrap_or(ValueKind::Delete);
-            let inserted =
-                memtable.insert(key, trailer_seqno(trailer), kind, value, &mut self.hint);
-            inserted.map_err(|refused| no_memory(full(refused)))?;
-            memtable.note_seqno(trailer_seqno(trailer));
+            self.put_hot(key, trailer, value).map_err(no_memory)?;
             iter.next()?;
         }
         self.hot.clone_from(&self.memtables);
+        Ok(())
+    }
+
+    /// Inserts a version of a key that was hot.
+    fn put_hot(&mut self, key: &[u8], trailer: u64, value: &[u8]) -> std::io::Result<()> {
+        let bound = Skiplist::entry_upper_bound(key.len(), value.len());
+        let memtable = self.with_room(bound)?.clone();
+        let (seqno, kind) = (trailer_seqno(trailer), trailer_kind(trailer));
+        let kind = kind.unwrap_or(ValueKind::Delete);
+        memtable.insert(key, seqno, kind, value, &mut self.hint).map_err(full)?;
+        memtable.note_seqno(seqno);
         Ok(())
     }
 
@@ -120,6 +125,9 @@ impl Replayed {
             return Ok(());
         }
         let bound = batch::entry_room_bytes(op);
+        if op.kind == ValueKind::RangeDelete {
+            self.take_hot_again(seqno, (op.key, op.value), gathered)?;
+        }
         if self.room_bytes() < gathered.bound_bytes() + bound {
             self.settle(gathered)?;
         }
@@ -127,6 +135,38 @@ impl Replayed {
         let memtable = self.with_room(bound)?.clone();
         memtable.note_commit(placed.segment, seqno);
         memtable.take(op, seqno, placed, gathered, &mut self.hint).map_err(full)
+    }
+
+    /// A range tombstone that is older than versions of the checkpoint must not lie in a newer file than they: a merge of
+    /// theirs alone may take their sequence numbers from them. Those that were spilled before it come with it once more.
+    fn take_hot_again(
+        &mut self,
+        seqno: SeqNo,
+        (start, end): (&[u8], &[u8]),
+        gathered: &mut Gathered<'_>,
+    ) -> std::io::Result<()> {
+        if self.hot.is_empty() || self.spilled_seqno == SeqNo::ZERO {
+            return Ok(());
+        }
+        self.settle(gathered)?;
+        for hot in self.hot.clone() {
+            let mut iter = hot.iter();
+            // A cursor over memory does not fail.
+            let mut moved = iter.seek(start, u64::MAX);
+            while moved.is_ok() && iter.valid() && iter.user_key() < end {
+                let (key, trailer) = (iter.user_key(), iter.trailer());
+                // Nobody sees older versions of the key any more.
+                let is_here = |memtable: &Arc<MemTable>| {
+                    let newest = memtable.get(key, hash_key(key), u64::MAX);
+                    newest.is_some_and(|(of, _)| trailer_seqno(of) >= trailer_seqno(trailer))
+                };
+                if trailer_seqno(trailer) > seqno && !self.memtables.iter().any(is_here) {
+                    self.put_hot(key, trailer, iter.value())?;
+                }
+                moved = iter.next();
+            }
+        }
+        Ok(())
     }
 
     /// Whether the checkpoint of the hot table has a newer version, or this one, of the operation's key.

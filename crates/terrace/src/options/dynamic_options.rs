@@ -27,6 +27,7 @@ pub(crate) struct DynamicOptions {
     /// Bytes of it for all memtables together, and bytes at which one is full.
     memtables_bytes: AtomicUsize,
     memtable_bytes: AtomicUsize,
+    memtables_shrank: AtomicBool,
     has_hot_table: AtomicBool,
     /// Whether the log is written through a buffer, which is decided at open.
     buffered: bool,
@@ -43,6 +44,7 @@ impl DynamicOptions {
             moves: AtomicBool::new(options.advanced.memory_split == MemorySplit::Auto),
             memtables_bytes: AtomicUsize::new(options.memtables_bytes()),
             memtable_bytes: AtomicUsize::new(options.memtable_bytes()),
+            memtables_shrank: AtomicBool::new(false),
             has_hot_table: AtomicBool::new(options.advanced.hot_table == HotTableMode::Auto),
             buffered: options.sync == SyncMode::Buffered,
         }
@@ -134,8 +136,23 @@ impl DynamicOptions {
 
     /// Changes what memtables get of it; `asked` is the size of one that was asked for at open, or 0.
     pub fn set_memtables_bytes(&self, memtables: usize, asked: usize) {
-        self.memtables_bytes.store(memtables, Ordering::Relaxed);
-        self.memtable_bytes.store(memtable_bytes(memtables, asked), Ordering::Relaxed);
+        let one = memtable_bytes(memtables, asked);
+        let before = self.memtables_bytes.swap(memtables, Ordering::Relaxed);
+        let one_before = self.memtable_bytes.swap(one, Ordering::Relaxed);
+        if memtables < before || one < one_before {
+            self.note_large_memtables();
+        }
+    }
+
+    /// Memtables may be larger than they may be now.
+    pub fn note_large_memtables(&self) {
+        // Release: who takes the mark sees the smaller sizes.
+        self.memtables_shrank.store(true, Ordering::Release);
+    }
+
+    /// Whether memtables may have been larger than they may be now; said once.
+    pub fn take_large_memtables(&self) -> bool {
+        self.memtables_shrank.swap(false, Ordering::Acquire)
     }
 
     /// Whether the budget moves between its pools.

@@ -8,6 +8,26 @@ use terrace_base::SeqNo;
 use terrace_manifest::LEVEL_COUNT;
 use terrace_sst::{Compression, FilterPolicy, SstOptions};
 
+/// Buffers of a piece of a compaction, in parts of the budget and in bytes: they are no part of it, so that a small
+/// budget must not be dwarfed by them.
+const JOB_BUFFER_SHARE: usize = 32;
+const MIN_JOB_BUFFER_BYTES: usize = 1 << 20;
+const MAX_JOB_BUFFER_BYTES: usize = 8 << 20;
+/// This many pieces at once have as much each; more of them share what these have, down to the least that is of use.
+const FULL_PIECES: usize = 2;
+const LEAST_JOB_BUFFER_BYTES: usize = 256 << 10;
+
+/// Threads that merge where `background_jobs` were asked for.
+pub(crate) fn compaction_threads(background_jobs: usize) -> usize {
+    background_jobs.max(2) - 1
+}
+
+/// [`FamilyOptions::job_buffer_bytes`] where up to `pieces` are merged at once.
+pub(crate) fn job_buffer_bytes(memory_budget: usize, pieces: usize) -> usize {
+    let one = (memory_budget / JOB_BUFFER_SHARE).clamp(MIN_JOB_BUFFER_BYTES, MAX_JOB_BUFFER_BYTES);
+    (FULL_PIECES * one / pieces.max(FULL_PIECES)).max(LEAST_JOB_BUFFER_BYTES)
+}
+
 /// One family's options, resolved.
 #[derive(Debug, Clone)]
 pub(crate) struct FamilyOptions {
@@ -27,7 +47,7 @@ pub(crate) struct FamilyOptions {
     pub level_base_bytes: u64,
     pub level_multiplier: f64,
     pub target_file_bytes: u64,
-    /// What one compaction reads ahead at a time from all inputs, and what the writer of one output holds
+    /// What one piece of a compaction reads ahead at a time from all inputs, and what the writer of one output holds
     /// of its index, filters and models.
     pub job_buffer_bytes: usize,
     pub max_subcompactions: usize,
@@ -61,6 +81,31 @@ impl FamilyOptions {
             created_ms,
             family: self.family.clone(),
             flushed_seqno: SeqNo::ZERO,
+            is_hot_checkpoint: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_of_merges_do_not_grow_with_the_number_of_threads() {
+        let budgets = [4 << 20, 64 << 20, 256 << 20, 64 << 30];
+        for (budget, one) in budgets.into_iter().zip([1 << 20, 2 << 20, 8 << 20, 8 << 20]) {
+            for jobs in 1..=64 {
+                for subcompactions in [1, 2, 3, 16] {
+                    let pieces = compaction_threads(jobs) * subcompactions;
+                    let bytes = job_buffer_bytes(budget, pieces);
+                    match pieces {
+                        ..=FULL_PIECES => assert_eq!(bytes, one),
+                        _ => assert!(
+                            bytes * pieces <= FULL_PIECES * one || bytes == LEAST_JOB_BUFFER_BYTES
+                        ),
+                    }
+                }
+            }
         }
     }
 }

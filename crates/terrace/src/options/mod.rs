@@ -14,7 +14,8 @@ mod refuse;
 mod write_options;
 mod write_tracking;
 
-pub(crate) use family::FamilyOptions;
+use family::job_buffer_bytes;
+pub(crate) use family::{FamilyOptions, compaction_threads};
 pub use filter_allocator::FilterAllocator;
 pub use hot_table_mode::HotTableMode;
 pub use memory_shares::{DEFAULT_FILTER_SHARE, DEFAULT_MEMTABLE_SHARE, MemoryShares};
@@ -42,11 +43,6 @@ use terrace_vfs::{PosixVfs, Vfs};
 pub const DEFAULT_MEMORY_BUDGET: usize = 512 << 20;
 /// The smallest memory budget a store opens with: 4 MiB.
 pub const MIN_MEMORY_BUDGET: usize = 4 << 20;
-/// Buffers of one compaction, in parts of the budget and in bytes: they are no part of it, so that a small
-/// budget must not be dwarfed by them.
-const JOB_BUFFER_SHARE: usize = 32;
-const MIN_JOB_BUFFER_BYTES: usize = 1 << 20;
-const MAX_JOB_BUFFER_BYTES: usize = 8 << 20;
 /// Least size at which a memtable may be full: 16 KiB.
 pub(crate) const MIN_MEMTABLE_BYTES: usize = 16 << 10;
 /// Default of [`CfOptions::filter`]: a ribbon of sixteen columns, 2 bytes per key on disk, of which
@@ -301,7 +297,8 @@ pub struct AdvancedOptions {
     /// Bytes of pending compaction at which writes are slowed (64 GiB).
     pub pending_compaction_slowdown_bytes: u64,
     /// Bytes kept in a reserve file so that a full disk still lets deletes and the manifest
-    /// through (1 MiB); 0 keeps none.
+    /// through (1 MiB); 0 keeps none. A store that opens without room for it only takes what
+    /// removes until there is.
     pub reserve_bytes: u64,
     /// A segment of the log that holds separated values ends at this size
     /// ([`DEFAULT_SEGMENT_BYTES`]).
@@ -559,8 +556,10 @@ impl Options {
             level_base_bytes: a.level_base_bytes,
             level_multiplier: a.level_multiplier,
             target_file_bytes: a.target_file_bytes,
-            job_buffer_bytes: (self.memory_budget / JOB_BUFFER_SHARE)
-                .clamp(MIN_JOB_BUFFER_BYTES, MAX_JOB_BUFFER_BYTES),
+            job_buffer_bytes: job_buffer_bytes(
+                self.memory_budget,
+                compaction_threads(self.background_jobs) * a.max_subcompactions,
+            ),
             max_subcompactions: a.max_subcompactions,
             compact_when_idle: a.compact_when_idle,
             pending_compaction_slowdown_bytes: a.pending_compaction_slowdown_bytes,

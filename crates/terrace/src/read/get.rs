@@ -151,8 +151,10 @@ fn read(env: &ReadEnv, family: &Family, key: &[u8], reading: Reading<'_>) -> Res
     };
     let answer = with_value(env, family, key, reading, answer, &mut ())?;
     env.base.counters.gets.add(1);
-    if matches!(answer, Answer::Value(..)) {
-        env.base.counters.gets_found.add(1);
+    match answer {
+        Answer::Value(..) => env.base.counters.gets_found.add(1),
+        // A family that was dropped meanwhile is empty.
+        _ => family.check_exists()?,
     }
     if let Some(start) = start {
         env.base.counters.get_latency.record_ns(start.elapsed().as_nanos() as u64);

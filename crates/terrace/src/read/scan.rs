@@ -70,9 +70,9 @@ pub struct ReadOptions {
     /// (to open an SST, for an index partition, a data block, or a separated value that the cache
     /// does not have) gives [`NotInMemory`](crate::Error::NotInMemory) instead, with nothing read and nothing changed,
     /// so that a thread which must not wait can leave it to another one. Filters and learned
-    /// indexes that are not in memory are done without. An iterator gives the same error before it steps over more than
-    /// [`MAX_STEPPED_OVER_IN_MEMORY`] deleted or expired keys. A refused read costs no more than a cached
-    /// one, and the repetition counts as one read.
+    /// indexes that are not in memory are done without. An iterator gives the same error before it steps over more
+    /// than [`MAX_STEPPED_OVER_IN_MEMORY`] keys that are deleted, expired or covered by range deletes. A refused read
+    /// costs no more than a cached one, and the repetition counts as one read.
     pub in_memory: bool,
     /// Above 0: an iterator reads ahead in sequential pieces of at least this size.
     pub readahead_bytes: usize,
@@ -260,7 +260,7 @@ fn push_memtable(
     covers: &mut Vec<Box<dyn CoverSource>>,
 ) {
     if !memtable.has_no_entries() {
-        runs.push(RunIter::Mem(memtable.iter()));
+        runs.push(RunIter::Mem(memtable.iter(), Arc::clone(memtable)));
     }
     if memtable.has_range_tombstones() {
         covers.push(Box::new(Arc::clone(memtable)));
@@ -316,10 +316,16 @@ impl Iter {
         self.entries.valid()
     }
 
-    /// How many keys this iterator has stepped over since they are deleted or expired, as of its moment: each costs about as
-    /// much as one that it shows. What a range delete covers is passed faster, and does not count.
+    /// How many keys this iterator has stepped over since they are deleted or expired, as of its moment: each costs
+    /// about as much as one that it shows. What range deletes cover does not count; see [`Self::covered_steps`].
     pub fn stepped_over(&self) -> u64 {
         self.entries.stepped_over()
+    }
+
+    /// How many steps it took this iterator to get past keys that range deletes cover: a few for each range as a rule,
+    /// one for each key where there may be newer entries in between.
+    pub fn covered_steps(&self) -> u64 {
+        self.entries.covered_steps()
     }
 
     /// Moves to the first entry.

@@ -14,7 +14,7 @@ use crate::version::file_numbers::FileNumbers;
 use terrace_base::{FileNumber, SegmentNumber};
 use terrace_log::SegmentFile;
 use terrace_manifest::names::{self, FileName};
-use terrace_manifest::{FamilyState, FileMeta, ManifestState, salvage};
+use terrace_manifest::{FamilyState, FileMeta, HOT_LEVEL, ManifestState, salvage};
 
 impl Repair<'_> {
     /// Does what `plan` says; the store that comes out, with its log replayed.
@@ -62,11 +62,14 @@ impl Repair<'_> {
                 placed.push((level, sst.meta));
                 continue;
             }
-            let written = self.rewrite(sst.meta.number, &options, sst.flushed_seqno, &next)?;
+            let written = self.rewrite(&sst, &options, &next)?;
             fresh.extend(written.iter().map(|file| file.number));
             placed.extend(written.into_iter().map(|file| (level, file)));
         }
         let mut version = version_of(family.id, placed.clone());
+        // What is read before the log is not merged with what the log says more about.
+        let is_hot = |(level, _): &(u8, FileMeta)| *level == HOT_LEVEL;
+        let (hot, placed): (Vec<_>, Vec<_>) = placed.into_iter().partition(is_hot);
         // The manifest says what cannot be.
         if version.is_none() && !merge {
             merge = true;
@@ -86,7 +89,7 @@ impl Repair<'_> {
             for number in unused.filter(|number| kept.contains(number)) {
                 aside.push((format!("{number:06}.sst"), ".merged"));
             }
-            let placed = merged.into_iter().map(|file| (LAST_LEVEL, file)).collect();
+            let placed = merged.into_iter().map(|file| (LAST_LEVEL, file)).chain(hot).collect();
             version = version_of(family.id, placed);
         }
         family.version = version.unwrap_or_default();

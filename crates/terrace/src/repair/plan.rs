@@ -1,7 +1,7 @@
 //! What the repaired store will consist of.
 
 use super::Repair;
-use super::base::{Base, Proof};
+use super::base::{Base, Proof, is_loss};
 use super::log::LogSurvey;
 use super::ssts::{Sst, Ssts, describe};
 use crate::error::Result;
@@ -12,9 +12,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use terrace_base::{FileNumber, SegmentNumber, SeqNo};
 use terrace_log::SegmentFile;
+use terrace_log::format::HEADER_BYTES;
 use terrace_manifest::evidence::Claims;
 use terrace_manifest::names::{self, FileName};
-use terrace_manifest::{FamilyState, ManifestState, SegmentKind, SegmentMeta};
+use terrace_manifest::{FamilyState, HOT_LEVEL, ManifestState, SegmentKind, SegmentMeta};
 
 /// The family of SSTs that do not say whose they are.
 const UNKNOWN_FAMILY: &str = "unknown";
@@ -48,6 +49,32 @@ impl Files {
     /// Whether they have to be merged.
     pub fn merge(&self) -> bool {
         self.ssts.iter().any(|(level, _)| level.is_none())
+    }
+
+    /// Every write of the family up to here is in the SSTs, or was merged away: the log has nothing to add there. A
+    /// checkpoint of the hot table does not tell.
+    fn flushed_seqno(&self) -> SeqNo {
+        let ssts = self.ssts.iter().filter(|(_, sst)| !sst.is_hot_checkpoint);
+        ssts.map(|(_, sst)| sst.flushed_seqno).max().unwrap_or_default()
+    }
+
+    /// Takes in `found`, checkpoints of the hot table that no manifest names. One is in force, the newest: it is followed by
+    /// another, or by a flush of all that was hot, before its file is removed. Gives the others.
+    fn take_checkpoints(&mut self, found: Vec<Sst>) -> Vec<Sst> {
+        let flushed = self.flushed_seqno();
+        let named = self.ssts.extract_if(.., |(_, sst)| sst.is_hot_checkpoint);
+        let mut all: Vec<(bool, Sst)> = named.map(|(_, sst)| (true, sst)).collect();
+        all.extend(found.into_iter().map(|sst| (false, sst)));
+        all.sort_by_key(|(_, sst)| (sst.flushed_seqno, sst.meta.number));
+        // What a manifest says is in force was, and is if no flush has followed that it does not know.
+        let newer = self.ssts.iter().filter(|(level, _)| level.is_none());
+        let newer = newer.map(|(_, sst)| sst.flushed_seqno).max().unwrap_or_default();
+        let is_in_force =
+            |(named, sst): &(bool, Sst)| sst.flushed_seqno >= if *named { newer } else { flushed };
+        if let Some(at) = all.iter().rposition(is_in_force) {
+            self.ssts.push((Some(HOT_LEVEL), all.remove(at).1));
+        }
+        all.into_iter().map(|(_, sst)| sst).collect()
     }
 }
 
@@ -88,12 +115,13 @@ impl Repair<'_> {
             for (_, sst) in &files.ssts {
                 if sst.damage.is_some() {
                     aside.push((file_name(sst.meta.number), ".damaged"));
-                } else if files.merge() {
+                } else if files.merge() && !sst.is_hot_checkpoint {
                     aside.push((file_name(sst.meta.number), ".merged"));
                 }
             }
         }
         flushed_seqnos(&mut state, &families);
+        let segments = state.segments.clone();
         let headers = self.value_segments(&mut state, &families, &listing, &numbers)?;
         headers.iter().for_each(|SegmentFile { number, .. }| {
             self.note(format!("segment {number}: it gets a sound header"));
@@ -101,6 +129,7 @@ impl Repair<'_> {
         let told = self.report.lost.is_empty() && aside.is_empty() && headers.is_empty();
         let merges = families.values().any(Files::merge);
         let sound = opens && told && !log.salvages && !merges && !take_all;
+        let sound = sound && segments == state.segments;
         let number = newest.saturating_add(1);
         Ok(Plan { state, claims, number, numbers, families, aside, headers, log, sound })
     }
@@ -126,8 +155,12 @@ impl Repair<'_> {
                     FileName::Log(number) | FileName::ValueLog(number) => number,
                     _ => continue,
                 };
-                let header = terrace_log::read_header(&*self.vfs, &self.dir.join(name))?;
-                if header.is_ok_and(|header| header.segment == number) {
+                let header = terrace_log::read_header_around_loss(&*self.vfs, &self.dir.join(name));
+                let header = match header {
+                    Err(error) if !is_loss(&error) => return Err(error.into()),
+                    header => header.ok().and_then(std::result::Result::ok),
+                };
+                if header.is_some_and(|header| header.segment == number) {
                     next = next.max(number.next().file());
                 }
             }
@@ -167,6 +200,8 @@ impl Repair<'_> {
                     continue;
                 };
                 sst.meta = (**file).clone();
+                // Those of earlier builds do not say it.
+                sst.is_hot_checkpoint = level == HOT_LEVEL;
                 self.tell_damage(&owner, &sst);
                 files.ssts.push((Some(level), sst));
             }
@@ -246,9 +281,16 @@ impl Repair<'_> {
         let owner = format!("family `{family}`");
         let bytes: u64 = ssts.iter().map(|sst| sst.meta.size_bytes).sum();
         self.saved(format!("{owner}: {} SSTs that no manifest names, {bytes} bytes", ssts.len()));
+        let (hot, ssts): (Vec<Sst>, Vec<Sst>) =
+            ssts.into_iter().partition(|sst| sst.is_hot_checkpoint);
         for sst in ssts {
             self.tell_damage(&owner, &sst);
             files.ssts.push((None, sst));
+        }
+        hot.iter().for_each(|sst| self.tell_damage(&owner, sst));
+        for sst in files.take_checkpoints(hot) {
+            let number = sst.meta.number;
+            self.note(format!("SST {number} of {owner}, what was hot earlier, moves to lost/"));
         }
     }
 
@@ -305,6 +347,17 @@ impl Repair<'_> {
                     }
                     len => len?,
                 };
+                let stated = state.segments.get(&number).map(|meta| meta.size_bytes);
+                if !replayed && size_bytes < HEADER_BYTES {
+                    state.segments.remove(&number);
+                    self.note(format!("segment {number} is empty, and is a value segment no more"));
+                    continue;
+                }
+                if let Some(stated) = stated.filter(|stated| size_bytes < *stated) {
+                    self.note(format!("segment {number} has {size_bytes} bytes, not {stated}"));
+                }
+                // What lies behind is not the store's.
+                let size_bytes = stated.map_or(size_bytes, |stated| size_bytes.min(stated));
                 state.segments.insert(number, SegmentMeta { number, kind, size_bytes });
             }
             used.push(SegmentFile { number, path });
@@ -347,13 +400,12 @@ fn add_family(state: &mut ManifestState, id: u32, name: &str) -> String {
     name
 }
 
-/// Every write of a family up to the newest in its SSTs is in SSTs, or was merged away: the log has nothing
-/// to add there.
+/// What the log has nothing to add to.
 fn flushed_seqnos(state: &mut ManifestState, families: &BTreeMap<u32, Files>) {
     for family in state.families.values_mut() {
-        let files = families.get(&family.id).map(|files| &files.ssts[..]).unwrap_or_default();
-        let flushed = files.iter().map(|(_, sst)| sst.flushed_seqno).max().unwrap_or_default();
-        family.flushed_seqno = family.flushed_seqno.max(flushed);
-        state.last_seqno = state.last_seqno.max(family.flushed_seqno);
+        let Some(files) = families.get(&family.id) else { continue };
+        family.flushed_seqno = family.flushed_seqno.max(files.flushed_seqno());
+        let written = files.ssts.iter().map(|(_, sst)| sst.flushed_seqno).max();
+        state.last_seqno = state.last_seqno.max(written.unwrap_or_default());
     }
 }

@@ -35,8 +35,10 @@ const TOLD_STRETCHES: usize = 20;
 pub(super) struct Sst {
     pub meta: FileMeta,
     pub family: Option<(u32, String)>,
-    /// Every write of the family up to here was in SSTs when it was made.
+    /// Every write of the family up to here was in SSTs when it was made. Of a checkpoint of the hot table: every one of what
+    /// was hot.
     pub flushed_seqno: SeqNo,
+    pub is_hot_checkpoint: bool,
     /// None: it is sound. Else it has to be written anew.
     pub damage: Option<Damage>,
 }
@@ -134,6 +136,7 @@ impl Repair<'_> {
                 SeqNo::ZERO => properties.largest_seqno,
                 stated => stated,
             },
+            is_hot_checkpoint: properties.is_hot_checkpoint,
             damage: (!damage.is_none()).then_some(damage),
             meta,
         })
@@ -165,18 +168,18 @@ impl Repair<'_> {
         Ok(damage)
     }
 
-    /// Writes what can be read of SST `number` to new files, which have their names when this returns.
+    /// Writes what can be read of `sst` to new files, which have their names when this returns.
     pub(super) fn rewrite(
         &self,
-        number: FileNumber,
+        sst: &Sst,
         options: &FamilyOptions,
-        flushed_seqno: SeqNo,
         next_file_number: &(dyn Fn() -> FileNumber + Sync),
     ) -> Result<Vec<FileMeta>> {
-        let reader = self.open_sst(number)?;
+        let reader = self.open_sst(sst.meta.number)?;
         let mut values = Values::new(self.vfs.clone(), self.dir.to_path_buf());
         let mut sst_options = options.sst(0, self.options.advanced.clock.wall_ms());
-        sst_options.flushed_seqno = flushed_seqno;
+        sst_options.flushed_seqno = sst.flushed_seqno;
+        sst_options.is_hot_checkpoint = sst.is_hot_checkpoint;
         let (limiter, trainings) = (RateLimiter::new(0), TrainingTally::default());
         let progress = JobProgress::default();
         let context = OutputContext {

@@ -5,9 +5,12 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use terrace_base::{Result, SegmentNumber, ValueHandle};
-use terrace_log::value::{ValueRead, read_values};
+use terrace_log::value::{ValueRead, read_values_within};
 use terrace_manifest::names;
 use terrace_vfs::{OpenMode, RandomFile, Vfs};
+
+/// Bytes of values in memory at a time, besides one.
+const VALUE_BYTES: usize = 1 << 20;
 
 /// Files kept open.
 const OPEN_FILES: usize = 128;
@@ -41,12 +44,17 @@ impl Values {
                 Some(ValueRead { file: &**file.as_ref()?, key, handle: *handle })
             })
             .collect();
-        let mut results = read_values(&*self.vfs, &reads).into_iter();
+        let mut results = Vec::with_capacity(reads.len());
+        while results.len() < reads.len() {
+            let values = read_values_within(&*self.vfs, &reads[results.len()..], VALUE_BYTES);
+            results.extend(values.into_iter().map(|value| value.map(drop)));
+        }
+        let mut results = results.into_iter();
         let mut faults = Vec::with_capacity(wanted.len());
         for ((_, handle), file) in wanted.iter().zip(&files) {
             let result = file.as_ref().and_then(|_| results.next());
             faults.push(match result {
-                Some(Ok(_)) => None,
+                Some(Ok(())) => None,
                 Some(Err(error)) if is_loss(&error) => Some(error.to_string()),
                 Some(Err(error)) => return Err(error),
                 None => Some(format!("value segment {} is missing", handle.segment)),

@@ -14,6 +14,7 @@ use crate::inner::Inner;
 use crate::options::SyncMode;
 use crate::updates::segments::{Segments, path_of};
 use crate::updates::update::{RecordPlace, UpdateBatch};
+use crate::version::log_history::HistorySegment;
 use crate::write::log_segments;
 use std::sync::Arc;
 use terrace_base::SeqNo;
@@ -36,6 +37,8 @@ pub struct Updates {
     inner: Arc<Inner>,
     options: UpdateOptions,
     segments: Segments,
+    /// The log had all numbers up to this one when the segments were listed: where each of these has an end, it is known.
+    listed: SeqNo,
     /// Everything before was given.
     next: SeqNo,
     current: Option<Current>,
@@ -71,7 +74,8 @@ impl Updates {
         }
         let segments = Segments::of(inner)?;
         let (inner, next) = (inner.clone(), since);
-        let mut feed = Self { inner, options, segments, next, current: None, held: None };
+        let (current, held) = (None, None);
+        let mut feed = Self { inner, options, segments, listed: newest, next, current, held };
         feed.begin(newest)?;
         Ok(feed)
     }
@@ -136,15 +140,19 @@ impl Updates {
         while self.next <= limit {
             if self.current.is_none() {
                 self.segments = Segments::of(&self.inner)?;
+                self.listed = limit;
                 self.begin(limit)?;
             }
             let next = match self.held.take() {
                 Some(held) => Some(held),
-                None => match self.next_batch() {
-                    // A full disk goes before feeds: is what follows still there?
-                    Err(Error::Io(error)) if error.is_not_found() && !begins_anew => {
-                        begins_anew = true;
+                None => match self.next_batch(limit) {
+                    Err(error) if self.may_pass(&error) => {
+                        // Each time, for a reader: its list is as old as its last refresh.
                         self.current = None;
+                        if begins_anew {
+                            return Err(error);
+                        }
+                        begins_anew = true;
                         continue;
                     }
                     next => next?,
@@ -168,8 +176,23 @@ impl Updates {
         Ok(None)
     }
 
-    /// The next batch in the log that has the next number, or a later one, or none; `None` if there is no more.
-    fn next_batch(&mut self) -> Result<Option<UpdateBatch>> {
+    /// Whether an error may come of an old list of segments. A full disk goes before feeds: is what follows still there?
+    /// The writer beside a read-only store may have cut off what was there when the store last looked.
+    fn may_pass(&self, error: &Error) -> bool {
+        match error {
+            Error::Io(error) => error.is_not_found(),
+            Error::Corruption(_) => self.inner.base.read_only,
+            _ => false,
+        }
+    }
+
+    /// The next batch in the log that has the next number, or a later one, or none; `None` if there is no more. All
+    /// numbers up to `limit` are in the log.
+    fn next_batch(&mut self, limit: SeqNo) -> Result<Option<UpdateBatch>> {
+        if limit > self.listed {
+            self.learn_end()?;
+            self.listed = limit;
+        }
         let (mut has_looked, mut has_handed_over) = (false, false);
         loop {
             if let Some(batch) = self.next_of_segment()? {
@@ -219,6 +242,18 @@ impl Updates {
             }
         }
         Ok(None)
+    }
+
+    /// Learns where the last of the listed segments ends, if another one was begun since. Behind that end a failed append
+    /// may have left records whose numbers were given again, to others in the next segment. Of a number that was visible
+    /// before this call, the segment has been begun, and so the end of the one before it is known.
+    fn learn_end(&mut self) -> Result<()> {
+        match self.segments.list.last() {
+            Some(HistorySegment { number, end: None, .. }) if self.segments.has_ended(*number) => {
+                self.look_again()
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Learns of segments that were begun since, and of where the current one ends.

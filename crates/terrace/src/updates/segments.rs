@@ -67,6 +67,15 @@ impl Segments {
         Ok(())
     }
 
+    /// Whether the end of segment `number`, which had none at the last look, is known by now. In a read-only store all
+    /// have the end of the last look.
+    pub fn has_ended(&self, number: SegmentNumber) -> bool {
+        match &self.keeper {
+            Keeper::Writer(pin) => !pin.is_last(number),
+            Keeper::Reader { .. } => false,
+        }
+    }
+
     /// Segments before `current` are not needed any more.
     pub fn move_to(&self, current: SegmentNumber) {
         if let Keeper::Writer(pin) = &self.keeper {

@@ -92,6 +92,14 @@ struct PendingDelete {
     segment: Weak<Segment>,
 }
 
+/// Why the values of a segment are not moved.
+#[derive(Debug, Clone)]
+struct Excluded {
+    /// Whether they are damaged; else the device did not give them.
+    is_damaged: bool,
+    why: String,
+}
+
 /// All segments with values, and the stats.
 pub(crate) struct ValueLog {
     vfs: Arc<dyn Vfs>,
@@ -112,7 +120,7 @@ pub(crate) struct ValueLog {
     collected: Mutex<BTreeMap<SegmentNumber, u64>>,
     victims: ArcSwap<HashSet<SegmentNumber>>,
     /// Segments with a value that cannot be read, and why: they are not collected.
-    excluded: Mutex<BTreeMap<SegmentNumber, String>>,
+    excluded: Mutex<BTreeMap<SegmentNumber, Excluded>>,
     pending_delete: Mutex<Vec<PendingDelete>>,
     open: Arc<AtomicUsize>,
     max_open: usize,
@@ -338,7 +346,8 @@ impl ValueLog {
 
     /// A value in `segment` cannot be read, so that it cannot be moved: the segment stays.
     pub fn spare(&self, segment: SegmentNumber, error: &Error) {
-        if self.excluded.lock().insert(segment, error.to_string()).is_none() {
+        let why = Excluded { is_damaged: error.is_corruption(), why: error.to_string() };
+        if self.excluded.lock().insert(segment, why).is_none() {
             event::value_not_moved(segment, error);
         }
         let victims = self.victims.load();
@@ -348,10 +357,14 @@ impl ValueLog {
 
     /// Why `segment` is not collected.
     pub fn why_excluded(&self, segment: SegmentNumber) -> Option<Error> {
-        let why = self.excluded.lock().get(&segment).cloned()?;
+        let Excluded { is_damaged, why } = self.excluded.lock().get(&segment).cloned()?;
         let path = self.map.load().get(&segment).map(|segment| segment.path.clone());
         let path = path.unwrap_or_else(|| names::log_path(&self.dir, segment));
-        Some(Error::corruption(&path, 0, why))
+        Some(match is_damaged {
+            true => Error::corruption(&path, 0, why),
+            // The device may give it another time.
+            false => Error::io("move values of", &path, std::io::Error::other(why)),
+        })
     }
 
     // Reading.
@@ -411,19 +424,22 @@ impl ValueLog {
         Some(value)
     }
 
-    /// The values at the handles, in the order asked, by one batch of device reads.
+    /// The values at the handles, in the order asked, by one batch of device reads; only the first ones, at least one, if
+    /// those have `max_bytes`.
     pub fn read_held(
         &self,
         held: &SegmentMap,
         wanted: &[(&[u8], ValueHandle)],
+        max_bytes: usize,
     ) -> Vec<Result<Slice>> {
-        self.read_from(held, wanted, |segment| self.file(segment))
+        self.read_from(held, wanted, max_bytes, |segment| self.file(segment))
     }
 
     fn read_from(
         &self,
         held: &SegmentMap,
         wanted: &[(&[u8], ValueHandle)],
+        max_bytes: usize,
         file_of: impl Fn(&Segment) -> Result<Arc<dyn RandomFile>>,
     ) -> Vec<Result<Slice>> {
         let open = |handle: &ValueHandle| match held.get(&handle.segment) {
@@ -443,15 +459,15 @@ impl ValueLog {
             .collect();
         let bytes = reads.iter().map(|read| u64::from(read.handle.len)).sum();
         self.note_read(reads.len() as u64, bytes);
-        let mut values = value::read_values(&*self.vfs, &reads).into_iter();
+        let mut values = value::read_values_within(&*self.vfs, &reads, max_bytes).into_iter();
         wanted
             .iter()
-            .map(|(key, handle)| match file(handle) {
-                Some(_) => values.next().unwrap_or_else(|| Err(self.missing(handle))),
+            .map_while(|(key, handle)| match file(handle) {
+                Some(_) => values.next(),
                 // Asked again for the error.
-                None => open(handle).and_then(|file| {
+                None => Some(open(handle).and_then(|file| {
                     value::read_value(&ValueRead { file: &*file, key, handle: *handle })
-                }),
+                })),
             })
             .collect()
     }
@@ -468,7 +484,7 @@ impl ValueLog {
         let raw =
             |(key, handle): &(_, ValueHandle)| (*key, ValueHandle { compression: 0, ..*handle });
         let raw: Vec<(&[u8], ValueHandle)> = wanted.iter().map(raw).collect();
-        self.read_from(held, &raw, |segment| self.file_to_move_from(segment))
+        self.read_from(held, &raw, usize::MAX, |segment| self.file_to_move_from(segment))
     }
 
     fn file_to_move_from(&self, segment: &Segment) -> Result<Arc<dyn RandomFile>> {
@@ -571,14 +587,14 @@ pub(crate) struct HeldValues {
 }
 
 impl ValueSource for HeldValues {
-    fn read(&self, wanted: &[(&[u8], ValueHandle)]) -> Vec<Result<Slice>> {
+    fn read(&self, wanted: &[(&[u8], ValueHandle)], max_bytes: usize) -> Vec<Result<Slice>> {
         if self.in_memory {
             let cached = |(_, handle): &(&[u8], ValueHandle)| {
                 self.log.cached_of(&self.held, handle).ok_or(Error::NotInMemory)
             };
             return wanted.iter().map(cached).collect();
         }
-        self.log.read_held(&self.held, wanted)
+        self.log.read_held(&self.held, wanted, max_bytes)
     }
 }
 

@@ -128,7 +128,13 @@ impl Family {
     /// Puts `fresh`, which is empty and gets its id here, in front; the old memtable, whose last write is
     /// at or before `seqno`, becomes immutable, and the hot table changes with it. Gives the largest
     /// id of a memtable that waits for its flush now. Only the commit's leader calls this.
-    pub fn rotate(&self, mut fresh: MemTable, seqno: SeqNo, change: Option<HotChange>) -> u64 {
+    pub fn rotate(
+        &self,
+        mut fresh: MemTable,
+        seqno: SeqNo,
+        change: Option<HotChange>,
+        table_cache: &TableCache,
+    ) -> u64 {
         fresh.id = self.take_memtable_id();
         let _change = self.change.lock();
         let old = self.state.load();
@@ -136,7 +142,7 @@ impl Family {
         let mut upto = old.memtable.id;
         let mut state = old.rotated(Arc::new(fresh));
         if let Some(change) = change {
-            old.hot.iter().for_each(|hot| hot.table.seal(seqno));
+            leave_hot(&old, seqno, table_cache);
             upto = change.cooled.as_ref().map_or(upto, |cooled| upto.max(cooled.id));
             state = state.with_hot_change(change);
         }
@@ -146,10 +152,10 @@ impl Family {
 
     /// Puts a fresh hot table in the place of the old one, whose last write is at or before `seqno`.
     /// Only the commit's leader calls this.
-    pub fn swap_hot(&self, seqno: SeqNo, change: HotChange) {
+    pub fn swap_hot(&self, seqno: SeqNo, change: HotChange, table_cache: &TableCache) {
         let _change = self.change.lock();
         let old = self.state.load();
-        old.hot.iter().for_each(|hot| hot.table.seal(seqno));
+        leave_hot(&old, seqno, table_cache);
         let state = old.with_immutables(old.immutables.clone()).with_hot_change(change);
         self.state.store(Arc::new(state));
     }
@@ -172,8 +178,10 @@ impl Family {
         let _change = self.change.lock();
         let old = self.state.load();
         let waits = |m: &&Arc<MemTable>| !flushed.contains(&m.id);
-        let immutables = old.immutables.iter().filter(waits).cloned().collect();
+        let (immutables, left): (Vec<_>, Vec<_>) =
+            old.immutables.iter().cloned().partition(|m| waits(&m));
         let memtable = fresh.unwrap_or_else(|| old.memtable.clone());
+        left.iter().for_each(|memtable| table_cache.left_memtables().note(memtable));
         let state = ReadState::of_version(memtable, immutables, version, table_cache);
         let state = state.with_level_models(&old.level_models).with_hot(old.hot.clone());
         self.state.store(Arc::new(state));
@@ -227,9 +235,22 @@ impl Family {
         self.state.store(Arc::new(state));
     }
 
-    /// Marks the family as dropped: jobs stop, and all calls for it are refused.
+    /// Marks the family as dropped: jobs stop, and all calls for it are refused. Its files go with [`Self::let_go`].
     pub fn mark_dropped(&self) {
         self.dropped.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets go of the files and memtables of a family that was dropped: somebody may keep the family for long. Reads that
+    /// find nothing ask whether it was dropped. Without memory for an empty memtable they stay as long as the family.
+    pub fn let_go(&self, table_cache: &TableCache) {
+        debug_assert!(self.is_dropped(), "a family that is in use");
+        let _change = self.change.lock();
+        if let Ok(empty) = MemTable::with_capacity(self.take_memtable_id(), 0) {
+            let state =
+                ReadState::of_version(Arc::new(empty), Vec::new(), Arc::default(), table_cache);
+            let old = self.state.swap(Arc::new(state));
+            old.memtables().for_each(|memtable| table_cache.left_memtables().note(memtable));
+        }
     }
 
     /// `NoSuchFamily` if the family was dropped.
@@ -289,6 +310,14 @@ impl Family {
     /// Bytes of all memtables, the hot table among them.
     pub fn memtable_bytes(&self) -> usize {
         self.state.load().memtables().map(|m| m.size_bytes()).sum()
+    }
+}
+
+/// The hot table of `state`, whose last write is at or before `seqno`, is about to be replaced.
+fn leave_hot(state: &ReadState, seqno: SeqNo, table_cache: &TableCache) {
+    if let Some(hot) = &state.hot {
+        hot.table.seal(seqno);
+        table_cache.left_memtables().note(&hot.table);
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_base::FileNumber;
-use terrace_manifest::names::{MIN_FOREIGN_GAP, number_of};
+use terrace_manifest::names::{foreign_numbers, number_of};
 
 /// See the module.
 #[derive(Debug)]
@@ -21,20 +21,8 @@ impl FileNumbers {
     /// For a directory with the files of `listing`, of which the manifest says that numbers from
     /// `next` on are free.
     pub fn new(listing: &[String], next: FileNumber) -> Self {
-        let mut numbers: Vec<FileNumber> =
-            listing.iter().filter_map(|name| number_of(name)).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        let mut next = next;
-        let mut is_own = |number: &FileNumber| {
-            let own = *number < next.saturating_add(MIN_FOREIGN_GAP);
-            if own {
-                next = next.max(number.next());
-            }
-            own
-        };
-        let own = numbers.iter().take_while(|number| is_own(number)).count();
-        Self { next: AtomicU64::new(next.get()), foreign: numbers.split_off(own) }
+        let (next, foreign) = foreign_numbers(listing, next);
+        Self { next: AtomicU64::new(next.get()), foreign }
     }
 
     /// A number for a file that is about to be created.
@@ -66,6 +54,7 @@ impl FileNumbers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use terrace_manifest::names::MIN_FOREIGN_GAP;
 
     fn of(files: &[&str], next: u64) -> FileNumbers {
         let listing: Vec<String> = files.iter().map(|name| name.to_string()).collect();

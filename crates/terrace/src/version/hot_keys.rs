@@ -14,6 +14,9 @@ const MAX_HOT_KEYS: usize = 16 << 10;
 /// Keys are followed for one in this many bytes of live entries.
 const BYTES_PER_FOLLOWED_KEY: usize = 64;
 
+/// Keys that are known at most in the life of a memtable, before it is known which are followed.
+const MAX_NOTED_KEYS: usize = 8 * MAX_HOT_KEYS;
+
 /// A key becomes hot at this many writes in the life of a memtable.
 const ADMIT_AT: f32 = 1.5;
 
@@ -56,6 +59,8 @@ pub(crate) struct HotPlan {
 pub(crate) struct HotKeys {
     by_hash: HashMap<u64, Heat>,
     plan: Option<HotPlan>,
+    /// Keys that are new in this life and were written less often are not followed: there are too many.
+    least_count: u32,
     /// Writes of hot keys up to here are counted.
     counted_to: SeqNo,
 }
@@ -72,7 +77,8 @@ impl HotKeys {
     }
 
     /// A key was written `count` times, `bytes` is the size of its newest version in memory, or 0 if
-    /// it is the same as before. A key that was written once is not worth to begin with.
+    /// it is the same as before. A key that was written once is not worth to begin with, nor are those with the fewest
+    /// writes of more than are ever followed.
     pub fn note(&mut self, hash: u64, key: &[u8], count: u32, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         match self.by_hash.get_mut(&hash) {
@@ -82,11 +88,25 @@ impl HotKeys {
                     heat.bytes = bytes;
                 }
             }
-            None if count > 1 => {
+            None if count > 1 && count >= self.least_count => {
                 let heat = Heat { key: key.into(), writes: 0.0, count, bytes, is_hot: false };
                 self.by_hash.insert(hash, heat);
+                self.forget_seldom();
             }
             None => {}
+        }
+    }
+
+    /// Sees to it that at most [`MAX_NOTED_KEYS`] are known, hot ones aside.
+    fn forget_seldom(&mut self) {
+        while self.by_hash.len() >= MAX_NOTED_KEYS {
+            let least = self.least_count.max(2).saturating_mul(2);
+            self.by_hash.retain(|_, heat| heat.is_hot || heat.writes > 0.0 || heat.count >= least);
+            let is_all = self.least_count == least;
+            self.least_count = least;
+            if is_all {
+                return;
+            }
         }
     }
 
@@ -125,6 +145,7 @@ impl HotKeys {
     /// The life of a memtable has ended: plans what is to be hot in the next.
     fn life_ended(&mut self, memtable_bytes: usize) {
         let limit = live_limit_bytes(memtable_bytes);
+        self.least_count = 0;
         for heat in self.by_hash.values_mut() {
             let count = std::mem::take(&mut heat.count) as f32;
             // A key that is seen for the first time is believed half.
@@ -163,6 +184,7 @@ impl HotKeys {
             .map(|(h, _)| *h)
             .collect();
         forgotten.iter().for_each(|hash| drop(self.by_hash.remove(hash)));
+        self.by_hash.shrink_to(2 * self.by_hash.len());
         self.plan = (changed > 0.0 && changed * CHANGE_SHARE >= total).then_some(plan);
     }
 
@@ -236,6 +258,22 @@ mod tests {
         keys.note(2, b"small", 10, 100);
         keys.life_ended(MEMTABLE);
         assert_eq!(names(&keys.take_plan().unwrap()), ["small"], "then the large one does not fit");
+    }
+
+    #[test]
+    fn what_a_memtable_with_many_keys_leaves_is_bounded() {
+        let mut keys = HotKeys::default();
+        let count = 10 * MAX_NOTED_KEYS as u64;
+        for hash in 0..count {
+            let is_often = hash % 1000 == 0;
+            keys.note(hash, &hash.to_be_bytes(), if is_often { 90 } else { 3 }, 100);
+            assert!(keys.by_hash.len() <= MAX_NOTED_KEYS);
+        }
+        let often = keys.by_hash.values().filter(|heat| heat.count == 90).count() as u64;
+        assert_eq!(often, count.div_ceil(1000), "those that were written often are known");
+        keys.life_ended(MEMTABLE);
+        let most = 4 * (live_limit_bytes(MEMTABLE) / BYTES_PER_FOLLOWED_KEY);
+        assert!(keys.by_hash.capacity() <= most, "{} places", keys.by_hash.capacity());
     }
 
     #[test]

@@ -130,6 +130,11 @@ impl HotTable {
         self.table.size_bytes() >= self.full_bytes
     }
 
+    /// Whether it was made with more than may live in it: while snapshots hold many versions, or since values have grown.
+    pub fn is_oversized(&self, memtable_bytes: usize) -> bool {
+        self.live_bytes > 2 * live_limit_bytes(memtable_bytes)
+    }
+
     /// Memory that it may take, which the mutable memtable must do without.
     pub fn full_bytes(&self) -> usize {
         self.full_bytes

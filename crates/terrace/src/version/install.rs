@@ -236,7 +236,7 @@ pub(crate) fn append(
 }
 
 /// Starts a new manifest if an append to the one in force failed. What it does not name then goes.
-fn make_whole(versions: &VersionSet, log: &mut ManifestLog) -> Result<()> {
+pub(crate) fn make_whole(versions: &VersionSet, log: &mut ManifestLog) -> Result<()> {
     let ManifestLog { manifest, state, torn, undecided } = log;
     let Some(manifest) = manifest.as_mut() else { return Ok(()) };
     // It may also have failed after its last edit, which nobody was told of.
@@ -254,13 +254,10 @@ fn make_whole(versions: &VersionSet, log: &mut ManifestLog) -> Result<()> {
     Ok(())
 }
 
-/// Finds out what became of edits whose append failed, if files wait for that.
+/// Makes sure that an edit whose append failed is not in force, and lets go of files that wait for that. What is written
+/// afterwards counts on it: an edit that drops a family may be there whole.
 pub(crate) fn settle_manifest(versions: &VersionSet) -> Result<()> {
-    let mut log = versions.manifest.lock();
-    match log.undecided.is_empty() {
-        true => Ok(()),
-        false => make_whole(versions, &mut log),
-    }
+    make_whole(versions, &mut versions.manifest.lock())
 }
 
 /// Durably takes log segments before `segment` out of force for all families. Those of `flushed`
@@ -460,6 +457,7 @@ pub(crate) fn retire_family(versions: &VersionSet, family: &Family) {
     versions.obsolete.lock().extend(gone);
     let files = state.version.files().map(|(_, file)| &**file);
     versions.read.value_log.count(std::iter::empty(), files);
+    family.let_go(&versions.read.table_cache);
 }
 
 /// Deletes obsolete files that no read state, iterator or job holds any more. When it returns,

@@ -59,7 +59,7 @@ pub(crate) struct Retention {
     pub limit_bytes: u64,
     /// The oldest segment in force.
     pub in_force: SegmentNumber,
-    /// Whether pins count for nothing, since the disk is full.
+    /// Whether pins count for nothing: the disk is full.
     pub regardless: bool,
 }
 
@@ -150,6 +150,11 @@ impl LogHistory {
         state.segments.drain(..keep_from).map(|segment| segment.number).collect()
     }
 
+    /// Whether the history has segments before `number`.
+    pub fn begins_before(&self, number: SegmentNumber) -> bool {
+        self.state.lock().segments.front().is_some_and(|segment| segment.number < number)
+    }
+
     /// Bytes of segments that were there for feeds only, at the last [`Self::trim`].
     pub fn kept_bytes(&self) -> u64 {
         self.kept_bytes.load(Ordering::Relaxed)
@@ -166,6 +171,11 @@ impl HistoryPin {
     /// Segments before `number` are not needed any more.
     pub fn move_to(&self, number: SegmentNumber) {
         self.history.state.lock().pins.insert(self.id, number);
+    }
+
+    /// Whether `number` is the segment that is being written.
+    pub fn is_last(&self, number: SegmentNumber) -> bool {
+        self.history.state.lock().segments.back().is_some_and(|last| last.number == number)
     }
 
     /// The segments of the history, ascending.

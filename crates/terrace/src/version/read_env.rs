@@ -43,6 +43,14 @@ impl ReadEnv {
         self.families.load().iter().map(|family| family.memtable_bytes()).sum()
     }
 
+    /// Bytes of a memtable, as the hot table of `family` is measured by them: all families that have one share what the only
+    /// one may have.
+    pub fn hot_memtable_bytes(&self, family: &Family) -> usize {
+        let families = self.families.load();
+        let other = |other: &&Arc<Family>| other.id != family.id && other.state().hot.is_some();
+        self.base.dynamic.memtable_bytes() / (1 + families.iter().filter(other).count())
+    }
+
     /// The family with this id, if it is open.
     pub fn family(&self, id: u32) -> Option<Arc<Family>> {
         self.families.load().iter().find(|family| family.id == id).cloned()

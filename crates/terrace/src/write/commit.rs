@@ -18,7 +18,9 @@ use crate::options::{SyncMode, WriteOptions};
 use crate::version::family::Family;
 use crate::version::hot_table::HotTable;
 use crate::write::env::CommitEnv;
-use crate::write::log_segments::{lost_append, next_segment, settle, sync, sync_log};
+use crate::write::log_segments::{
+    failed_append, lost_append, next_segment, settle, sync, sync_log,
+};
 use crate::write::queue::{Entered, InsertState, Lead, LogState, MemtableId, Pending, Waiter};
 use crate::write::read_set::{ReadSet, Reads};
 use crate::write::room::make_room;
@@ -203,7 +205,8 @@ fn take_out(
 }
 
 /// Commits a group. One that only removes is tried again while jobs that end may have given room
-/// back: a full disk says so before anything of the group is in the log.
+/// back: when a full disk says so, nothing of the group counts in the log, though a short write may have left some of it
+/// there ([`failed_append`]). The next try goes into another segment.
 fn commit(
     env: &CommitEnv,
     lead: &Lead<'_>,
@@ -341,9 +344,7 @@ fn append(
         }
     };
     if let Err(error) = appended {
-        // What reached the file is unknown: nothing more goes into this segment.
-        log.broken = true;
-        return Err(lost_append(env, "append to the log", error));
+        return Err(failed_append(env, log, error));
     }
     log.dirty = true;
     kill_point("commit:logged");

@@ -125,7 +125,7 @@ fn sort_out(
     swap: Swap,
     (base, is_checkpoint_due): (LogPlace, bool),
 ) -> io::Result<HotChange> {
-    let memtable_bytes = env.base.dynamic.memtable_bytes();
+    let memtable_bytes = env.read.hot_memtable_bytes(family);
     let snapshots = env.read.snapshots.list();
     let cool: HashSet<u64> = plan.cool.iter().copied().collect();
     let (mut stays, mut cools) = (Copies::default(), Copies::default());
@@ -196,8 +196,8 @@ fn finish(
         if matches!(swap, Swap::Refresh { .. }) {
             copy_range_tombstones(state, &table)?;
         }
-        let before = state.hot.as_deref();
-        let hot = HotTable::new(table, base, before, is_checkpoint_due, memtable_bytes);
+        let (before, measure) = (state.hot.as_deref(), env.read.hot_memtable_bytes(family));
+        let hot = HotTable::new(table, base, before, is_checkpoint_due, measure);
         change.hot = Some(Arc::new(hot));
     }
     Ok(change)

@@ -32,6 +32,25 @@ pub(crate) fn lost_append(env: &CommitEnv, doing: &str, error: terrace_base::Err
     }
 }
 
+/// Reports a failed append of records. Nothing more goes into this segment, and nobody has heard yet that the records
+/// are refused: before that, what they have left is cut off. One of them can stand whole in the file, and somebody who
+/// reads beside this writer, or recovers after a kill, would take it for written. A reader that comes between the append
+/// and the cut may do so until its next refresh. If the cut fails, such records are seen until the next segment says
+/// where this one ends.
+pub(crate) fn failed_append(
+    env: &CommitEnv,
+    log: &mut LogState,
+    error: terrace_base::Error,
+) -> Error {
+    log.broken = true;
+    let error = lost_append(env, "append to the log", error);
+    // Of a store that takes no more writes it is unknown what was written, and stays so.
+    if !env.base.health.is_poisoned() {
+        let _ = log.writer.take_back();
+    }
+    error
+}
+
 /// Finishes the segment and starts another one, which names the place where this one ends. A memtable
 /// knows by then that it needs the segment.
 pub(crate) fn next_segment(env: &CommitEnv, log: &mut LogState) -> Result<()> {
@@ -71,10 +90,16 @@ pub(crate) fn next_segment(env: &CommitEnv, log: &mut LogState) -> Result<()> {
 /// Creates a log segment whose name survives a crash.
 fn create_segment(env: &CommitEnv, previous: LogPosition) -> Result<LogWriter> {
     let previous = Some(previous).filter(|end| end.segment > SegmentNumber::ZERO);
+    // On a full disk room that is set aside for later records is room that deletions do not have: the first attempt
+    // that fails says that it is full, and the second one would take all of the reserve.
+    let mut is_short = env.base.health.is_disk_full();
     let make = || {
         let number = env.versions.next_file_number();
         let path = names::log_path(&env.base.dir, number.segment());
-        let options = env.base.options.log();
+        let mut options = env.base.options.log();
+        if std::mem::replace(&mut is_short, true) {
+            options.preallocate_bytes = 0;
+        }
         let made =
             LogWriter::create_after(&*env.base.vfs, &path, number.segment(), &options, previous)
                 .and_then(|writer| env.base.vfs.sync_dir(&env.base.dir).map(|()| writer));
@@ -212,8 +237,7 @@ pub(crate) fn append_unapplied(
         next_segment(env, log)?;
     }
     if let Err(error) = log.writer.append(&[payload]) {
-        log.broken = true;
-        return Err(lost_append(env, "append to the log", error));
+        return Err(failed_append(env, log, error));
     }
     // Whatever becomes of the caller, the log has these numbers.
     log.last_seqno = last;
@@ -303,24 +327,39 @@ pub(crate) fn retire_segments(env: &CommitEnv) -> Result<()> {
         let flushed = log.segments.iter().take_while(|(number, _)| *number < needed);
         (needed, flushed.copied().collect::<Vec<_>>())
     };
-    // Read once: what is kept is what was made durable for that.
-    let regardless = env.base.health.is_disk_full();
-    let limit_bytes = if regardless { 0 } else { env.base.dynamic.log_retention_bytes() };
-    let retention = Retention { limit_bytes, in_force: needed, regardless };
+    // Read once: what is kept is what was made durable for that. What is kept for nobody leaves the history at once:
+    // no feed that is opened from here on finds it.
+    let is_disk_full = env.base.health.is_disk_full();
+    let limit_bytes = if is_disk_full { 0 } else { env.base.dynamic.log_retention_bytes() };
+    let retention = Retention { limit_bytes, in_force: needed, regardless: is_disk_full };
+    let trim_older = || {
+        let mut dropped = trim_history(env, retention);
+        // Those are still in the log, and are let go of with it.
+        dropped.retain(|number| !flushed.iter().any(|(n, _)| n == number));
+        dropped
+    };
+    let mut older = trim_older();
+    let keeps = env.versions.log_history.begins_before(needed);
     let mut retired = Vec::new();
     if !flushed.is_empty() {
-        if limit_bytes > 0 {
-            // What change feeds are to find after a power cut is linked through the headers of these segments, also of
-            // those without records.
-            sync_full_segments(env)?;
+        // What change feeds are to find after a power cut is linked through the headers of these segments, also of
+        // those without records. The next open may keep them all, whatever is kept now.
+        let synced = if keeps { sync_full_segments(env) } else { Ok(()) };
+        let told =
+            synced.and_then(|()| install::retire_log_before(&env.versions, needed, &flushed));
+        if let Err(error) = told {
+            // They are in no list any more.
+            install::drop_log_segments(&env.versions, &older)?;
+            return Err(error);
         }
-        install::retire_log_before(&env.versions, needed, &flushed)?;
         kill_point("retire:out_of_force");
         let lead = queue.lead();
         let mut log = lead.log();
-        // A checkpoint lists the segments while it leads: those it saw stay.
+        // A checkpoint lists the segments while it leads: those it saw stay, and are retired another time.
         if env.versions.deletions_held.load(Ordering::SeqCst) > 0 {
-            return Ok(());
+            drop(log);
+            drop(lead);
+            return install::drop_log_segments(&env.versions, &older);
         }
         while let Some((number, _)) = log.segments.front().copied()
             && number < needed
@@ -330,12 +369,12 @@ pub(crate) fn retire_segments(env: &CommitEnv) -> Result<()> {
         }
         queue.forget_unsynced(needed);
     }
-    let dropped = trim_history(env, retention);
-    if retired.is_empty() && dropped.is_empty() {
+    older.extend(trim_older());
+    if retired.is_empty() && older.is_empty() {
         return Ok(());
     }
     count_segments(env, &retired, false);
-    retired.extend(dropped.iter().filter(|number| !flushed.iter().any(|(n, _)| n == *number)));
+    retired.extend(older);
     install::drop_log_segments(&env.versions, &retired)
 }
 

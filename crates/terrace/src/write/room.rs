@@ -107,9 +107,18 @@ fn make_hot_room(
         return Ok(false);
     }
     lead.drain();
+    if hot.is_full() && hot.is_oversized(env.read.hot_memtable_bytes(family)) {
+        // Only with a rotation some of it can cool.
+        rotate(env, log, family, needed)?;
+        let has_room =
+            family.state().hot.as_ref().is_none_or(|hot| hot.table.room_bytes() >= needed);
+        if has_room {
+            return Ok(true);
+        }
+    }
     let swap = Swap::Refresh { needed_bytes: needed };
     let Some(change) = hot_swap::prepare(env, log, family, swap)? else { return Ok(false) };
-    family.swap_hot(log.last_seqno, change);
+    family.swap_hot(log.last_seqno, change, &env.read.table_cache);
     add(&env.base.counters.hot_swaps, 1);
     kill_point("hot:swapped");
     env.jobs.scheduler.wake();
@@ -192,13 +201,14 @@ fn rotate_with(
     let capacity = capacity_bytes.max(env.base.dynamic.memtable_bytes());
     let no_memory = |e| terrace_base::Error::io("reserve memory for", &env.base.dir, e);
     let fresh = MemTable::with_capacity(0, capacity).map_err(no_memory)?;
-    if ends_segment {
+    // A segment without records ends behind everything that the memtable has, as after the rotation of another family.
+    if ends_segment && (log.broken || !log.writer.is_empty()) {
         next_segment(env, log)?;
     }
     let change = hot_swap::prepare(env, log, family, swap)?;
     let changes_hot = change.is_some();
     let sealed = ends_segment.then(|| family.hold_state());
-    let upto = family.rotate(fresh, log.last_seqno, change);
+    let upto = family.rotate(fresh, log.last_seqno, change, &env.read.table_cache);
     if let Some(sealed) = sealed.filter(|sealed| !sealed.memtable.is_empty()) {
         env.base.events.tell(|| {
             Event::MemtableSealed(MemtableSealed {

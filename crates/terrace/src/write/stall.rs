@@ -55,7 +55,7 @@ pub(crate) fn admit(
     families: &[Arc<Family>],
     bytes: usize,
 ) -> Result<()> {
-    if env.base.health.is_disk_full() {
+    if env.base.health.has_no_room() {
         // What only removes is let through, and nothing else is.
         return Ok(());
     }
@@ -106,21 +106,28 @@ pub(crate) fn wait_for_memtable(
     log: &mut LogState,
     family: &Family,
 ) -> Result<()> {
-    if env.base.health.is_disk_full() {
+    if env.base.health.has_no_room() {
         // A flush may have no room before the deletions of this memtable are flushed with it. There
         // are no more of them than the log has room for.
         return Ok(());
     }
-    let full = || has_all_memtables(env, family);
+    let full = || has_all_memtables(env, family) || are_over_share(env);
     if !full() {
         return Ok(());
     }
     wait_while(env, family, StallCause::Memtables, full, || log_segments::settle(env, log))
 }
 
+/// Whether the memtables of all families together have their share of the budget, and some of them wait for their flush.
+fn are_over_share(env: &CommitEnv) -> bool {
+    env.read.memtable_bytes() > env.base.dynamic.memtables_bytes()
+        && env.read.families.load().iter().any(|family| !family.state().immutables.is_empty())
+}
+
 fn is_about_to_stop(env: &CommitEnv, family: &Family) -> bool {
     let used = family.state().memtable.size_bytes();
-    used >= env.base.dynamic.memtable_bytes() / 2 && has_all_memtables(env, family)
+    used >= env.base.dynamic.memtable_bytes() / 2
+        && (has_all_memtables(env, family) || are_over_share(env))
 }
 
 /// Whether `family` has as many immutable memtables as it may have.
@@ -198,7 +205,17 @@ fn why_hopeless(env: &CommitEnv, family: &Family, cause: StallCause) -> Option<E
         StallCause::L0Files => errors.why_stuck(family.id),
         _ => {
             let now_us = env.base.clock.monotonic_us();
-            errors.why_not(Work::Flush, family.id, std::iter::empty(), now_us)
+            let why = |family: &Family| {
+                errors.why_not(Work::Flush, family.id, std::iter::empty(), now_us)
+            };
+            if has_all_memtables(env, family) {
+                return why(family);
+            }
+            // The flush of any family that waits makes room.
+            let families = env.read.families.load();
+            let mut waiting = families.iter().filter(|f| !f.state().immutables.is_empty());
+            let first = why(waiting.next()?)?;
+            waiting.all(|family| why(family).is_some()).then_some(first)
         }
     }
 }
@@ -212,7 +229,9 @@ fn wait_while(
     mut stopped: impl FnMut() -> bool,
     mut settle: impl FnMut() -> Result<()>,
 ) -> Result<()> {
-    let stalls = &env.base.counters.stalls;
+    let (stalls, health) = (&env.base.counters.stalls, &env.base.health);
+    // Then it only removes, and waits as long as there is some room.
+    let removes = health.is_disk_full();
     let mut since = Instant::now();
     let mut told = false;
     let mut is_settled = false;
@@ -227,7 +246,11 @@ fn wait_while(
                 return Ok(Some(true));
             }
             // Work that cannot go on will not make room: say so instead of waiting for ever.
-            env.base.health.check_writable()?;
+            match removes {
+                true if health.has_no_room() => return Ok(Some(true)),
+                true => health.check_may_free()?,
+                false => health.check_writable()?,
+            }
             if let Some(why) = why_hopeless(env, family, cause) {
                 return Err(Error::WriteStopped(Box::new(why)));
             }

@@ -18,7 +18,7 @@ use crate::version::read_state::ReadState;
 use crate::write::changed_range;
 use crate::write::queue::Pending;
 use crate::write::read_set::{KeyRange, ReadSet, Reads, Watched};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use terrace_base::checksum::hash_key;
 use terrace_base::key::{seek_trailer, trailer_seqno};
@@ -59,7 +59,11 @@ pub(crate) fn refusals(env: &ReadEnv, group: &[Pending]) -> Vec<(usize, Error)> 
     let Some(last) = group.iter().rposition(|pending| pending.reads.is_some()) else {
         return refused;
     };
-    let mut written = Written::default();
+    let ranges_matter = group.iter().any(|pending| {
+        let reads = pending.reads.as_ref();
+        reads.is_some_and(|reads| reads.watched.iter().any(|w| !w.ranges.is_empty()))
+    });
+    let mut written = Written { in_order: ranges_matter.then(BTreeSet::new), ..Written::default() };
     for (index, pending) in group[..=last].iter().enumerate() {
         match pending.reads.as_ref().map(|reads| check_in_turn(env, reads, &written)) {
             Some(Err(error)) => refused.push((index, error)),
@@ -117,6 +121,10 @@ fn any_changed(env: &ReadEnv, watched: &[Watched], since: impl Fn(SeqNo) -> SeqN
             if since < visible && changed_range::has_changed(env, &state, range, since)? {
                 return Ok(true);
             }
+        }
+        if family.is_dropped() {
+            // Meanwhile, and then its state may have been empty.
+            return Ok(true);
         }
     }
     Ok(false)
@@ -181,8 +189,10 @@ fn has_newer_in_sst(
 #[derive(Default)]
 struct Written<'a> {
     keys: HashSet<(u32, &'a [u8])>,
-    /// Family, start, end.
-    ranges: Vec<(u32, &'a [u8], &'a [u8])>,
+    /// The keys once more, if ranges of keys are asked for.
+    in_order: Option<BTreeSet<(u32, &'a [u8])>>,
+    /// The deleted ranges, joined where they meet: by family and start, the end.
+    ranges: BTreeMap<(u32, &'a [u8]), &'a [u8]>,
 }
 
 impl<'a> Written<'a> {
@@ -190,10 +200,41 @@ impl<'a> Written<'a> {
         // A batch of our own encoding: its ops are all sound.
         for op in batch.ops().flatten() {
             match op.kind {
-                ValueKind::RangeDelete => self.ranges.push((op.family, op.key, op.value)),
-                _ => drop(self.keys.insert((op.family, op.key))),
+                ValueKind::RangeDelete => self.add_range(op.family, op.key, op.value),
+                _ => {
+                    self.keys.insert((op.family, op.key));
+                    if let Some(in_order) = &mut self.in_order {
+                        in_order.insert((op.family, op.key));
+                    }
+                }
             }
         }
+    }
+
+    fn add_range(&mut self, family: u32, mut start: &'a [u8], mut end: &'a [u8]) {
+        if start >= end {
+            return;
+        }
+        if let Some((before, until)) = self.range_at(family, start).filter(|(_, e)| *e >= start) {
+            (start, end) = (before, end.max(until));
+        }
+        while let Some((&(of, next), &until)) = self.ranges.range((family, start)..).next()
+            && of == family
+            && next <= end
+        {
+            end = end.max(until);
+            self.ranges.remove(&(of, next));
+        }
+        self.ranges.insert((family, start), end);
+    }
+
+    /// The last deleted range that begins at or before `key`.
+    fn range_at<'k>(&self, family: u32, key: &'k [u8]) -> Option<(&'k [u8], &'a [u8])>
+    where
+        'a: 'k,
+    {
+        let ((of, start), end) = self.ranges.range(..=(family, key)).next_back()?;
+        (*of == family).then_some((*start, *end))
     }
 
     fn is_empty(&self) -> bool {
@@ -201,17 +242,21 @@ impl<'a> Written<'a> {
     }
 
     fn contains(&self, family: u32, key: &[u8]) -> bool {
-        let covers =
-            |(of, start, end): &(u32, &[u8], &[u8])| *of == family && *start <= key && key < *end;
-        self.keys.contains(&(family, key)) || self.ranges.iter().any(covers)
+        self.keys.contains(&(family, key))
+            || self.range_at(family, key).is_some_and(|(_, end)| key < end)
     }
 
-    /// Costs a look at everything that the group writes, of which there is at most a megabyte.
+    /// Costs three searches in what the group writes.
     fn touches(&self, family: u32, range: &KeyRange) -> bool {
-        let overlaps = |(of, start, end): &(u32, &[u8], &[u8])| {
-            *of == family && start < end && range.overlaps(start, end)
-        };
-        self.keys.iter().any(|(of, key)| *of == family && range.contains(key))
-            || self.ranges.iter().any(overlaps)
+        let from = (family, &*range.start);
+        let in_order = self.in_order.as_ref();
+        let key = in_order.and_then(|keys| keys.range(from..).next());
+        let next = self.ranges.range(from..).next().map(|(at, _)| at);
+        key.is_some_and(|(of, key)| *of == family && range.contains(key))
+            || next.is_some_and(|(of, start)| *of == family && range.contains(start))
+            || self.range_at(family, &range.start).is_some_and(|(_, end)| *range.start < *end)
     }
 }
+
+#[cfg(test)]
+mod tests;

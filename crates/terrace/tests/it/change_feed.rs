@@ -5,13 +5,13 @@ mod crash;
 mod follow;
 
 use crate::harness::{
-    DIR, Generator, Mix, Store, draw_separation, effort, eventually, over_seeds, small_options,
-    stopped_clock,
+    DIR, Generator, Mix, Store, at_step, draw_separation, effort, eventually, over_seeds,
+    small_options, stopped_clock,
 };
 use crate::ingesting::write_file;
 use crate::model::{Batch, FAMILIES, Op};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use terrace::vfs::{SimVfs, Vfs};
 use terrace::{
     CfOptions, Db, Error, IngestOptions, IngestPosition, Options, SyncMode, Update, UpdateBatch,
@@ -336,6 +336,38 @@ fn an_open_feed_keeps_what_it_has_not_read() {
     }
     drop(feed);
     eventually("the log is short", || log_files(&sim).len() == 1);
+}
+
+/// One that was opened while segments were let go of said that it has them, and had them no more.
+#[test]
+fn a_feed_that_is_opened_while_the_log_is_let_go_of_has_what_it_says() {
+    // The house thread may be faster than the caller, where nothing is at the step.
+    let met = (0..100).find_map(|_| feed_at_the_step());
+    match met.expect("the step was not met") {
+        Err(Error::UpdatesGone { since: 1, .. }) => {}
+        Err(other) => panic!("{other}"),
+        Ok(mut feed) => assert_eq!(rest(&mut feed).len(), 101),
+    };
+}
+
+fn feed_at_the_step() -> Option<terrace::Result<Updates>> {
+    let sim = SimVfs::new(1);
+    let db = Db::open(DIR, options(&sim)).unwrap();
+    let family = db.create_column_family("family", CfOptions::default()).unwrap();
+    family.put("needs the log", "1").unwrap();
+    for n in 0..100 {
+        db.put(format!("{n:06}"), [7; 300]).unwrap();
+    }
+    eventually("the default family has flushed", || db.metrics().flushes > 0);
+    let opened = Arc::new(Mutex::new(None));
+    let (meanwhile, place) = (db.clone(), opened.clone());
+    at_step("retire:out_of_force", move || {
+        *place.lock().unwrap() = Some(meanwhile.updates_since(1));
+    });
+    db.drop_column_family("family").unwrap();
+    // What was not met would keep the store.
+    at_step("", || ());
+    opened.lock().unwrap().take()
 }
 
 #[test]

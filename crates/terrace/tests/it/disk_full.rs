@@ -22,8 +22,13 @@ fn used_bytes(sim: &SimVfs) -> u64 {
 
 /// Puts until the disk is full. Gives what was acknowledged.
 fn fill(store: &Store) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    fill_from(store, 0)
+}
+
+/// As [`fill`], with the keys of the numbers from `first` on.
+fn fill_from(store: &Store, first: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut there = BTreeMap::new();
-    for number in 0..100_000u64 {
+    for number in first..first + 100_000 {
         let (key, value) = (key(number), number.to_string().repeat(40).into_bytes());
         match store.db.put(&key, &value) {
             Ok(()) => drop(there.insert(key, value)),
@@ -189,6 +194,143 @@ fn a_store_that_was_opened_on_a_full_disk_takes_deletions_from_its_reserve() {
     eventually("deletions make room", || store.db.put(b"after", b"room").is_ok());
 }
 
+/// What is written after each start until the disk is full again does not use up the room for deletions.
+#[test]
+fn a_disk_that_is_filled_again_after_every_kill_takes_deletions() {
+    let mut refused = 0;
+    for seed in 0..6 {
+        let mut sim = SimVfs::new(seed);
+        let mut store = Store::open(options(&sim, seed, 64 << 10)).unwrap();
+        let capacity = used_bytes(&sim) + (300 << 10);
+        sim.set_capacity_bytes(Some(capacity));
+        let mut there = fill(&store);
+        for round in 1..=10 {
+            let image = sim.kill_image();
+            image.set_capacity_bytes(Some(capacity));
+            drop(store);
+            store = Store::open(options(&image, seed, 64 << 10)).unwrap();
+            sim = image;
+            let more = fill_from(&store, round * 100_000);
+            refused += u64::from(more.is_empty());
+            there.extend(more);
+        }
+        check(&store, &there);
+        let first = there.keys().next().unwrap().clone();
+        eventually("a deletion is taken", || taken(seed, store.db.delete(&first)));
+        eventually("all is deleted", || taken(seed, store.db.delete_range(b"", b"\xff")));
+        check(&store, &BTreeMap::new());
+        eventually("deletions make room", || store.db.put(b"after", b"room").is_ok());
+    }
+    assert!(refused > 0, "every start has found room for writes");
+}
+
+/// A deletion needs no more room than that, and other writes would use it up.
+#[test]
+fn a_store_without_room_for_its_reserve_takes_only_deletions_until_there_is() {
+    const RESERVE: u64 = 64 << 10;
+    let sim = SimVfs::new(1);
+    // There is no room for it, and nothing to delete yet.
+    sim.set_capacity_bytes(Some(RESERVE - 1));
+    let store = Store::open(options(&sim, 1, RESERVE)).unwrap();
+    store.db.put(b"key", b"value").unwrap();
+    store.db.put(b"other key", b"value").unwrap();
+    store.db.flush().unwrap();
+    store.db.close().unwrap();
+    drop(store);
+    let store = Store::open_read_only(options(&sim, 1, RESERVE)).unwrap();
+    assert!(!store.db.is_disk_full());
+    drop(store);
+    let store = Store::open(options(&sim, 1, RESERVE)).unwrap();
+    assert!(store.db.is_disk_full());
+    match store.db.put(b"new", b"value") {
+        Err(error @ Error::DiskFull(_)) => {
+            assert!(error.to_string().contains("reserve_bytes"), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+    eventually("a deletion is taken", || taken(1, store.db.delete(b"key")));
+    check(&store, &BTreeMap::from([(b"other key".to_vec(), b"value".to_vec())]));
+    // Less than a full disk wants besides the reserve.
+    sim.set_capacity_bytes(Some(used_bytes(&sim) + RESERVE + (20 << 10)));
+    eventually("writes resume", || taken(1, store.db.put(b"new", b"value")));
+    drop(store);
+    let store = Store::open(options(&sim, 1, 0)).unwrap();
+    assert!(!store.db.is_disk_full());
+    store.db.put(b"another", b"value").unwrap();
+}
+
+/// Room that a new segment of the log sets aside for its records would be all of the reserve, and stays taken after a kill.
+#[test]
+fn a_kill_on_a_full_disk_leaves_the_reserve_to_deletions() {
+    const RESERVE: u64 = 64 << 10;
+    let options = |sim: &SimVfs| {
+        let mut options = options(sim, 1, RESERVE);
+        options.advanced.memtable_bytes = RESERVE as usize;
+        options
+    };
+    for seed in 0..4 {
+        let mut sim = SimVfs::new(seed);
+        let mut store = Store::open(options(&sim)).unwrap();
+        let capacity = used_bytes(&sim) + (400 << 10);
+        sim.set_capacity_bytes(Some(capacity));
+        let mut there = fill(&store);
+        for round in 0..6 {
+            let first = there.keys().next().unwrap().clone();
+            eventually("a deletion is taken", || taken(seed, store.db.delete(&first)));
+            there.remove(&first);
+            let image = sim.kill_image();
+            image.set_capacity_bytes(Some(capacity));
+            drop(store);
+            store = Store::open(options(&image)).unwrap();
+            sim = image;
+            // Until that is the whole disk.
+            there.extend(fill_from(&store, (round + 1) * 100_000));
+        }
+        check(&store, &there);
+        eventually("all is deleted", || taken(seed, store.db.delete_range(b"", b"\xff")));
+        check(&store, &BTreeMap::new());
+    }
+}
+
+#[test]
+fn deletions_wait_for_flushes_while_only_the_reserve_is_short() {
+    const RESERVE: u64 = 8 << 20;
+    let sim = SimVfs::new(1);
+    sim.set_capacity_bytes(Some(RESERVE - 1));
+    let store = Store::open(options(&sim, 0, RESERVE)).unwrap();
+    store.db.put(b"key", b"value").unwrap();
+    store.db.close().unwrap();
+    drop(store);
+    let store = Store::open(options(&sim, 0, RESERVE)).unwrap();
+    assert!(store.db.is_disk_full());
+    let mut most = 0;
+    for n in 0..40_000 {
+        store.db.delete(key(n)).unwrap();
+        if n % 100 == 0 {
+            most = most.max(store.db.metrics().memtable_bytes);
+        }
+    }
+    assert!(store.db.is_disk_full());
+    assert!(most < 2 << 20, "{most} bytes of memtables");
+}
+
+/// The outputs of a merge that was killed have taken all room, and the reserve is gone.
+#[test]
+fn what_a_killed_job_has_begun_does_not_keep_a_full_disk_full() {
+    let sim = SimVfs::new(1);
+    let store = Store::open(options(&sim, 1, 64 << 10)).unwrap();
+    store.db.put(b"key", b"value").unwrap();
+    store.db.flush().unwrap();
+    let image = sim.kill_image();
+    let dir = std::path::Path::new(DIR);
+    assert!(image.write_file(dir.join("RESERVE"), []));
+    assert!(image.write_file(dir.join("000900.tmp"), vec![1; 100 << 10]));
+    image.set_capacity_bytes(Some(used_bytes(&image)));
+    let store = Store::open(options(&image, 1, 64 << 10)).unwrap();
+    check(&store, &BTreeMap::from([(b"key".to_vec(), b"value".to_vec())]));
+    eventually("there is room", || taken(1, store.db.put(b"after", b"room")));
+}
+
 /// A full disk cuts an append short. What failed is no part of the segment that the manifest later names.
 #[test]
 fn a_segment_that_a_full_disk_has_cut_short_is_as_long_as_the_manifest_says() {
@@ -235,15 +377,24 @@ fn a_feed_of_a_store_that_was_opened_on_a_full_disk_ends_segments_where_they_end
         image.set_capacity_bytes(Some(used_bytes(&image)));
         options.advanced.vfs = Arc::new(image.clone());
         let after = Store::open(options).unwrap();
-        opened_full += u64::from(after.db.is_disk_full());
+        let is_full = after.db.is_disk_full();
+        opened_full += u64::from(is_full);
         let Ok(mut feed) = after.db.updates_since(start) else { continue };
         let mut next = start;
+        let mut is_whole = true;
         for batch in &mut feed {
-            let batch = batch.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            let batch = match batch {
+                // A full disk goes before feeds.
+                Err(Error::UpdatesGone { .. }) if is_full => {
+                    is_whole = false;
+                    break;
+                }
+                batch => batch.unwrap_or_else(|error| panic!("seed {seed}: {error}")),
+            };
             assert_eq!(batch.first_seqno(), next, "seed {seed}");
             next = batch.first_seqno() + batch.updates().count() as u64;
         }
-        assert_eq!(next, last + 1, "seed {seed}");
+        assert!(!is_whole || next == last + 1, "seed {seed}: {next} of {last}");
     }
     assert!(opened_full > 0);
 }

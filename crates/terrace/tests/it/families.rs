@@ -1,8 +1,11 @@
 //! Column families: apart in keys, together in batches, gone when dropped.
 
-use crate::harness::{at_step, eventually};
+use crate::harness::{DIR, at_step, eventually, small_options, stopped_clock};
+use crate::model::FAMILIES;
 use std::collections::BTreeMap;
-use terrace::{CfOptions, Db, Error, Options, WriteBatch};
+use std::sync::Arc;
+use terrace::vfs::{Fault, FaultKind, SimVfs};
+use terrace::{CfOptions, Db, Error, Options, SyncMode, WriteBatch, WriteOptions};
 use terrace_base::{Rng, SplitMix64};
 
 #[test]
@@ -170,6 +173,92 @@ fn a_compaction_of_a_family_that_is_dropped_meanwhile_leaves_no_file() {
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let ssts: Vec<String> = names.filter(|name| name.ends_with(".sst")).collect();
     assert!(ssts.is_empty(), "left over: {ssts:?}");
+}
+
+#[test]
+fn what_a_dropped_family_had_goes_although_somebody_keeps_the_family() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options::default()).unwrap();
+    let mut kept = Vec::new();
+    let ssts = || {
+        let names = std::fs::read_dir(dir.path()).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.ends_with(".sst")).count()
+    };
+    let before = db.metrics().memtable_bytes;
+    for round in 0..20 {
+        let family = db.create_column_family("kept", CfOptions::default()).unwrap();
+        family.put(b"flushed", [round; 2000]).unwrap();
+        db.flush().unwrap();
+        family.put(b"in memory", [round; 2000]).unwrap();
+        let mut iter = family.iter().unwrap();
+        iter.seek_to_first().unwrap();
+        assert_eq!(ssts(), 1);
+        db.drop_column_family("kept").unwrap();
+        assert!(matches!(family.get(b"flushed"), Err(Error::NoSuchFamily(_))));
+        assert!(matches!(family.put(b"k", b"v"), Err(Error::NoSuchFamily(_))));
+        assert_eq!(ssts(), 1, "an iterator reads it");
+        assert_eq!(iter.entries().map(|entry| entry.unwrap().0.len()).sum::<usize>(), 16);
+        kept.push(family);
+        eventually("the file goes", || ssts() == 0);
+    }
+    assert_eq!(db.metrics().memtable_bytes, before);
+    db.close().unwrap();
+}
+
+/// A drop that was refused for want of room must not take effect later, when the family has been written on.
+#[test]
+fn a_family_whose_drop_was_refused_is_there_with_what_is_written_afterwards() {
+    let mut refused = 0;
+    for after in 0.. {
+        let sim = SimVfs::new(after);
+        let mut options = small_options(Arc::new(sim.clone()), &stopped_clock());
+        let db = Db::open(DIR, options.clone()).unwrap();
+        let name = FAMILIES[2];
+        let family = db.column_family(name).unwrap();
+        family.put(b"before", b"1").unwrap();
+        let at_op = sim.op_count() + after;
+        let kind = FaultKind::Enospc;
+        sim.set_fault(Some(Fault { at_op, kind, forever: false, filter: None }));
+        let dropped = db.drop_column_family(name);
+        let struck = sim.executed_faults() > 0;
+        sim.set_fault(None);
+        if !struck {
+            dropped.unwrap();
+            break;
+        }
+        if dropped.is_ok() {
+            continue;
+        }
+        let synced = WriteOptions { sync: Some(SyncMode::Batch) };
+        let write = || {
+            let mut batch = WriteBatch::new();
+            batch.put_cf(&family, b"after", b"2");
+            db.write_with(batch, &synced)
+        };
+        let mut written = write();
+        eventually("there is room", || {
+            if matches!(written, Err(Error::DiskFull(_))) {
+                written = write();
+            }
+            !matches!(written, Err(Error::DiskFull(_)))
+        });
+        options.advanced.vfs = Arc::new(sim.kill_image());
+        match written {
+            Ok(()) => {
+                let db = Db::open(DIR, options).unwrap();
+                let family = db.column_family(name).unwrap();
+                for key in [&b"before"[..], b"after"] {
+                    assert!(family.get(key).unwrap().is_some(), "call {after}: {key:?}");
+                }
+                refused += 1;
+            }
+            // It was dropped, and only what came after that has failed; or a failed sync of the log has ended writes.
+            Err(Error::NoSuchFamily(_) | Error::Poisoned(_)) => {}
+            Err(error) => panic!("call {after}: {error}"),
+        }
+    }
+    assert!(refused > 1, "{refused} drops were refused, and writes taken");
 }
 
 /// The log of a store has the writes of families that are gone; a copy is opened from the log.

@@ -12,7 +12,7 @@ pub const COMPACTION: &str = "terrace-compact";
 /// How the names of the threads begin that flush.
 pub const FLUSH: &str = "terrace-flush";
 
-/// A file system in which the threads of one kind wait before they create an SST, as long as it is
+/// A file system in which the threads of one kind wait before they create an SST, or write its end, as long as it is
 /// held, or panic there.
 #[derive(Clone)]
 pub struct Held {
@@ -20,6 +20,8 @@ pub struct Held {
     /// How the names of these threads begin.
     threads: &'static str,
     panics: bool,
+    /// Whether they wait where an SST gets its end.
+    at_end: bool,
     /// Whether it is held, and the signal that it no longer is.
     hold: Arc<(Mutex<bool>, Condvar)>,
     /// Times that a thread came to wait.
@@ -28,17 +30,22 @@ pub struct Held {
 
 impl Held {
     pub fn new(threads: &'static str) -> Arc<Self> {
-        Self::over(threads, &SimVfs::new(1), false)
+        Self::over(threads, &SimVfs::new(1), false, false)
+    }
+
+    /// As [`Self::new`], but they wait before an SST gets its end.
+    pub fn at_end(threads: &'static str) -> Arc<Self> {
+        Self::over(threads, &SimVfs::new(1), false, true)
     }
 
     /// As [`Self::new`], over the files of `sim`, but the threads panic.
     pub fn panicking(threads: &'static str, sim: &SimVfs) -> Arc<Self> {
-        Self::over(threads, sim, true)
+        Self::over(threads, sim, true, false)
     }
 
-    fn over(threads: &'static str, sim: &SimVfs, panics: bool) -> Arc<Self> {
+    fn over(threads: &'static str, sim: &SimVfs, panics: bool, at_end: bool) -> Arc<Self> {
         let hold = Arc::new((Mutex::new(true), Condvar::new()));
-        Arc::new(Self { sim: sim.clone(), threads, panics, hold, waits: Arc::default() })
+        Arc::new(Self { sim: sim.clone(), threads, panics, at_end, hold, waits: Arc::default() })
     }
 
     /// Times that a thread came to wait so far.
@@ -72,10 +79,11 @@ impl Interposed for Held {
         // An SST bears a temporary name while it is written.
         let is_sst = path.extension().is_some_and(|ending| ending == "sst" || ending == "tmp");
         let thread = std::thread::current();
-        if matches!(call, Call::Create)
-            && is_sst
-            && thread.name().is_some_and(|name| name.starts_with(self.threads))
-        {
+        let is_there = match self.at_end {
+            true => matches!(call, Call::Finish(_)),
+            false => matches!(call, Call::Create),
+        };
+        if is_there && is_sst && thread.name().is_some_and(|name| name.starts_with(self.threads)) {
             assert!(!self.panics, "a planted panic");
             self.waits.fetch_add(1, Ordering::SeqCst);
             let (is_held, changed) = &*self.hold;

@@ -1,6 +1,7 @@
 //! The hot table: what it keeps from being flushed, and that reads, crashes, snapshots, range deletes
 //! and readers beside the writer never notice it.
 
+mod bounds;
 mod filtered;
 mod ingested;
 mod recovery;

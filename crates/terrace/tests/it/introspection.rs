@@ -139,6 +139,60 @@ fn estimates_are_near_what_is_there() {
 }
 
 #[test]
+fn what_a_newer_range_tombstone_covers_is_not_estimated() {
+    let large = || {
+        let mut options = small();
+        options.memory_budget = 64 << 20;
+        options.advanced.memtable_bytes = 16 << 20;
+        options
+    };
+    // In many small files and in one large memtable, of which only a sample is looked at.
+    for (options, is_flushed) in [(small(), true), (large(), false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path(), options).unwrap();
+        let family = db.default_family();
+        let estimate = || family.estimate(key(0)..key(99_999_999)).unwrap().keys;
+        for round in 0..4 {
+            fill(&db, 30_000);
+            let keys = estimate();
+            assert!(keys.abs_diff(30_000) < 3_000, "round {round}: {keys} of 30000");
+            if is_flushed {
+                db.flush().unwrap();
+            }
+            db.delete_range(key(0), key(99_999_999)).unwrap();
+            assert!(estimate() < 1_500, "round {round}: {} of none", estimate());
+        }
+    }
+}
+
+#[test]
+fn keys_that_are_deleted_in_a_memtable_are_not_estimated() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = small();
+    options.memory_budget = 64 << 20;
+    options.advanced.memtable_bytes = 16 << 20;
+    let db = Db::open(dir.path(), options).unwrap();
+    let family = db.default_family();
+    let estimate = || family.estimate::<&[u8]>(..).unwrap().keys;
+    // Few enough to be walked, and too many.
+    for (count, slack) in [(6_000, 0), (40_000, 4_000)] {
+        fill(&db, count);
+        for n in 0..count / 2 {
+            db.delete(key(n)).unwrap();
+        }
+        assert!(estimate().abs_diff(count / 2) <= slack, "{} of {}", estimate(), count / 2);
+        db.flush().unwrap();
+        // The other half is in a file now, and deleted by entries of the memtable.
+        for n in count / 2..count {
+            db.delete(key(n)).unwrap();
+        }
+        assert!(estimate() <= slack, "{} of none", estimate());
+        db.flush().unwrap();
+        db.compact_range::<&[u8]>(..).unwrap();
+    }
+}
+
+#[test]
 fn a_dropped_family_is_not_estimated_nor_listed() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), small()).unwrap();

@@ -49,6 +49,7 @@ mod metamorphic;
 mod misplaced;
 mod model;
 mod mutants;
+mod outstanding;
 mod pages;
 mod power_cut;
 mod range_deletes;

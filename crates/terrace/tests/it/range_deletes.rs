@@ -228,3 +228,64 @@ fn random_overlapping_range_deletes_agree_with_a_map_at_every_snapshot() {
         db.close().unwrap();
     }
 }
+
+/// Keys that an iterator shows from its first on and back, with the steps that it took over covered ones.
+fn walked(db: &Db, options: &ReadOptions) -> terrace::Result<(Vec<Vec<u8>>, u64)> {
+    let mut iter = db.iter_with(options)?;
+    let mut keys = Vec::new();
+    iter.seek_to_first()?;
+    while iter.valid() {
+        keys.push(iter.key().to_vec());
+        iter.next()?;
+    }
+    let mut back = Vec::new();
+    iter.seek_to_last()?;
+    while iter.valid() {
+        back.push(iter.key().to_vec());
+        iter.prev()?;
+    }
+    back.reverse();
+    assert_eq!(keys, back);
+    Ok((keys, iter.covered_steps()))
+}
+
+/// One that must not wait does without the device, and without long walks.
+#[test]
+fn covered_keys_of_a_memtable_are_passed_at_once_but_for_newer_ones() {
+    const KEYS: u64 = 20_000;
+    let vfs = SimVfs::new(1);
+    let db = open(&vfs, &options(&vfs));
+    for n in 0..KEYS {
+        db.put(key(n), b"v").unwrap();
+    }
+    let before = db.snapshot();
+    db.delete_range(key(1), key(KEYS - 1)).unwrap();
+    let in_memory = ReadOptions { in_memory: true, ..ReadOptions::default() };
+    let (keys, steps) = walked(&db, &in_memory).unwrap();
+    assert_eq!(keys, [key(0), key(KEYS - 1)]);
+    assert!(steps <= 10, "{steps} steps");
+    let past = ReadOptions { snapshot: Some(before), ..ReadOptions::default() };
+    assert_eq!(walked(&db, &past).unwrap(), ((0..KEYS).map(key).collect(), 0));
+    // Newer entries in the range, deleted ones among them, and a newer range within it.
+    let newer = [7, 8, 5_000, 5_001, KEYS - 2];
+    newer.iter().for_each(|n| db.put(key(*n), b"w").unwrap());
+    db.delete(key(6_000)).unwrap();
+    db.delete_range(key(5_001), key(5_500)).unwrap();
+    db.put(key(5_400), b"x").unwrap();
+    let wanted = [0, 7, 8, 5_000, 5_400, KEYS - 2, KEYS - 1].map(key);
+    let (keys, steps) = walked(&db, &in_memory).unwrap();
+    assert_eq!(keys, wanted);
+    assert!(steps <= 150, "{steps} steps");
+    // Of many newer ones not all are known: all are stepped over, and not by one that must not wait.
+    (10_000..10_200).for_each(|n| db.put(key(n), b"y").unwrap());
+    let error = walked(&db, &in_memory).unwrap_err();
+    assert!(matches!(error, terrace::Error::NotInMemory), "{error}");
+    let (keys, steps) = walked(&db, &ReadOptions::default()).unwrap();
+    assert_eq!(keys.len(), wanted.len() + 200);
+    assert!(steps > KEYS, "{steps} steps");
+    // The next range delete is of all.
+    db.delete_range(key(0), key(KEYS - 1)).unwrap();
+    let (keys, steps) = walked(&db, &in_memory).unwrap();
+    assert_eq!(keys, [key(KEYS - 1)]);
+    assert!(steps <= 10, "{steps} steps");
+}

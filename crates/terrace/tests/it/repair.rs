@@ -4,6 +4,7 @@
 //! key; what stood in sound files is there; and what is not there was told.
 
 mod crash;
+mod sectors;
 mod single;
 
 use crate::harness::{DIR, Store, effort, key, over_seeds, small_options, stopped_clock};

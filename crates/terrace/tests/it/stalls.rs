@@ -6,10 +6,10 @@ use crate::held::{COMPACTION, FLUSH, Held};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use terrace::vfs::SimVfs;
+use terrace::vfs::{SimVfs, Vfs};
 use terrace::{
-    CfOptions, CompactionBegun, Db, Error, EventListener, Metrics, Options, StallCause,
-    StallMetrics, SyncMode,
+    CfOptions, CompactionBegun, Db, Error, EventListener, IngestOptions, Metrics, Options,
+    SstWriter, StallCause, StallMetrics, SyncMode,
 };
 
 /// Options under which nothing holds a writer back that flushes by hand.
@@ -122,6 +122,34 @@ fn memtables_that_wait_for_their_flush_stop_writers() {
     db.close().unwrap();
 }
 
+/// Each of them has fewer than it may have waiting.
+#[test]
+fn memtables_of_many_families_stop_writers_by_what_they_take_together() {
+    const FAMILIES: usize = 24;
+    const SHARE: u64 = 1 << 20;
+    let vfs = Held::new(FLUSH);
+    let mut options = calm_options(&vfs);
+    options.memory_budget = 4 << 20;
+    options.advanced.memtable_bytes = 64 << 10;
+    let name = |n| (format!("family-{n}"), CfOptions::default());
+    options.column_families = (0..FAMILIES).map(name).collect();
+    let db = Db::open(DIR, options).unwrap();
+    assert_eq!(db.metrics().memtable_limit_bytes, SHARE);
+    let families: Vec<_> = (0..FAMILIES).map(|n| db.column_family(&name(n).0).unwrap()).collect();
+    let most = AtomicU64::new(0);
+    stop_by(&vfs, &db, StallCause::Memtables, || {
+        for family in &families {
+            for n in 0..250u64 {
+                family.put(n.to_be_bytes(), [7; 500]).unwrap();
+                most.fetch_max(db.metrics().memtable_bytes, Ordering::SeqCst);
+            }
+        }
+    });
+    let most = most.into_inner();
+    assert!(most <= SHARE + (128 << 10), "{most} bytes of memtables");
+    db.close().unwrap();
+}
+
 /// Nobody else can sync the log while the leader waits.
 #[test]
 fn what_was_acknowledged_becomes_durable_while_writers_stand_still() {
@@ -167,6 +195,44 @@ fn what_was_acknowledged_becomes_durable_while_writers_stand_still() {
         assert!(is_durable, "{threads}");
         db.close().unwrap();
     }
+}
+
+/// As long as files are ingested nobody else can sync the log: what was acknowledged before is durable by then, however
+/// long that takes.
+#[test]
+fn what_was_acknowledged_is_durable_before_ingested_files_get_their_end() {
+    let vfs = Held::at_end("ingesting");
+    let mut options = calm_options(&vfs);
+    // Only the ingestion syncs.
+    options.sync = SyncMode::Interval(Duration::from_secs(3600));
+    let db = Db::open(DIR, options.clone()).unwrap();
+    let other = db.create_column_family("other", CfOptions::default()).unwrap();
+    let files: Arc<dyn Vfs> = Arc::new(vfs.sim.clone());
+    let mut file = SstWriter::create_on(files, "/outside.sst", &CfOptions::default()).unwrap();
+    file.put(b"ingested", b"value").unwrap();
+    file.finish().unwrap();
+    other.put(b"written", b"value").unwrap();
+    std::thread::scope(|scope| {
+        let ingesting = std::thread::Builder::new().name("ingesting".into());
+        let ingesting = ingesting
+            .spawn_scoped(scope, || {
+                db.default_family().ingest(&["/outside.sst"], &IngestOptions::default())
+            })
+            .unwrap();
+        eventually("the file is to get its end", || vfs.waits() > 0);
+        let has_it = |seed| {
+            let mut options = options.clone();
+            options.advanced.vfs = Arc::new(vfs.sim.crash_image(seed));
+            let after = Db::open(DIR, options).unwrap();
+            let other = after.column_family("other").unwrap();
+            other.get(b"written").unwrap().is_some()
+        };
+        let is_durable = (0..16).all(has_it);
+        vfs.let_go();
+        assert!(is_durable);
+        ingesting.join().unwrap().unwrap();
+    });
+    assert!(db.get(b"ingested").unwrap().is_some());
 }
 
 #[test]

@@ -168,6 +168,7 @@ impl Interposed for Disk {
             Call::Append(data) => ("append", path, hash_key(data)),
             Call::Sync(len) => ("sync", path, len),
             Call::Finish(len) => ("finish", path, len),
+            Call::Cut(len) => ("cut", path, len),
             Call::Advise => return work(),
         };
         self.run(kind, path, data, work)

@@ -150,6 +150,29 @@ impl DirectFile {
         }
         self.output.cut(self.flushed + self.filled as u64)
     }
+
+    /// After a failed write this fails too: what was appended before is not all in the file.
+    fn try_cut(&mut self, len: u64) -> io::Result<()> {
+        self.output.check()?;
+        if len > self.flushed + self.filled as u64 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.output.overlong = true;
+        match len.checked_sub(self.flushed) {
+            // The tail is in the buffer, and may not be in the file.
+            Some(filled) => {
+                self.filled = filled as usize;
+                self.tail_written = false;
+                self.write_tail()
+            }
+            None => {
+                self.output.cut(len)?;
+                // No multiple of ALIGN, but nothing is appended after a cut.
+                (self.flushed, self.filled, self.tail_written) = (len, 0, true);
+                Ok(())
+            }
+        }
+    }
 }
 
 impl AppendFile for DirectFile {
@@ -175,5 +198,9 @@ impl AppendFile for DirectFile {
 
     fn finish(&mut self) -> Result<()> {
         self.write_tail().map_err(|source| Error::io("finish", &self.output.path, source))
+    }
+
+    fn cut(&mut self, len: u64) -> Result<()> {
+        self.try_cut(len).map_err(|source| Error::io("cut", &self.output.path, source))
     }
 }

@@ -71,6 +71,11 @@ impl RandomFile for PosixRandomFile {
         self.len
     }
 
+    fn current_len(&self) -> Result<u64> {
+        let metadata = self.file.metadata();
+        metadata.map(|found| found.len()).map_err(|source| Error::io("stat", &self.path, source))
+    }
+
     fn path(&self) -> &Path {
         &self.path
     }
@@ -111,6 +116,17 @@ impl BufferedFile {
         Self { output, len: 0 }
     }
 
+    fn try_cut(&mut self, len: u64) -> io::Result<()> {
+        self.output.check()?;
+        if len > self.len {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.output.overlong |= len < self.len;
+        self.output.cut(len)?;
+        self.len = len;
+        Ok(())
+    }
+
     fn try_append(&mut self, data: &[u8]) -> io::Result<()> {
         self.output.check()?;
         count_write(data.len());
@@ -147,5 +163,9 @@ impl AppendFile for BufferedFile {
     fn finish(&mut self) -> Result<()> {
         let cut = self.output.check().and_then(|()| self.output.cut(self.len));
         cut.map_err(|source| Error::io("finish", &self.output.path, source))
+    }
+
+    fn cut(&mut self, len: u64) -> Result<()> {
+        self.try_cut(len).map_err(|source| Error::io("cut", &self.output.path, source))
     }
 }

@@ -135,6 +135,10 @@ fn is_own_dir(path: &Path) -> io::Result<bool> {
 
 fn free_bytes(dir: &Path) -> io::Result<u64> {
     let stat = retry_on_intr(|| rustix::fs::statvfs(or_here(dir)))?;
+    if stat.f_blocks == 0 {
+        // A file system that does not say how large it is.
+        return Ok(u64::MAX);
+    }
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 

@@ -306,6 +306,32 @@ fn a_failed_append_reports_and_a_removed_file_stays_readable() {
 }
 
 #[test]
+fn a_cut_ends_a_file_where_it_was_before_an_append() {
+    let dir = directory();
+    let data = noise(3 << 20, 5);
+    for direct in [false, true] {
+        for (first, second) in [(100, 50), (100, 9000), (5000, 100), (2 << 20, 1000), (10, 2 << 20)]
+        {
+            for len in [first, first + second] {
+                let path = dir.path().join(format!("{direct}-{first}-{second}-{len}"));
+                let options =
+                    CreateOptions { direct, preallocate_bytes: 1 << 16, ..Default::default() };
+                let mut file = PosixVfs.create(&path, &options).unwrap();
+                file.append(&data[..first]).unwrap();
+                file.append(&data[first..first + second]).unwrap();
+                assert_eq!(kind(file.cut((first + second) as u64 + 1)), ErrorKind::InvalidInput);
+                file.cut(len as u64).unwrap();
+                assert_eq!(file.len(), len as u64);
+                assert!(fs::read(&path).unwrap() == data[..len], "{direct} {first} {second} {len}");
+                file.sync().unwrap();
+                file.finish().unwrap();
+                assert!(fs::read(&path).unwrap() == data[..len], "{direct} {first} {second} {len}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_file_is_synced_by_its_name_whether_or_not_it_is_open_for_appending() {
     let dir = directory();
     let path = dir.path().join("f");

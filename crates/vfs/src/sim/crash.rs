@@ -127,6 +127,8 @@ fn surviving_file(file: &FileNode, rng: &mut SplitMix64) -> Arc<FileNode> {
         }
     }
     Arc::new(FileNode {
+        known_damage: file.known_damage.clone(),
+        unreadable: file.unreadable.clone(),
         synced_bytes: content.len(),
         content,
         allocated_bytes: allocated,

@@ -9,7 +9,7 @@ pub enum OpClass {
     Read,
     /// Creating a file or directory, taking a lock.
     Create,
-    /// Appending to a file, finishing one.
+    /// Appending to a file, finishing or cutting one.
     Append,
     /// Syncing a file.
     Sync,

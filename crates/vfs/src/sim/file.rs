@@ -6,6 +6,7 @@ use super::state::{EXCLUSIVE, NodeId, State, error, io_error};
 use crate::counters::{count_read, count_sync, count_write};
 use crate::{AppendFile, RandomFile};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::{Error, Result, Rng};
@@ -52,20 +53,47 @@ impl SimRandomFile {
 
 impl RandomFile for SimRandomFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let mut damaged = Vec::new();
+        self.read_around_damage(offset, buf, &mut damaged)?;
+        match damaged.first() {
+            None => Ok(()),
+            Some(range) => Err(Error::corruption(&self.handle.path, range.start, "known damage")),
+        }
+    }
+
+    fn read_around_damage(
+        &self,
+        offset: u64,
+        buf: &mut [u8],
+        damaged: &mut Vec<Range<u64>>,
+    ) -> Result<()> {
         let mut state = self.handle.shared.state.lock();
         let read = state.begin(OpClass::Read).and_then(|_| {
-            if state.file(self.handle.node)?.read(offset, buf) {
-                count_read(buf.len());
-                Ok(())
-            } else {
-                Err(error(io::ErrorKind::UnexpectedEof))
+            let file = state.file(self.handle.node)?;
+            if !file.read(offset, buf) {
+                return Err(error(io::ErrorKind::UnexpectedEof));
             }
+            if file.is_unreadable(offset, buf.len()) {
+                return Err(io_error());
+            }
+            count_read(buf.len());
+            let end = offset + buf.len() as u64;
+            let known = file.known_damage.iter();
+            let within = known.map(|range| range.start.max(offset)..range.end.min(end));
+            damaged.extend(within.filter(|range| !range.is_empty()));
+            Ok(())
         });
         read.map_err(|source| Error::io("read", &self.handle.path, source))
     }
 
     fn len(&self) -> u64 {
         self.len
+    }
+
+    fn current_len(&self) -> Result<u64> {
+        let state = self.handle.shared.state.lock();
+        let file = state.file(self.handle.node);
+        file.map(|file| file.len()).map_err(|source| Error::io("stat", &self.handle.path, source))
     }
 
     fn path(&self) -> &Path {
@@ -153,6 +181,24 @@ impl SimAppendFile {
         file.allocated_bytes = 0;
         Ok(())
     }
+
+    fn try_cut(&mut self, len: u64) -> io::Result<()> {
+        self.check()?;
+        if len > self.written {
+            return Err(error(io::ErrorKind::InvalidInput));
+        }
+        let mut state = self.handle.shared.state.lock();
+        if state.file(self.handle.node)?.len() > len {
+            if state.begin(OpClass::Append)? {
+                return Err(io_error());
+            }
+            let file = state.file_mut(self.handle.node)?;
+            file.write_end(len, &[]);
+            file.allocated_bytes = 0;
+        }
+        self.written = len;
+        Ok(())
+    }
 }
 
 impl AppendFile for SimAppendFile {
@@ -174,6 +220,10 @@ impl AppendFile for SimAppendFile {
 
     fn finish(&mut self) -> Result<()> {
         self.try_finish().map_err(|source| Error::io("finish", &self.handle.path, source))
+    }
+
+    fn cut(&mut self, len: u64) -> Result<()> {
+        self.try_cut(len).map_err(|source| Error::io("cut", &self.handle.path, source))
     }
 }
 

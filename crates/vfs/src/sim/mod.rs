@@ -22,6 +22,7 @@ use file::{SimAppendFile, SimLock, SimRandomFile};
 use parking_lot::Mutex;
 use state::{Node, ROOT, State};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::{Error, Result};
@@ -94,6 +95,18 @@ impl SimVfs {
     /// Flips the bits `xor` of one byte; false if there is no such byte.
     pub fn corrupt(&self, path: impl AsRef<Path>, offset: u64, xor: u8) -> bool {
         self.edit(path.as_ref(), |file| file.content.flip(offset, xor)).unwrap_or(false)
+    }
+
+    /// Makes reads of a file refuse a range, or tell that it is damaged, as of a file system that authenticates what it
+    /// stores; the bytes stay what they are. Ranges are given in ascending order. False if there is no such file.
+    pub fn know_damage(&self, path: impl AsRef<Path>, range: Range<u64>) -> bool {
+        self.edit(path.as_ref(), |file| file.known_damage.push(range)).is_some()
+    }
+
+    /// Makes every read that touches a range of a file fail with `EIO`, as a device with a bad sector does. False if there
+    /// is no such file.
+    pub fn lose_sector(&self, path: impl AsRef<Path>, range: Range<u64>) -> bool {
+        self.edit(path.as_ref(), |file| file.unreadable.push(range)).is_some()
     }
 
     /// Cuts a file to `len` bytes, durably; false if there is no such file.

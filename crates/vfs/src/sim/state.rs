@@ -9,6 +9,7 @@ use super::content::Content;
 use super::fault::{Fault, FaultKind, OpClass};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::SplitMix64;
@@ -22,6 +23,10 @@ pub(super) const EXCLUSIVE: u64 = u64::MAX;
 #[derive(Clone, Default)]
 pub(super) struct FileNode {
     pub(super) content: Content,
+    /// Ranges that reads report as damaged, ascending.
+    pub(super) known_damage: Vec<Range<u64>>,
+    /// Ranges that the device does not give.
+    pub(super) unreadable: Vec<Range<u64>>,
     /// Bytes of `content` that survive a power cut.
     pub(super) synced_bytes: u64,
     /// Room reserved; what lies past `content` reads as zeros.
@@ -48,6 +53,12 @@ impl FileNode {
         let done = self.content.read(offset, buf);
         buf[done..].fill(0);
         true
+    }
+
+    /// Whether the device gives none of `len` bytes at `offset`.
+    pub(super) fn is_unreadable(&self, offset: u64, len: usize) -> bool {
+        let end = offset.saturating_add(len as u64);
+        self.unreadable.iter().any(|range| range.start < end && offset < range.end)
     }
 
     /// Cuts or replaces what lies past `offset` by `data`.

@@ -268,6 +268,23 @@ fn a_full_device_refuses_appends_and_recovers() {
 }
 
 #[test]
+fn a_cut_takes_back_what_a_failed_append_has_left() {
+    let sim = synced_dir();
+    sim.set_capacity_bytes(Some(1000));
+    let mut file = create(&sim, "a");
+    file.append(&[1; 600]).unwrap();
+    assert!(file.append(&[2; 500]).unwrap_err().is_no_space());
+    assert_eq!((file.len(), sim.len(&path("a")).unwrap()), (600, 1000));
+    file.cut(600).unwrap();
+    assert_eq!((file.len(), sim.len(&path("a")).unwrap()), (600, 600));
+    file.sync().unwrap();
+    assert_eq!(kind(file.cut(601)), ErrorKind::InvalidInput);
+    file.cut(400).unwrap();
+    sim.sync_dir(Path::new("/db")).unwrap();
+    assert_eq!(sim.crash_image(1).read_file(path("a")).unwrap(), [1; 400]);
+}
+
+#[test]
 fn preallocated_room_reads_as_zeros_until_finish() {
     let sim = synced_dir();
     sim.set_capacity_bytes(Some(1000));
@@ -357,4 +374,35 @@ fn removed_files_are_freed_once_no_durable_state_names_them() {
     }
     sim.sync_dir(Path::new("/db")).unwrap();
     assert_eq!(sim.shared.state.lock().nodes.len(), 2, "the root and the directory");
+}
+
+#[test]
+fn around_a_lost_sector_the_rest_is_read() {
+    let sim = SimVfs::new(1);
+    let bytes: Vec<u8> = (0..20_000u32).map(|at| at as u8 | 1).collect();
+    assert!(sim.write_file("/file", &bytes));
+    assert!(sim.lose_sector("/file", 5000..5001) && sim.lose_sector("/file", 9000..9512));
+    assert!(sim.lose_sector("/file", 19_999..20_000) && sim.know_damage("/file", 13_000..13_010));
+    let file = sim.open(Path::new("/file"), OpenMode::default()).unwrap();
+    let read = |from: usize, len: usize| {
+        let (mut buf, mut damaged) = (vec![0xaa; len], Vec::new());
+        assert!(file.read_at(from as u64, &mut buf).is_err());
+        let page = crate::LOST_PAGE_BYTES;
+        crate::read_around_loss(&*file, from as u64, &mut buf, &mut damaged, page).unwrap();
+        for (at, byte) in buf.iter().enumerate() {
+            let at = (from + at) as u64;
+            if !damaged.iter().any(|range| range.contains(&at)) {
+                assert_eq!(*byte, bytes[at as usize], "{at}");
+            }
+        }
+        damaged
+    };
+    // Neighbouring pages are one range.
+    assert_eq!(read(0, 20_000), [4096..12_288, 13_000..13_010, 16_384..20_000]);
+    assert_eq!(read(4990, 100).first(), Some(&(4990..5090)));
+    let mut past_the_end = [0; 10];
+    let sector = crate::LOST_SECTOR_BYTES;
+    let mut damaged = Vec::new();
+    let error = crate::read_around_loss(&*file, 19_995, &mut past_the_end, &mut damaged, sector);
+    assert!(!crate::is_unreadable(&error.unwrap_err()));
 }

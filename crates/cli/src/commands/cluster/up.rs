@@ -12,7 +12,7 @@ use crate::traces::Traces;
 use anyhow::{Context, Result, anyhow, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -99,8 +99,22 @@ pub fn run(args: &UpArgs, login: &Login, verbose: u8) -> Result<Outcome> {
     };
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot hear signals")?;
     let mut nodes = Nodes::default();
-    let started = (0..args.instances)
-        .try_for_each(|at| start(config(args, at, verbose)?, at, &metadata, &mut nodes));
+    let started = (0..args.instances).try_for_each(|at| {
+        let (config, dir) = (config(args, at, verbose)?, args.dir.join(node_name(at)));
+        // Made here: of several processes that begin at the same time only one removes it.
+        let is_new = std::fs::create_dir(&dir).is_ok();
+        let started = start(config, at, &metadata, &mut nodes);
+        if started.is_err() && is_new {
+            // Else it would count as a node of the cluster from now on.
+            match std::fs::remove_dir_all(&dir) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    tracing::warn!("{} stays: {error}", dir.display());
+                }
+                _ => {}
+            }
+        }
+        started
+    });
     let servers: Vec<_> = nodes.servers.iter().map(Arc::downgrade).collect();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for _ in signals.forever() {
@@ -108,10 +122,13 @@ pub fn run(args: &UpArgs, login: &Login, verbose: u8) -> Result<Outcome> {
         }
     })?;
     let mut made = started.and_then(|()| make(args, login, &nodes));
-    if made.is_err() {
+    if let Err(error) = &made {
         if nodes.is_stopping() {
             // It was told to stop before everything was made.
             made = Ok(());
+        } else if !nodes.servers.is_empty() {
+            // They take their time to end.
+            tracing::error!("the nodes are stopped: {error:#}");
         }
         nodes.stop();
     }
@@ -148,7 +165,9 @@ fn node_name(at: u16) -> String {
 }
 
 fn open_metadata(dir: &Path) -> Result<(Arc<dyn Metadata>, Db)> {
-    let options = Options { memory_budget: METADATA_MEMORY, ..files::options() };
+    let mut options = Options { memory_budget: METADATA_MEMORY, ..files::options() };
+    // Some kilobytes never wait for the room of a reserve.
+    options.advanced.reserve_bytes = 0;
     let db = Db::open(dir, options).with_context(|| format!("the store in {}", dir.display()))?;
     let metadata = Embedded::open(&db, Arc::new(SystemClock::default()))?;
     Ok((Arc::new(metadata), db))
@@ -233,7 +252,14 @@ fn make(args: &UpArgs, login: &Login, nodes: &Nodes) -> Result<()> {
     let mut clients = nodes.addresses.iter().map(connect).collect::<Result<Vec<_>>>()?;
     let first = clients.first_mut().context("a cluster needs at least one node")?;
     if first.status()?.placement.is_none() {
-        create::make(&mut clients, args.range.as_deref(), |_| {})?;
+        match create::make(&mut clients, args.range.as_deref(), |_| {}) {
+            // The first node had not read the metadata yet.
+            Err(error) if format!("{error:#}").contains("the cluster exists already") => {
+                let Some(first) = clients.first_mut() else { return Err(error) };
+                create::wait_until_served(first)?;
+            }
+            made => made?,
+        }
     } else {
         create::wait_until_served(first)?;
     }

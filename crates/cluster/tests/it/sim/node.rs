@@ -362,7 +362,10 @@ impl World {
         let response = match request {
             Request::Owner(shard, _, OwnerRequest::Fence(epoch)) => {
                 let is_newest = instance.fence(Sender { home: shard, epoch });
-                let answer = if is_newest { FenceAnswer::Done } else { FenceAnswer::Deposed };
+                let answer = match is_newest {
+                    true => FenceAnswer::Done,
+                    false => FenceAnswer::Deposed(instance.fences[&shard]),
+                };
                 Response::Owner(OwnerAnswer::Fenced(answer))
             }
             Request::Owner(..) => Response::Owner(OwnerAnswer::Probed(true)),

@@ -28,6 +28,8 @@ const R: Flags = Flags::READ;
 const NONE: Categories = Categories::NONE;
 const CONNECTION: Categories = category::CONNECTION;
 const KEYSPACE: Categories = category::KEYSPACE;
+const SCRIPTING: Categories = category::SCRIPTING;
+const W: Flags = Flags::WRITE;
 
 const ALL: &[(&str, &[Subcommand])] = &[
     (
@@ -61,6 +63,7 @@ const ALL: &[(&str, &[Subcommand])] = &[
             row("list", -2, A, CONNECTION),
             row("no-evict", 3, A, CONNECTION),
             row("no-touch", 3, N, CONNECTION),
+            row("pause", -3, A, CONNECTION),
             row("reply", 3, N, CONNECTION),
             row("setinfo", 4, N, CONNECTION),
             row("setname", 3, N, CONNECTION),
@@ -130,6 +133,20 @@ const ALL: &[(&str, &[Subcommand])] = &[
         ],
     ),
     (
+        "function",
+        &[
+            row("delete", 3, W, SCRIPTING),
+            row("dump", 2, N, SCRIPTING),
+            row("flush", -2, W, SCRIPTING),
+            row("help", 2, N, SCRIPTING),
+            row("kill", 2, N, SCRIPTING),
+            row("list", -2, N, SCRIPTING),
+            row("load", -3, W, SCRIPTING),
+            row("restore", -3, W, SCRIPTING),
+            row("stats", 2, N, SCRIPTING),
+        ],
+    ),
+    (
         "latency",
         &[
             row("doctor", 2, A, NONE),
@@ -145,6 +162,7 @@ const ALL: &[(&str, &[Subcommand])] = &[
         &[
             row("doctor", 2, N, NONE),
             row("help", 2, N, NONE),
+            row("malloc-stats", 2, N, NONE),
             row("purge", 2, N, NONE),
             row("stats", 2, N, NONE),
             row("usage", -3, R, NONE),
@@ -158,6 +176,17 @@ const ALL: &[(&str, &[Subcommand])] = &[
             row("help", 2, N, KEYSPACE),
             row("idletime", 3, R, KEYSPACE),
             row("refcount", 3, R, KEYSPACE),
+        ],
+    ),
+    (
+        "script",
+        &[
+            row("debug", 3, N, SCRIPTING),
+            row("exists", -3, N, SCRIPTING),
+            row("flush", -2, N, SCRIPTING),
+            row("help", 2, N, SCRIPTING),
+            row("kill", 2, N, SCRIPTING),
+            row("load", 3, N, SCRIPTING),
         ],
     ),
     (

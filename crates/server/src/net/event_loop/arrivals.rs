@@ -97,6 +97,25 @@ impl EventLoop {
             self.remove(token);
         }
     }
+
+    /// Receives requests of a client whose replies wait for it: as many as `client-query-buffer-limit` says, then the
+    /// connection ends.
+    pub(super) fn receive_ahead(&mut self, token: usize) {
+        let Some(client) = self.clients.get_mut(token) else { return };
+        let Ok(received) = client.receive_ahead(&mut self.scratch) else {
+            return self.remove(token);
+        };
+        self.server.stats.received_bytes.add(received as u64);
+        let waiting = client.state.as_ref().map_or(0, |state| state.input_bytes());
+        if waiting > self.server.limits().message_bytes {
+            tracing::warn!(client = client.id, "requests over client-query-buffer-limit");
+            self.server.stats.query_limit_closed.add(1);
+            return self.remove(token);
+        }
+        if client.is_only_received() {
+            self.queue(token);
+        }
+    }
 }
 
 fn set_keepalive(socket: &TcpStream, seconds: u32) {

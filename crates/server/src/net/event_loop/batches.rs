@@ -1,13 +1,13 @@
 //! The end of a batch: commits it, here or by the executor, then sends the replies.
 //!
-//! A commit that may wait (for a sync, or since writes are stalled) goes to the executor. Clients with a
+//! A commit that may wait (for a sync, or since writes are stalled) or takes long goes to the executor. Clients with a
 //! write in the batch wait for it; the others are served in the next batch, which is committed
 //! after it, so that all writes of the meantime share one sync.
 
 use super::super::loop_handle::{BatchCommit, Committed};
 use super::super::offload::Offload;
 use super::{EventLoop, MAX_BATCH_BYTES};
-use crate::dispatch;
+use crate::dispatch::{self, LARGE_BATCH_BYTES};
 use std::sync::atomic::Ordering;
 use terrace_keyspace::Mode;
 
@@ -23,7 +23,12 @@ impl EventLoop {
         }
         // What was routed under the guard is on its way before that is given back.
         self.send_outbox();
-        let may_wait = || self.handed_over > 0 || self.server.space.db().write_may_wait();
+        let may_wait = || {
+            self.handed_over > 0
+                || self.batch.size_bytes() > LARGE_BATCH_BYTES
+                || self.server.stats.large_commits.load(Ordering::Relaxed) > 0
+                || self.server.space.db().write_may_wait()
+        };
         if !self.batch.is_clean() && may_wait() {
             return self.send_to_executor();
         }
@@ -97,8 +102,14 @@ impl EventLoop {
         // Who has neither written nor seen what was written has nothing to do with the failure.
         let shares_failure = client.phase.shares_failure();
         client.leave_batch(error.filter(|_| shares_failure));
+        let goes_on = std::mem::take(&mut client.goes_on_later);
+        self.go_on_deferred(token);
+        let Some(client) = self.clients.get_mut(token) else { return };
         if client.leave_cluster() {
             client.info.note_use(None, self.server.space.now_ms());
+            self.queue_if_more(token);
+        }
+        if goes_on {
             self.queue_if_more(token);
         }
         self.flush(token);

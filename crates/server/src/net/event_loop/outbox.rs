@@ -6,7 +6,7 @@
 
 use super::EventLoop;
 use crate::net::loop_handle::Message;
-use crate::net::open_call::{Done, OpenCall, Replied, Waiter};
+use crate::net::open_call::{Deferred, Done, OpenCall, Replied, Waiter};
 use crate::place::{HELD, LIMITS, MOVED, PATIENT};
 use crate::session::Caller;
 use std::ops::Range;
@@ -133,6 +133,7 @@ impl EventLoop {
         let (mut at, mut start) = (0, 0);
         let (mut again, mut held): (Vec<(Waiter, Range<usize>)>, Vec<_>) = Default::default();
         let mut revision = Revision::default();
+        let mut deferred = Vec::new();
         let mut filled = Vec::with_capacity(waiters.len());
         for mut waiter in waiters {
             let own = start..waiter.end;
@@ -174,14 +175,27 @@ impl EventLoop {
                 // What did not fit into the reply was not executed. It is no try if others did.
                 (None, None) => {
                     waiter.tries = waiter.tries.saturating_sub(u32::from(at > 0));
-                    again.push((waiter, own));
+                    match self.may_defer(&waiter) {
+                        true => deferred.push((waiter, own)),
+                        false => again.push((waiter, own)),
+                    }
                 }
             }
         }
         // What comes behind a request that waits stays behind it.
         let waits = |id| held.iter().any(|(waiter, _): &(Waiter, _)| waiter.id == id);
-        let behind: Vec<_> = again.extract_if(.., |(waiter, _)| waits(waiter.id)).collect();
+        let of_again = again.extract_if(.., |(waiter, _)| waits(waiter.id));
+        let of_deferred = deferred.extract_if(.., |(waiter, _)| waits(waiter.id));
+        let behind: Vec<_> = of_again.chain(of_deferred).collect();
         held.extend(behind);
+        // Nor does it pass one that is routed again.
+        let moves = |id| again.iter().any(|(waiter, _): &(Waiter, _)| waiter.id == id);
+        let behind: Vec<_> = deferred.extract_if(.., |(waiter, _)| moves(waiter.id)).collect();
+        again.extend(behind);
+        for (waiter, range) in deferred {
+            filled.push((waiter.token, waiter.id));
+            self.defer(Deferred { waiter, requests: requests.clone(), range, protocol });
+        }
         self.route_again(again, &requests, (protocol, false), revision);
         // Clients wait without each other.
         held.sort_by_key(|(waiter, range)| (waiter.id, range.start));
@@ -212,6 +226,9 @@ impl EventLoop {
 
     /// Serves a client further if nothing keeps it any more.
     pub(super) fn go_on(&mut self, token: usize, id: u64) {
+        if self.clients.get(token).is_some_and(|client| client.id == id) {
+            self.go_on_deferred(token);
+        }
         if let Some(client) = self.clients.get_mut(token)
             && client.id == id
             && let Some(state) = &mut client.state
@@ -256,7 +273,7 @@ impl EventLoop {
     }
 
     /// Executes requests again, in their order, as soon as the topology is that of `revision`.
-    fn route_again(
+    pub(super) fn route_again(
         &mut self,
         again: Vec<(Waiter, Range<usize>)>,
         requests: &[u8],

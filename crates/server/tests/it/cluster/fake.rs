@@ -330,11 +330,21 @@ impl Carried {
     }
 
     fn out(&self, shared: &Shared) {
+        self.commit_out();
+        self.tell_out(shared);
+    }
+
+    /// Until the key has left its store, which nobody knows yet.
+    fn commit_out(&self) {
         let Self { id, keys, home, there, .. } = self;
         self.begin(Direction::Out);
         let values = home.export_home(*id, keys, usize::MAX).unwrap().unwrap();
         there.import_keys(*id, keys, &values).unwrap().unwrap();
         home.commit_move(*id, keys, &[]).unwrap().unwrap();
+    }
+
+    fn tell_out(&self, shared: &Shared) {
+        let Self { id, keys, home, there, .. } = self;
         let node = shared.state().topology.shards[&self.other].instance;
         shared.state().exceptions.insert(keys[0].key.clone(), node);
         there.finish_import(*id, keys).unwrap();
@@ -352,9 +362,11 @@ impl Carried {
     }
 }
 
-/// Brings a key home.
+/// Brings a key home, unless it is where nobody can be reached.
 fn move_home(shared: &Shared, key: &[u8]) {
-    let from = shared.state().exceptions.get(key).copied();
+    let state = shared.state();
+    let from = state.exceptions.get(key).copied().filter(|from| !state.cut_off.contains(from));
+    drop(state);
     if let Some(from) = from {
         Carried::new(shared, key, from).home(shared);
     }
@@ -444,6 +456,15 @@ impl FakeCluster {
         if home != self.node(to) {
             Carried::new(&self.shared, bytes, self.node(to)).out(&self.shared);
         }
+    }
+
+    /// Moves a string that is at home, up to where its store has committed that and no route knows of it. What is
+    /// given does the rest.
+    pub fn begin_to_leave(&self, key: &str, to: usize) -> impl FnOnce() + use<> {
+        let carried = Carried::new(&self.shared, key.as_bytes(), self.node(to));
+        carried.commit_out();
+        let shared = self.shared.clone();
+        move || carried.tell_out(&shared)
     }
 
     /// A key whose shard is that of a node, beginning with `name`.

@@ -1,7 +1,7 @@
 //! What a cluster refuses since it would be about keys, or of clients, that another node does not know.
 
 use super::three;
-use crate::client::{array, bulk, error, int, ok};
+use crate::client::{array, bulk, error, hears_nothing, int, ok, until};
 use terrace_resp::Reply;
 
 /// Keys that patterns make may be another node's, whose values would be missing.
@@ -54,4 +54,60 @@ fn a_transaction_selects_no_other_database() {
         let replies = client.pipeline(&["MULTI", "SELECT 0", &format!("INCR {here}"), "EXEC"]);
         assert_eq!(replies[3], array([ok(), int(at as i64 + 1)]));
     }
+}
+
+/// A command that is to be sent again ends nothing: what was watched before is watched, and what is queued stays.
+#[test]
+fn a_watch_that_is_to_be_tried_again_forgets_nothing() {
+    let cluster = three();
+    let slot = cluster.key_of(0, "slot");
+    let [watched, away] = ["watched", "away"].map(|name| format!("{{{slot}}}{name}"));
+    let (mut client, mut other) = (cluster.client(0), cluster.client(0));
+    client.pipeline(&[&format!("SET {watched} 1"), &format!("SET {away} 1")]);
+    cluster.move_key(&away, 1);
+    cluster.shared.state().cut_off.insert(cluster.node(1));
+    assert_eq!(client.say(&format!("WATCH {watched}")), ok());
+    assert!(error(&client.say(&format!("WATCH {away}"))).starts_with("TRYAGAIN"));
+    assert_eq!(other.say(&format!("SET {watched} of-another")), ok());
+    let replies = client.pipeline(&["MULTI", &format!("SET {watched} lost"), "EXEC"]);
+    assert_eq!(replies[2], Reply::Null);
+    // Inside MULTI it is refused wherever its keys are.
+    let there = cluster.key_of(1, "there");
+    for key in [&away, &there] {
+        let watch = format!("WATCH {key}");
+        let words = ["MULTI", &format!("SET {watched} own"), &watch, "EXEC"];
+        let replies = client.pipeline(&words);
+        assert_eq!(error(&replies[2]), "ERR WATCH inside MULTI is not allowed");
+        assert_eq!(replies[3], array([ok()]), "{key}");
+    }
+    // A transaction that cannot be executed is over.
+    let gather = format!("MGET {watched} {away}");
+    let replies = client.pipeline(&["MULTI", &gather, "EXEC", "EXEC"]);
+    assert!(error(&replies[2]).starts_with("TRYAGAIN"), "{replies:?}");
+    assert_eq!(error(&replies[3]), "ERR EXEC without MULTI");
+    cluster.shared.state().cut_off.clear();
+    assert_eq!(client.say(&format!("WATCH {away}")), ok());
+    cluster.settle();
+}
+
+/// The store has committed that the key leaves, and its owner has not said so to the routes: the key is still held, and a
+/// `WATCH` waits for the end of that.
+#[test]
+fn a_watch_waits_while_its_key_leaves() {
+    let cluster = three();
+    let key = cluster.key_of(0, "leaving");
+    let (mut client, mut other) = (cluster.client(0), cluster.client(2));
+    assert_eq!(client.say(&format!("SET {key} 1")), ok());
+    cluster.shared.hold(&key);
+    let told = cluster.begin_to_leave(&key, 1);
+    client.send_words(&[&format!("WATCH {key}")]);
+    until("it does not wait", || cluster.shared.waiting() == 1);
+    assert!(hears_nothing(&client));
+    told();
+    cluster.shared.release(&key);
+    assert_eq!(client.reply(), ok());
+    assert_eq!(other.say(&format!("SET {key} of-another")), ok());
+    let replies = client.pipeline(&["MULTI", &format!("SET {key} lost"), "EXEC"]);
+    assert_eq!(replies[2], Reply::Null);
+    cluster.settle();
 }

@@ -120,6 +120,33 @@ fn a_read_beside_the_commit_of_a_move_finds_the_key() {
     }
 }
 
+/// A `WATCH` that comes when its key has just left, which the routes do not know yet, waits until it is home, or is refused: it
+/// never says `OK` without watching for its client.
+#[test]
+fn a_watch_beside_the_commit_of_a_move_watches_or_is_refused() {
+    let cluster = NodeCluster::start(Placement::Slots, 2, &[]);
+    cluster.wait_until_swept();
+    let key = cluster.key_of(0, "leaving");
+    let mut client = cluster.client(0);
+    assert_eq!(client.say(&format!("SET {key} value")), ok());
+    let (home, there) = (&cluster.one(0).server().space, &cluster.one(1).server().space);
+    // Later than what the owner begins.
+    let (keys, id) = ([DbKey::new(0, key.as_str())], MoveId { epoch: Epoch(1 << 40), number: 1 });
+    let begun = home.begin_move(ShardId(1), id, Direction::Out, ShardId(2), &keys).unwrap();
+    assert_eq!(begun, [Ok(())]);
+    let values = home.export_home(id, &keys, 1 << 20).unwrap().unwrap();
+    there.import_keys(id, &keys, &values).unwrap().unwrap();
+    home.commit_move(id, &keys, &[]).unwrap().unwrap();
+    // Nobody has told the owner of this move: it may take the key for one that is home.
+    let reply = client.say(&format!("WATCH {key}"));
+    if !matches!(&reply, Reply::Error(why) if why.starts_with(b"TRYAGAIN")) {
+        assert_eq!(reply, ok());
+        assert_eq!(cluster.client(1).say(&format!("SET {key} of-another")), ok());
+        let replies = client.pipeline(&["MULTI", &format!("SET {key} lost"), "EXEC"]);
+        assert_eq!(replies[2], Reply::Null);
+    }
+}
+
 /// A key that is watched, also one that does not exist, and was away meanwhile counts as changed: nobody at home
 /// knows what happened to it.
 #[test]

@@ -49,6 +49,8 @@ const CUTS_PER_FILE: usize = 15;
 /// Bounds of the bytes read ahead in one input.
 const MIN_READAHEAD_BYTES: usize = 128 << 10;
 const MAX_READAHEAD_BYTES: usize = 1 << 20;
+/// Of small buffers one input has this part at least.
+const LEAST_PART: usize = 8;
 
 /// What a job works with.
 pub(crate) struct JobContext<'a> {
@@ -183,14 +185,15 @@ impl<'a> Plan<'a> {
     fn new(ctx: &'a JobContext<'a>, compaction: &'a Compaction) -> Result<Self> {
         let mut readers = Vec::new();
         for file in compaction.files().filter(|f| f.range_tombstone_count > 0) {
-            readers.push(ctx.table_cache.reader(file)?);
+            readers.push(ctx.table_cache.reader_for_work(file)?);
         }
         let runs: usize = compaction
             .inputs
             .iter()
             .map(|(level, files)| if *level == 0 { files.len() } else { 1 })
             .sum();
-        let readahead_bytes = ctx.options.job_buffer_bytes / runs.max(1);
+        let buffer_bytes = ctx.options.job_buffer_bytes;
+        let least_bytes = MIN_READAHEAD_BYTES.min(buffer_bytes / LEAST_PART);
         Ok(Self {
             ctx,
             compaction,
@@ -198,7 +201,7 @@ impl<'a> Plan<'a> {
             below: below(ctx.version, compaction),
             cuts: piece_cuts(ctx, compaction)?,
             now_ms: ctx.clock.wall_ms(),
-            readahead_bytes: readahead_bytes.clamp(MIN_READAHEAD_BYTES, MAX_READAHEAD_BYTES),
+            readahead_bytes: (buffer_bytes / runs.max(1)).clamp(least_bytes, MAX_READAHEAD_BYTES),
             moving: ctx.moving.as_ref().filter(|moving| moving.moves(compaction)),
         })
     }
@@ -238,7 +241,7 @@ fn piece_cuts(ctx: &JobContext<'_>, compaction: &Compaction) -> Result<Vec<Vec<u
     }
     let mut steps: Vec<(Vec<u8>, u64)> = Vec::new();
     for file in compaction.files() {
-        let keys = ctx.table_cache.reader(file)?.index_separators(CUTS_PER_FILE)?;
+        let keys = ctx.table_cache.reader_for_work(file)?.index_separators(CUTS_PER_FILE)?;
         let part = file.size_bytes / (keys.len() as u64 + 1);
         steps.push((file.smallest.clone(), 0));
         steps.extend(keys.into_iter().map(|key| (key, part)));
@@ -271,7 +274,7 @@ fn open_inputs(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Res
         let files = files.iter().filter(inside);
         if *level == 0 {
             for file in files {
-                runs.push(RunIter::Sst(table_cache.reader(file)?.iter(options)));
+                runs.push(RunIter::Sst(table_cache.reader_for_work(file)?.iter(options)));
             }
         } else {
             let files: Vec<File> = files.cloned().collect();

@@ -144,6 +144,19 @@ pub(crate) fn pick_idle(input: &PickInput<'_>) -> Choice {
         .unwrap_or(Choice::Nothing)
 }
 
+/// See [`super::pick_deleted_ranges`].
+pub(crate) fn pick_deleted_ranges(input: &PickInput<'_>) -> Choice {
+    let deletes = |f: &FileMeta| f.range_tombstone_count > 0;
+    let from_l0 = || {
+        let deletes = input.files(0).iter().any(|f| deletes(f));
+        deletes.then(|| merge_l0(input, &targets(input.version, input.options), Reason::Tombstones))
+    };
+    from_l0()
+        .flatten()
+        .or_else(|| rewrite(input, Reason::Tombstones, deletes))
+        .unwrap_or(Choice::Nothing)
+}
+
 /// How urgent `level` is; 1 and above is work.
 fn score(input: &PickInput<'_>, targets: &Targets, level: usize) -> f64 {
     if level == 0 {

@@ -28,6 +28,15 @@ pub(crate) fn pick_idle(input: &PickInput<'_>) -> Choice {
     }
 }
 
+/// What may give room back on a full disk, before anything else is tried there: merges of files with range
+/// tombstones, which write little where much is deleted.
+pub(crate) fn pick_deleted_ranges(input: &PickInput<'_>) -> Choice {
+    match input.options.style {
+        CompactionStyle::Leveled => leveled::pick_deleted_ranges(input),
+        CompactionStyle::Tiered => tiered::pick_deleted_ranges(input),
+    }
+}
+
 /// The next step of a `compact_range`.
 pub(crate) fn pick_manual(input: &PickInput<'_>, manual: &mut Manual) -> ManualStep {
     match input.options.style {

@@ -242,6 +242,7 @@ impl Compaction {
             output_level: self.output_level,
             smallest: span.map_or_else(Vec::new, |s| s.start.to_vec()),
             largest: span.map_or_else(Vec::new, |s| s.end.to_vec()),
+            brings_older: false,
         }
     }
 }
@@ -391,8 +392,8 @@ impl<'a> PickInput<'a> {
         self.version.level(level).overlapping(start, end)
     }
 
-    /// Whether no running compaction of this family writes keys of `span` into `level`. L0 takes
-    /// overlapping files, ordered by age.
+    /// Whether no running compaction of this family writes keys of `span` into `level`, and no ingestion brings older
+    /// ones. L0 takes overlapping files, ordered by age.
     pub fn may_write(&self, level: usize, span: &Span<'_>) -> bool {
         may_write(self.running, self.family, level, span)
     }
@@ -529,10 +530,8 @@ pub(crate) fn may_write(
     level: usize,
     span: &Span<'_>,
 ) -> bool {
-    level == 0
-        || !running
-            .iter()
-            .any(|r| usize::from(r.output_level) == level && has_keys_of(r, family, span))
+    let is_written = |r: &RunningCompaction| level > 0 && usize::from(r.output_level) == level;
+    !running.iter().any(|r| (r.brings_older || is_written(r)) && has_keys_of(r, family, span))
 }
 
 /// Whether no two of `files` overlap.

@@ -4,7 +4,9 @@ mod model;
 pub(super) mod simulation;
 
 use super::pick::{Choice, File, Manual, ManualStep, PickInput, Values};
-use super::{leveled, pending_bytes, pick, pick_idle, pick_manual, pick_values};
+use super::{
+    leveled, pending_bytes, pick, pick_deleted_ranges, pick_idle, pick_manual, pick_values,
+};
 use crate::background::retain::tests::script;
 use crate::jobs::scheduler::RunningCompaction;
 use crate::options::{CompactionStyle, FamilyOptions};
@@ -211,6 +213,7 @@ fn run_script(text: &str) -> String {
                     output_level: words[1][1..].parse().unwrap(),
                     smallest: start.into(),
                     largest: end.into(),
+                    brings_older: words.get(3) == Some(&"brings-older"),
                 });
             }
             "snapshot" => drawn.snapshot = Some(words[1].parse().unwrap()),
@@ -226,6 +229,9 @@ fn run_script(text: &str) -> String {
                 writeln!(out, "{}", show(&choice)).unwrap();
             }
             "pick" => writeln!(out, "{}", show(&pick(&drawn.input()))).unwrap(),
+            "deleted-ranges" => {
+                writeln!(out, "{}", show(&pick_deleted_ranges(&drawn.input()))).unwrap();
+            }
             "idle" => writeln!(out, "{}", show(&pick_idle(&drawn.input()))).unwrap(),
             "manual" => out += &show_manual(&drawn, words[1]),
             "pending" => writeln!(out, "{}", show_bytes(pending_bytes(&drawn.input()))).unwrap(),

@@ -106,6 +106,17 @@ pub(crate) fn pick_idle(input: &PickInput<'_>) -> Choice {
     whole.flatten().or_else(part).unwrap_or(Choice::Nothing)
 }
 
+/// See [`super::pick_deleted_ranges`].
+pub(crate) fn pick_deleted_ranges(input: &PickInput<'_>) -> Choice {
+    let runs = runs(input);
+    let deletes = |run: &Run<'_>| run.files.iter().any(|f| f.range_tombstone_count > 0);
+    // With all older runs: what is deleted may lie in any of them.
+    let newest = runs.iter().position(deletes).filter(|first| first + 1 < runs.len());
+    newest
+        .and_then(|first| merge(input, &runs, first..runs.len(), Reason::Tombstones))
+        .unwrap_or(Choice::Nothing)
+}
+
 /// Runs that start a merge. With few runs every byte is rewritten again and again, however similar they
 /// are in size: 333 flushes into 4 runs cost 5.8 rewritten bytes per byte, into 12 runs 1.5 (simulated, Zipf
 /// 0.9). Writes are heavy if the second newest run is young, of what a flush or a merge wrote.

@@ -71,7 +71,7 @@ fn sample(
     if family.is_dropped() || file.entry_count == 0 {
         return Ok(0);
     }
-    let reader = env.read.table_cache.reader(file)?;
+    let reader = env.read.table_cache.reader_for_work(file)?;
     let mut iter = reader.iter(ScanOptions { fill_cache: false, ..ScanOptions::default() });
     let cuts = reader.index_separators(SAMPLES)?;
     let (mut asked, mut found) = (0, 0);
@@ -120,7 +120,7 @@ fn below(
             false => 0,
         };
         for file in files.files().iter().skip(skip).filter(|file| file.contains(key)) {
-            let entry = env.read.table_cache.reader(file)?.get(&lookup)?;
+            let entry = env.read.table_cache.reader_for_work(file)?.get(&lookup)?;
             if let Some(entry) = entry {
                 let kind = trailer_kind(entry.trailer);
                 let handle = kind.and_then(|kind| ValueHandle::of_entry(kind, &entry.value));

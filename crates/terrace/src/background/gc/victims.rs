@@ -24,7 +24,8 @@ use terrace_base::SegmentNumber;
 pub(crate) const MIN_GAIN: f64 = 3.0;
 /// Live bytes of victim segments, as a share of all live bytes; one segment is always allowed.
 pub(crate) const MAX_MOVING: f64 = 0.09;
-/// A segment with a smaller share of garbage is not worth its move.
+/// A segment with a smaller share of garbage is not worth its move, or with half of the ratio if that is smaller: where
+/// all segments are alike, each has about as much as the log.
 const MIN_SHARE: f64 = 0.1;
 
 /// What is known of the value log.
@@ -87,10 +88,11 @@ pub(crate) fn choose(stats: &GarbageStats<'_>) -> HashSet<SegmentNumber> {
     if garbage <= stats.ratio * bytes {
         return victims;
     }
+    let least = MIN_SHARE.min(stats.ratio / 2.0);
     for segment in rest {
         let enough = garbage <= stats.ratio * bytes && gain >= MIN_GAIN * stats.tree_bytes as f64;
         let full = moving > 0.0 && moving + segment.live_bytes as f64 > MAX_MOVING * live;
-        if enough || full || segment.garbage_share() < MIN_SHARE {
+        if enough || full || segment.garbage_share() < least {
             break;
         }
         victims.insert(segment.number);
@@ -106,6 +108,28 @@ pub(crate) fn choose(stats: &GarbageStats<'_>) -> HashSet<SegmentNumber> {
 mod tests {
     use super::*;
     use terrace_base::rng::{Rng, SplitMix64};
+
+    #[test]
+    fn a_small_ratio_is_kept_where_all_segments_are_alike() {
+        let segment = |number| SegmentStats {
+            number: SegmentNumber::new(number),
+            size_bytes: 1000,
+            live_bytes: 920,
+        };
+        let segments: Vec<SegmentStats> = (1..=50).map(segment).collect();
+        let choice = |ratio| {
+            choose(&GarbageStats {
+                segments: &segments,
+                victims: &HashSet::new(),
+                open_bytes: 0,
+                unknown_bytes: 0,
+                tree_bytes: 10,
+                ratio,
+            })
+        };
+        assert!(!choice(0.05).is_empty(), "writers are slowed until something is collected");
+        assert!(choice(0.09).is_empty());
+    }
 
     #[test]
     fn the_worst_segments_go_first_and_none_while_the_log_is_clean_enough() {

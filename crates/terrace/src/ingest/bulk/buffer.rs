@@ -62,6 +62,10 @@ impl SortBuffer {
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(prefix);
         self.bytes.extend_from_slice(value);
+        if self.bytes.len() == start {
+            // The next one has another place.
+            self.bytes.push(0);
+        }
         // Keys and values have limits far below that.
         let (key_len, value_len) = (key.len() as u32, (prefix.len() + value.len()) as u32);
         self.slots.push(Slot { head: head(key), start, key_len, value_len, kind });

@@ -27,6 +27,38 @@ fn temp_files(sim: &SimVfs) -> usize {
     names.iter().filter(|name| name.ends_with(".tmp")).count()
 }
 
+/// The empty key with nothing under it takes no bytes, as a deletion of it.
+#[test]
+fn the_last_one_given_counts_for_the_empty_key_too() {
+    for seed in 0..30 {
+        let sim = SimVfs::new(seed);
+        let db = store(&sim);
+        let mut rng = SplitMix64::new(seed);
+        let options = BulkOptions { memory_bytes: 1 << 20, ..BulkOptions::default() };
+        let mut loader = db.bulk_loader(&options).unwrap();
+        let mut last = None;
+        for n in 0..400u64 {
+            match rng.below(4) {
+                0 => {
+                    loader.delete(b"").unwrap();
+                    last = None;
+                }
+                1 => {
+                    loader.put(b"", b"").unwrap();
+                    last = Some(Vec::new());
+                }
+                2 => {
+                    loader.put(b"", b"x").unwrap();
+                    last = Some(b"x".to_vec());
+                }
+                _ => loader.put(rng.next_u64().to_be_bytes(), n.to_be_bytes()).unwrap(),
+            }
+        }
+        loader.finish().unwrap();
+        assert_eq!(db.get(b"").unwrap().map(|value| value.to_vec()), last, "seed {seed}");
+    }
+}
+
 #[test]
 fn ten_times_the_memory_is_sorted_in_several_passes_within_it() {
     let sim = SimVfs::new(1);

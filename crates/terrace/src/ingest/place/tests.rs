@@ -23,7 +23,7 @@ fn levels(style: CompactionStyle, running: &[RunningCompaction], range: &str) ->
 
 fn running(family: u32, output_level: u8, smallest: &str, largest: &str) -> RunningCompaction {
     let (smallest, largest) = (smallest.into(), largest.into());
-    RunningCompaction { id: 1, family, output_level, smallest, largest }
+    RunningCompaction { id: 1, family, output_level, smallest, largest, brings_older: false }
 }
 
 #[test]
@@ -68,4 +68,21 @@ fn nothing_goes_below_keys_that_are_compacted_or_have_no_number() {
     assert_eq!(of("[d-f]", &[running(0, 6, "g", "z"), running(1, 3, "a", "z")]), (false, false));
     assert_eq!(of("[n-n]", &[]), (false, true));
     assert_eq!(of("[p-z]", &[]), (false, false));
+}
+
+/// A merge that began now would not see what comes below it, and would drop deletions that hide it.
+#[test]
+fn no_merge_of_any_level_begins_in_the_range_of_what_is_ingested_below() {
+    let file = FileMeta { smallest: "c".into(), largest: "f".into(), ..FileMeta::default() };
+    let far = FileMeta { smallest: "x".into(), largest: "z".into(), ..FileMeta::default() };
+    let (file, far) = (std::sync::Arc::new(file), std::sync::Arc::new(far));
+    let (span, far) = (Span::of([&file]).unwrap(), Span::of([&far]).unwrap());
+    let claim = RunningCompaction { brings_older: true, ..running(3, 6, "e", "h") };
+    for level in 0..LEVEL_COUNT {
+        let claims = std::slice::from_ref(&claim);
+        assert!(!may_write(claims, 3, level, &span), "L{level}");
+        assert!(may_write(claims, 4, level, &span) && may_write(claims, 3, level, &far));
+        let other = running(3, 6, "e", "h");
+        assert_eq!(may_write(&[other], 3, level, &span), level != 6);
+    }
 }

@@ -37,11 +37,14 @@ proptest! {
         };
         for key in keys {
             prop_assert_eq!(cover.seqno_at(&[key]).expect("memory"), want(key));
-            // What is remembered holds up to the end it claims.
-            if let Some(end) = cover.end() {
-                prop_assert!(end > [key].as_slice());
-                for later in (key..20).take_while(|later| [*later].as_slice() < end) {
-                    prop_assert_eq!(want(later), want(key));
+            // The tombstone covers all between the bounds it claims.
+            if want(key) > SeqNo::ZERO {
+                let (start, end) = (cover.covered_from(), cover.covered_until().expect("a tombstone has an end"));
+                prop_assert!(start <= [key].as_slice() && end > [key].as_slice());
+                for other in 0..20u8 {
+                    if start <= [other].as_slice() && [other].as_slice() < end {
+                        prop_assert!(want(other) >= want(key));
+                    }
                 }
             }
         }

@@ -150,6 +150,11 @@ impl FakeValues {
         ValueHandle { segment: SEGMENT, offset, len: value.len() as u32, compression: 0 }
     }
 
+    /// Adds a value that takes `stored` bytes compressed.
+    pub fn add_compressed(&self, key: &[u8], value: &[u8], stored: u32) -> ValueHandle {
+        ValueHandle { len: stored, compression: 1, ..self.add(key, value) }
+    }
+
     /// The value at `handle`.
     pub fn value(&self, handle: ValueHandle) -> Vec<u8> {
         self.values.lock()[handle.offset as usize].1.clone()
@@ -157,8 +162,15 @@ impl FakeValues {
 }
 
 impl ValueSource for FakeValues {
-    fn read(&self, wanted: &[(&[u8], ValueHandle)]) -> Vec<Result<Slice>> {
+    fn read(&self, wanted: &[(&[u8], ValueHandle)], max_bytes: usize) -> Vec<Result<Slice>> {
         let values = self.values.lock();
+        let (mut bytes, mut count) = (0, 0);
+        let fits = |(_, handle): &&(&[u8], ValueHandle)| {
+            let fits = count == 0 || bytes < max_bytes;
+            (bytes, count) = (bytes + values[handle.offset as usize].1.len(), count + 1);
+            fits
+        };
+        let wanted: Vec<_> = wanted.iter().take_while(fits).copied().collect();
         self.batches.lock().push(wanted.iter().map(|(_, h)| h.offset as usize).collect());
         let read = |(key, handle): &(&[u8], ValueHandle)| {
             let at = handle.offset as usize;

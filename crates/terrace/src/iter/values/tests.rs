@@ -281,6 +281,34 @@ fn windows_hold_no_more_bytes_than_they_may() {
     assert_eq!((batches.iter().sum::<usize>(), batches.iter().max()), (100, Some(&4)));
 }
 
+/// What is stored says little about how long compressed values are.
+#[test]
+fn a_window_reads_no_more_than_it_may_hold_of_values_that_are_longer_than_what_is_stored() {
+    let mut case = Case::separated(200, 10);
+    for n in 200..300 {
+        let (key, value) = (format!("{n:05}").into_bytes(), vec![n as u8; 5000]);
+        let handle = case.values.add_compressed(&key, &value, 10);
+        let trailer = pack_trailer(SeqNo::new(5), ValueKind::PutHandle);
+        case.run.push((key.clone(), trailer, handle.encode().to_vec()));
+        case.model.push((key, value, false));
+    }
+    for forward in [true, false] {
+        let mut scan = case.scan(20_000);
+        if forward { scan.seek_to_first() } else { scan.seek_to_last() }.unwrap();
+        let order: Vec<usize> = if forward { (0..300).collect() } else { (0..300).rev().collect() };
+        for at in order {
+            let (key, value, _) = &case.model[at];
+            assert_eq!((scan.key(), scan.value()), (&key[..], &value[..]));
+            if forward { scan.next() } else { scan.prev() }.unwrap();
+        }
+        assert!(!scan.valid());
+        let batches = std::mem::take(&mut *case.values.batches.lock());
+        let long = |batch: &Vec<usize>| batch.iter().filter(|at| **at >= 200).count();
+        assert_eq!(batches.iter().map(Vec::len).sum::<usize>(), 300, "each is read once");
+        assert_eq!(batches.iter().map(long).max(), Some(4), "{batches:?}");
+    }
+}
+
 #[test]
 fn inline_values_cost_no_copy_and_those_between_handles_are_staged() {
     let mut case = Case::default();

@@ -294,3 +294,53 @@ fn a_walk_that_must_not_take_long_is_refused_after_many_deleted_keys() {
         }
     }
 }
+
+/// The run has a newer entry too, so that it cannot be asked to move past all at once.
+#[test]
+fn covered_keys_that_are_stepped_over_one_by_one_count_too() {
+    let mut run = vec![put(b"a", SeqNo::new(1)), put(b"y", SeqNo::new(4))];
+    run.extend((0..100).map(|n| put(format!("k{n:03}").as_bytes(), SeqNo::new(2))));
+    let tombstone =
+        RangeTombstone { start: b"k".to_vec(), end: b"l".to_vec(), seqno: SeqNo::new(3) };
+    let set = Arc::new(RangeTombstones::new([tombstone]));
+    for (most, is_allowed) in [(u64::MAX, true), (200, true), (99, false), (0, false)] {
+        for is_backward in [false, true] {
+            let merged = MergingIter::new(vec![VecIter::new(run.clone())]);
+            let view = plain_view(MAX_SEQNO, vec![Box::new(set.clone())]);
+            let mut iter = Visible::new(merged, view).stepping_over_at_most(most);
+            let (first, moved) = match is_backward {
+                false => (iter.seek_to_first(), iter.next()),
+                true => (iter.seek_to_last(), iter.prev()),
+            };
+            first.unwrap();
+            assert_eq!(moved.is_ok(), is_allowed, "{most} {is_backward}");
+            match moved {
+                Ok(()) => {
+                    assert_eq!(iter.key(), if is_backward { b"a" } else { b"y" });
+                    assert!(iter.covered_steps() >= 100 && iter.stepped_over() == 0);
+                }
+                Err(error) => assert!(matches!(error, Error::NotInMemory), "{error}"),
+            }
+        }
+    }
+}
+
+/// Ranges that begin at the same key, each in a run of its own: the newest one reaches furthest.
+#[test]
+fn nested_ranges_of_many_runs_are_passed_as_one() {
+    let old: Vec<Entry> =
+        (0..5_000).map(|n| put(format!("k{n:05}").as_bytes(), SeqNo::new(1))).collect();
+    let sources = (1..=50).map(|n| {
+        let end = format!("k{:05}", 99 * n).into_bytes();
+        let tombstone = RangeTombstone { start: b"k".to_vec(), end, seqno: SeqNo::new(1 + n) };
+        Box::new(Arc::new(RangeTombstones::new([tombstone]))) as Box<dyn CoverSource>
+    });
+    let merged = MergingIter::new(vec![VecIter::new(old)]);
+    let mut iter = Visible::new(merged, plain_view(MAX_SEQNO, sources.collect()));
+    iter.seek_to_first().unwrap();
+    assert_eq!(iter.key(), b"k04950");
+    assert!(iter.covered_steps() < 10, "{} steps", iter.covered_steps());
+    iter.prev().unwrap();
+    assert!(!iter.valid());
+    assert!(iter.covered_steps() < 20, "{} steps", iter.covered_steps());
+}

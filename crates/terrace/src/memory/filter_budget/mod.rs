@@ -479,7 +479,11 @@ impl FilterBudget {
                 || ledger.registry.changed
                 || ledger.moving
                 || ledger.registry.used_bytes()
-                    > after_loan(self.budget_bytes(), ledger.spared_bytes.min(0)))
+                    > after_loan(
+                        self.budget_bytes(),
+                        // What is to be lent, but is not yet, may be used.
+                        ledger.spared_bytes.min(ledger.lent_bytes.max(0)),
+                    ))
     }
 
     /// Wasted lookups per lookup of the store that reach file `number`, as far as is known; `None`

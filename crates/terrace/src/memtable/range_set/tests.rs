@@ -6,7 +6,7 @@ use terrace_base::{RangeTombstone, Rng, SplitMix64};
 
 fn set_of(list: &[RangeTombstone]) -> RangeSet {
     let set = RangeSet::default();
-    list.iter().for_each(|t| set.add(&t.start, &t.end, t.seqno));
+    list.iter().for_each(|t| set.add(&t.start, &t.end, t.seqno, true));
     set
 }
 
@@ -73,7 +73,7 @@ fn memory_is_linear_if_ranges_overlap_and_n_log_n_at_worst() {
         let set = RangeSet::default();
         for n in 0..COUNT {
             let (start, end) = range(n);
-            set.add(&key(start), &key(end), SeqNo::new(n as u64 + 1));
+            set.add(&key(start), &key(end), SeqNo::new(n as u64 + 1), true);
         }
         set
     };
@@ -138,7 +138,7 @@ fn readers_beside_the_writer_see_every_tombstone_that_they_know_of() {
             });
         }
         for (t, seen) in list.iter().zip(1..) {
-            set.add(&t.start, &t.end, t.seqno);
+            set.add(&t.start, &t.end, t.seqno, true);
             visible.store(seen, Ordering::Release);
         }
     });

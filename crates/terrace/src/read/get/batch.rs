@@ -13,7 +13,7 @@ use crate::version::read_env::ReadEnv;
 use crate::version::read_state::ReadState;
 use std::sync::Arc;
 use terrace_base::{SeqNo, ValueHandle};
-use terrace_buf::Slice;
+use terrace_buf::{BufMut, Slice};
 use terrace_sst::{BatchLookup, Lookup, LookupTrace, SstReader};
 
 /// Bytes of data blocks that may be read for one run at a time, about; and how many keys that is at least, and at
@@ -21,6 +21,11 @@ use terrace_sst::{BatchLookup, Lookup, LookupTrace, SstReader};
 const BYTES_AT_ONCE: usize = 16 << 20;
 const LEAST_AT_ONCE: usize = 16;
 const MOST_AT_ONCE: usize = 4096;
+
+/// As many answers of a call may keep the blocks that they lie in. Later ones are copied if they are shorter than one
+/// part in [`KEPT_PART`] of what they would keep.
+const KEEPING_ANSWERS: usize = 64;
+const KEPT_PART: usize = 4;
 
 struct Open<'a> {
     at: usize,
@@ -72,6 +77,8 @@ pub(crate) fn multi_get(
             Err(_) => tries += 1,
         }
     };
+    // One that was dropped meanwhile is empty.
+    family.check_exists()?;
     env.base.counters.gets.add(keys.len() as u64);
     env.base.counters.gets_found.add(found.iter().flatten().count() as u64);
     Ok(found)
@@ -127,7 +134,7 @@ fn fetch(
     }
     let mut values = match wanted.is_empty() {
         true => Vec::new(),
-        false => env.value_log.read_held(held, &wanted),
+        false => env.value_log.read_held(held, &wanted, usize::MAX),
     }
     .into_iter();
     let value = |answer| match answer {
@@ -169,7 +176,12 @@ fn from_memory(
         };
         match answer {
             Ok(Answer::Operand) => return Ok(None),
-            Ok(answer) => values.push(answer.value()),
+            Ok(mut answer) => {
+                if values.len() >= KEEPING_ANSWERS {
+                    loosen(&mut answer);
+                }
+                values.push(answer.value());
+            }
             Err(error) => {
                 let before = asked.iter().zip(&lookups);
                 before.for_each(|(asked, lookup)| asked.take_back(state, lookup));
@@ -204,9 +216,24 @@ fn search(
     let at_once = BYTES_AT_ONCE / family.options.block_size.max(1);
     let mut found = Vec::with_capacity(keys.len());
     for some in keys.chunks(at_once.clamp(LEAST_AT_ONCE, MOST_AT_ONCE)) {
-        found.extend(search_some(env, state, some, seqno, reading)?);
+        let mut answers = search_some(env, state, some, seqno, reading)?;
+        let keeping = KEEPING_ANSWERS.saturating_sub(found.len()).min(answers.len());
+        answers[keeping..].iter_mut().for_each(loosen);
+        found.extend(answers);
     }
     Ok(found)
+}
+
+/// Copies a short value out of the block that it keeps.
+fn loosen(answer: &mut Answer) {
+    if let Answer::Value(value, _) = answer {
+        let most = value.pinned_bytes() / KEPT_PART;
+        if value.len() < most && BufMut::tight_charge_bytes(value.len()) <= most {
+            let mut copy = BufMut::tight(value.len());
+            copy.copy_from_slice(value);
+            *value = copy.freeze().into();
+        }
+    }
 }
 
 fn search_some(

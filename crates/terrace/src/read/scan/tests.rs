@@ -14,13 +14,21 @@ use terrace_vfs::{SimVfs, Vfs};
 fn memtable(entries: &[Entry], tombstones: &[terrace_base::RangeTombstone]) -> Arc<MemTable> {
     let table = MemTable::with_capacity(1, 1 << 20).expect("memory");
     let mut hint = terrace_skiplist::Hint::default();
-    for (key, trailer, value) in entries {
-        let kind = trailer_kind(*trailer).expect("a known kind");
-        assert!(table.insert(key, trailer_seqno(*trailer), kind, value, &mut hint).is_ok());
-    }
-    for t in tombstones {
-        let kind = terrace_base::ValueKind::RangeDelete;
-        assert!(table.insert(&t.start, t.seqno, kind, &t.end, &mut hint).is_ok());
+    // In the order of their numbers, as commits insert them.
+    let mut entries: Vec<&Entry> = entries.iter().collect();
+    entries.sort_by_key(|entry| trailer_seqno(entry.1));
+    let mut entries = entries.into_iter().peekable();
+    for t in tombstones.iter().map(Some).chain([None]) {
+        while let Some((key, trailer, value)) =
+            entries.next_if(|e| t.is_none_or(|t| trailer_seqno(e.1) < t.seqno))
+        {
+            let kind = trailer_kind(*trailer).expect("a known kind");
+            assert!(table.insert(key, trailer_seqno(*trailer), kind, value, &mut hint).is_ok());
+        }
+        if let Some(t) = t {
+            let kind = terrace_base::ValueKind::RangeDelete;
+            assert!(table.insert(&t.start, t.seqno, kind, &t.end, &mut hint).is_ok());
+        }
     }
     Arc::new(table)
 }
@@ -130,7 +138,8 @@ proptest! {
         which: (bool, bool, bool),
     ) {
         let mut rng = SplitMix64::new(seed);
-        let keys = 1 + rng.below(30);
+        let most_keys = if rng.one_in(2) { 30 } else { 300 };
+        let keys = 1 + rng.below(most_keys);
         let runs = (memtables + level0 + levels).max(1) as u64;
         let history = History::random(&mut rng, keys, writes, runs);
         let (state, table_cache) = store(&history, memtables, level0, &mut rng);

@@ -1,13 +1,16 @@
-//! Writes for which there is no memory, and writes beside a group that is being inserted.
+//! Writes for which there is no memory, writes beside a group that is being inserted, and writes that a full disk refuses.
 
 use crate::memtable::NO_MEMORY;
-use crate::{CfOptions, Db, Error, Options};
+use crate::{CfOptions, Db, Error, Options, SyncMode, UpdateOp, Updates};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread;
+use std::time::Duration;
 use terrace_base::{SeqNo, ValueKind};
 use terrace_skiplist::Hint;
-use terrace_vfs::SimVfs;
+use terrace_vfs::{Call, Interposed, SimVfs};
 
 fn options(sim: &SimVfs) -> Options {
     let mut options = Options { memory_budget: 16 << 20, ..Options::default() };
@@ -135,4 +138,119 @@ fn room_that_a_group_on_its_way_may_need_is_not_given_away() {
     });
     assert_ne!(db.default_family().family().state().memtable.id, memtable.id);
     assert_eq!(db.get(b"k").unwrap().as_deref(), Some(&[1; 1000][..]));
+}
+
+/// A file system in which no file can be cut, if so wanted.
+#[derive(Clone)]
+struct Cuts {
+    sim: SimVfs,
+    fail: bool,
+}
+
+impl Interposed for Cuts {
+    type Files = SimVfs;
+
+    fn files(&self) -> &SimVfs {
+        &self.sim
+    }
+
+    fn around<T>(
+        &self,
+        call: Call<'_>,
+        path: &Path,
+        work: impl FnOnce() -> terrace_base::Result<T>,
+    ) -> terrace_base::Result<T> {
+        match call {
+            Call::Cut(_) if self.fail => {
+                Err(terrace_base::Error::io("cut", path, ErrorKind::Unsupported.into()))
+            }
+            _ => work(),
+        }
+    }
+}
+
+/// Puts two keys, each by a thread of its own, in one group, once `then` is done.
+fn put_together(db: &Db, keys: [&[u8]; 2], then: impl FnOnce()) -> [crate::Result<()>; 2] {
+    let queue = db.inner().commit.queue().unwrap();
+    let lead = queue.lead();
+    thread::scope(|scope| {
+        let mut number = 0;
+        let writers = keys.map(|key| {
+            let writer = scope.spawn(move || db.put(key, [1; 100]));
+            number += 1;
+            while queue.waiting() < number {
+                thread::yield_now();
+            }
+            writer
+        });
+        then();
+        drop(lead);
+        writers.map(|writer| writer.join().unwrap())
+    })
+}
+
+fn keys(feed: &mut Updates) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    for batch in feed {
+        for update in batch.unwrap().updates() {
+            match update.unwrap().op {
+                UpdateOp::Put { key, .. } => keys.push(key.to_vec()),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    keys
+}
+
+/// The disk is full in the middle of a group: the record of its first batch stands in the file whole.
+#[test]
+fn a_refused_batch_is_not_read_from_the_log() {
+    for fail in [false, true] {
+        let sim = SimVfs::new(1);
+        let mut options = options(&sim);
+        options.sync = SyncMode::None;
+        options.advanced.reserve_bytes = 0;
+        options.advanced.vfs = Arc::new(Cuts { sim: sim.clone(), fail });
+        let db = Db::open("/db", options.clone()).unwrap();
+        let used = || sim.files().iter().map(|(_, bytes)| bytes).sum::<u64>();
+        db.put(b"0", [1; 100]).unwrap();
+        let mut feed = db.updates_since(1).unwrap();
+        // The segment ends here, and stays although the disk will be full.
+        db.inner().versions.deletions_held.fetch_add(1, Ordering::SeqCst);
+        db.flush().unwrap();
+        let before = used();
+        db.put(b"1", [1; 100]).unwrap();
+        let record = used() - before;
+        assert_eq!(keys(&mut feed), [b"0", b"1"]);
+        let mut behind = db.updates_since(1).unwrap();
+        let results = put_together(&db, [b"A", b"B"], || {
+            sim.set_capacity_bytes(Some(used() + record + 10));
+        });
+        for result in results {
+            assert!(matches!(result, Err(Error::DiskFull(_))), "{result:?}");
+        }
+        assert_eq!(db.get(b"A").unwrap(), None);
+        let reader = Db::open_read_only("/db", options.clone()).unwrap();
+        // Where no file can be cut it is seen until the next segment says where this one ends.
+        assert_eq!(reader.get(b"A").unwrap().is_some(), fail);
+        let killed = sim.kill_image();
+        killed.set_capacity_bytes(None);
+        options.advanced.vfs = Arc::new(killed);
+        let after = Db::open("/db", options).unwrap();
+        assert_eq!(after.get(b"A").unwrap().is_some(), fail);
+        assert!(after.get(b"1").unwrap().is_some());
+        sim.set_capacity_bytes(None);
+        while let Err(error) = db.put(b"C", [1; 100]) {
+            // The house thread looks for room now and then.
+            assert!(matches!(error, Error::DiskFull(_)), "{error}");
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(keys(&mut feed), [b"C"]);
+        assert_eq!(keys(&mut behind), [b"0", b"1", b"C"]);
+        let mut anew = db.updates_since(1).unwrap();
+        assert_eq!(keys(&mut anew), [b"0", b"1", b"C"]);
+        reader.refresh().unwrap();
+        assert_eq!(reader.get(b"A").unwrap(), None);
+        assert!(reader.get(b"C").unwrap().is_some());
+    }
 }

@@ -201,3 +201,39 @@ fn what_is_kept_survives_a_power_cut_also_before_a_segment_without_records() {
         assert_eq!(keys(&mut db.updates_since(1).unwrap()), ["a", "b"], "seed {seed}");
     }
 }
+
+/// Segments that only an open feed kept are found by the next open, which keeps more of the log.
+#[test]
+fn what_an_open_feed_has_kept_is_whole_after_a_power_cut() {
+    let mut whole = 0;
+    for seed in 0..40 {
+        let sim = SimVfs::new(seed);
+        let mut options = options(&sim);
+        options.sync = SyncMode::None;
+        options.default_family.value_separation_threshold = usize::MAX;
+        let db = Db::open(DIR, options.clone()).unwrap();
+        let feed = db.updates_since(1).unwrap();
+        for n in 0..60 {
+            db.put(format!("{n:06}"), [7; 300]).unwrap();
+            if n % 20 == 19 {
+                db.flush().unwrap();
+                // Takes what is flushed out of force.
+                db.collect_garbage(1.0).unwrap();
+            }
+        }
+        options.advanced.log_retention_bytes = 1 << 30;
+        options.advanced.vfs = Arc::new(sim.crash_image(seed));
+        drop((feed, db));
+        let db = Db::open(DIR, options).unwrap();
+        match db.updates_since(1) {
+            Ok(mut feed) => {
+                let want: Vec<String> = (0..60).map(|n| format!("{n:06}")).collect();
+                assert_eq!(keys(&mut feed), want, "seed {seed}");
+                whole += 1;
+            }
+            Err(Error::UpdatesGone { .. }) => {}
+            Err(other) => panic!("seed {seed}: {other}"),
+        }
+    }
+    assert!(whole > 0);
+}

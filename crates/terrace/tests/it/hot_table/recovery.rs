@@ -3,7 +3,10 @@
 use super::*;
 use std::collections::BTreeSet;
 use std::path::Path;
+use terrace::RepairOptions;
+use terrace::vfs::Vfs;
 use terrace_manifest::Manifest;
+use terrace_manifest::names::{self, FileName};
 
 /// The numbers by which the files of L0 are ordered.
 fn order_of_l0(sim: &SimVfs) -> Vec<u64> {
@@ -78,6 +81,67 @@ fn what_recovery_writes_first_is_newer_than_merged_files_of_l0() {
     assert!(images > 10 && merged > 10, "{images} images, {merged} with merged files");
 }
 
+/// A range delete that is replayed after what was hot has been written to a file lies in a newer file than versions that
+/// are newer than it is. A merge of theirs alone takes their sequence numbers from them.
+#[test]
+fn a_range_delete_that_is_replayed_covers_no_newer_version_of_a_hot_key() {
+    let sim = SimVfs::new(34);
+    let tiered = |sim: &SimVfs| {
+        let mut options = options(sim, HotTableMode::Auto);
+        options.default_family.compaction = CompactionStyle::Tiered;
+        options.advanced.l0_compaction_trigger = 2;
+        options.advanced.l0_slowdown = 3;
+        options.advanced.compact_when_idle = false;
+        options
+    };
+    let mut store = Store::of(Db::open(DIR, tiered(&sim)).unwrap());
+    let mut rng = SplitMix64::new(34);
+    let mut images = 0;
+    for round in 0..400 {
+        if round >= 40 && images > 3 {
+            break;
+        }
+        store.heat(&mut rng);
+        store.db.flush().unwrap();
+        store.heat(&mut rng);
+        store.db.wait_idle().unwrap();
+        // Enough that recovery writes a file before it comes to the range delete.
+        let flushes = store.db.metrics().flushes;
+        for _ in 0..90 {
+            store.put(HOT + rng.below(KEYS - HOT), 100);
+        }
+        let range = 0..HOT;
+        store.db.delete_range(key(range.start), key(range.end)).unwrap();
+        range.clone().for_each(|n| drop(store.contents.remove(&key(n))));
+        range.for_each(|n| store.put(n, 100));
+        let (before, start) = (store.db.metrics(), Instant::now());
+        while store.db.metrics().hot_checkpoints < before.hot_checkpoints + 2 {
+            (0..200).for_each(|n| store.put(n % 4, 100));
+            store.db.wait_idle().unwrap();
+            assert!(start.elapsed() < HANG_GUARD, "no checkpoint: {}", store.db.metrics());
+        }
+        if store.db.metrics().flushes != flushes {
+            // The memtable with the range delete has been flushed.
+            continue;
+        }
+        images += 1;
+        let image = sim.kill_image();
+        let mut tiny = tiered(&image);
+        (tiny.advanced.l0_compaction_trigger, tiny.advanced.l0_slowdown) = (20, 20);
+        tiny.advanced.memtable_bytes = 16 << 10;
+        tiny.advanced.memory_shares.cache += tiny.advanced.memory_shares.memtables - 0.002;
+        tiny.advanced.memory_shares.memtables = 0.002;
+        let db = Db::open(DIR, tiny).unwrap();
+        check(&db, &store.contents, None);
+        db.close().unwrap();
+        let db = Db::open(DIR, tiered(&image)).unwrap();
+        db.wait_idle().unwrap();
+        check(&db, &store.contents, None);
+        db.close().unwrap();
+    }
+    assert!(images > 3, "{images} images with a range delete in the log");
+}
+
 /// A table that is refreshed keeps its range tombstones and what they cover. A checkpoint of it has no tombstones,
 /// and those in files may be merged away.
 #[test]
@@ -115,4 +179,66 @@ fn a_checkpoint_has_nothing_that_a_range_tombstone_covers() {
         }
     }
     panic!("a memtable was flushed every time: the table was not refreshed");
+}
+
+/// What was not hot is in the log only when a checkpoint of the hot table is made beside it.
+#[test]
+fn a_repair_replays_what_was_not_hot_when_a_checkpoint_was_made() {
+    let sim = SimVfs::new(33);
+    let mut store = Store::open(&sim, HotTableMode::Auto);
+    let mut rng = SplitMix64::new(33);
+    let mut images = 0;
+    for round in 0..300 {
+        store.heat(&mut rng);
+        store.db.wait_idle().unwrap();
+        let cold: Vec<u64> = (0..5).map(|_| HOT + rng.below(KEYS - HOT)).collect();
+        cold.iter().for_each(|n| store.put(*n, 100));
+        let (before, start) = (store.db.metrics(), Instant::now());
+        while store.db.metrics().hot_checkpoints < before.hot_checkpoints + 2 {
+            (0..200).for_each(|n| store.put(n % 4, 100));
+            store.db.wait_idle().unwrap();
+            assert!(start.elapsed() < HANG_GUARD, "no checkpoint: {}", store.db.metrics());
+        }
+        if store.db.metrics().flushes != before.flushes {
+            // The memtable with the cold keys has been flushed.
+            continue;
+        }
+        images += 1;
+        let image = sim.kill_image();
+        let state = Manifest::read(&image, Path::new(DIR)).unwrap();
+        let family = &state.families[&0];
+        assert!(!family.version.hot().is_empty(), "a checkpoint is in force");
+        match images % 2 {
+            // Nothing but the files themselves says what they are.
+            0 => {
+                for name in image.list(Path::new(DIR)).unwrap() {
+                    if matches!(names::parse(&name), FileName::Manifest(_) | FileName::Current) {
+                        image.remove(&Path::new(DIR).join(name)).unwrap();
+                    }
+                }
+            }
+            // A file of the levels has a damaged byte; what it has of these keys is older.
+            _ => {
+                let (_, file) = family.version.files().next().unwrap();
+                let path = names::sst_path(Path::new(DIR), file.number);
+                assert!(image.corrupt(&path, file.size_bytes / 2, 1));
+            }
+        }
+        let options = options(&image, HotTableMode::Auto);
+        let report = terrace::repair(DIR, options.clone(), RepairOptions::default()).unwrap();
+        assert!(!report.was_sound);
+        let db = Db::open(DIR, options).unwrap();
+        for n in (0..HOT).chain(cold) {
+            let want = store.contents.get(&key(n)).map(Vec::as_slice);
+            let found = db.get(key(n)).unwrap();
+            assert_eq!(found.as_deref(), want, "key {n}, round {round}: {report:?}");
+        }
+        if images % 2 == 0 {
+            check(&db, &store.contents, None);
+        }
+        if images > 3 {
+            return;
+        }
+    }
+    panic!("{images} checkpoints beside writes that are not flushed");
 }

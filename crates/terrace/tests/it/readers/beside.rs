@@ -4,8 +4,8 @@ use super::*;
 use crate::harness::effort;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use terrace::SyncMode;
 use terrace::vfs::PosixVfs;
+use terrace::{Compression, SyncMode};
 
 /// What the writer does between batches, over and over.
 fn work(writer: &Writer, rounds: u64) {
@@ -102,5 +102,49 @@ fn readers_beside_a_writer_see_a_prefix_and_no_error() {
         let (opens, refreshes) = beside(sync, effort(45));
         println!("{sync:?}: {opens} opens, {refreshes} refreshes");
         assert!(opens > 0 && refreshes > 0);
+    }
+}
+
+/// An iterator goes on over files that are gone after two refreshes, of which the first one finds them there. They are
+/// closed once nobody reads them.
+#[test]
+fn files_that_only_an_earlier_iterator_reads_are_counted_and_closed() {
+    for max_open_files in [4, 1000] {
+        let sim = SimVfs::new(1);
+        let mut options = sim_options(&sim);
+        options.max_open_files = max_open_files;
+        options.default_family.compression = vec![Compression::None];
+        let writer = Writer::open(DIR.as_ref(), options.clone());
+        let open = || Db::open_read_only(DIR, options.clone()).unwrap();
+        // Of several files in a level an iterator opens one after the other.
+        writer.write(600);
+        writer.replace_all_files();
+        let reader = open();
+        assert!(reader.metrics().levels.iter().any(|level| level.file_count > 3));
+        for round in 0..6 {
+            let newest = seen(&reader).unwrap();
+            let snapshot = reader.snapshot();
+            let mut iter = reader.iter_with(&at(&snapshot)).unwrap().entries();
+            let mut keys = vec![iter.next().unwrap().unwrap().0];
+            writer.write(1);
+            reader.refresh().unwrap();
+            writer.replace_all_files();
+            reader.refresh().unwrap();
+            keys.extend(iter.by_ref().map(|entry| entry.unwrap().0));
+            let entries = keys.iter().filter(|key| key.starts_with(b"entry")).count();
+            assert_eq!(entries as u64, newest, "round {round}");
+            drop((iter, snapshot));
+            writer.write(1);
+            reader.refresh().unwrap();
+            let open_files = reader.metrics().open_files;
+            assert!(open_files <= max_open_files, "round {round}: {open_files} are open");
+        }
+        if max_open_files == 1000 {
+            let fresh = open();
+            seen(&fresh).unwrap();
+            seen(&reader).unwrap();
+            let counts = |db: &Db| (db.metrics().open_files, db.metrics().pinned_bytes);
+            assert_eq!(counts(&reader), counts(&fresh));
+        }
     }
 }

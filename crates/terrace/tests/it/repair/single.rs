@@ -161,3 +161,33 @@ fn a_file_with_a_number_far_past_all_others_is_left_alone() {
     assert_eq!(fixture.open().get(key(1)).unwrap().as_deref(), Some(&b"value"[..]));
     assert!(fixture.repair(false).was_sound);
 }
+
+/// What `verify` refuses is not sound, even if all that was cut is garbage.
+#[test]
+fn a_value_segment_that_was_cut_is_one_that_is_shorter_after_a_repair() {
+    for keep in [None, Some(0)] {
+        let mut fixture = Fixture::new();
+        // The garbage stays where it is.
+        fixture.options.advanced.gc_garbage_ratio = 1.0;
+        let db = fixture.open();
+        (1..5).for_each(|n| db.put(key(n), [b'a'; 100]).unwrap());
+        db.flush().unwrap();
+        db.close().unwrap();
+        let segment = fixture.files(".log").into_iter().min().unwrap();
+        let db = fixture.open();
+        db.delete(key(4)).unwrap();
+        db.compact_range::<&[u8]>(..).unwrap();
+        db.close().unwrap();
+        let len = fixture.sim.len(&segment).unwrap();
+        assert!(fixture.sim.truncate(&segment, keep.unwrap_or(len - 30)));
+        let report = fixture.repair(false);
+        assert!(!report.was_sound && report.lost.is_empty() == keep.is_none(), "{report:?}");
+        assert!(fixture.repair(false).was_sound);
+        let vfs: Arc<dyn Vfs> = Arc::new(fixture.sim.clone());
+        let checked = terrace_inspect::check_store(&vfs, Path::new(DIR)).unwrap();
+        assert!(checked.problems.is_empty(), "{:?}", checked.problems);
+        let db = fixture.open();
+        assert_eq!(db.get(key(1)).unwrap().is_some(), keep.is_none());
+        assert_eq!(db.get(key(4)).unwrap(), None);
+    }
+}

@@ -327,7 +327,8 @@ fn fail_every_operation(make: impl Fn() -> Store) -> (u64, u64) {
 #[test]
 fn a_fault_anywhere_leaves_no_file_behind() {
     let (failed, operations) = fail_every_operation(|| Store::random(7));
-    assert!(failed > 20, "{failed} of {operations}");
+    // A read of more than a block is tried again for the block alone.
+    assert!(failed > 12, "{failed} of {operations}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! all writes says.
 
 use super::super::pick::{Choice, Compaction, Manual, ManualStep, PickInput, Reason, Values};
-use super::super::{job, pick, pick_idle, pick_manual, pick_values};
+use super::super::{job, pick, pick_deleted_ranges, pick_idle, pick_manual, pick_values};
 use super::simulation;
 use crate::background::retain::{
     Below, Retain, Verdict, collapse_tombstones, surviving_tombstones,
@@ -412,7 +412,9 @@ impl Store {
                 self.begin(choice);
             }
             8 if self.jobs.len() < 3 => {
-                let choice = self.with_input(pick_idle);
+                // In one store of four the disk is full now and then.
+                let is_full = self.key_count.is_multiple_of(4) && self.rng.one_in(2);
+                let choice = self.with_input(if is_full { pick_deleted_ranges } else { pick_idle });
                 self.begin(choice);
             }
             9 if self.jobs.len() < 3 => {

@@ -90,7 +90,7 @@ impl Store {
             let Some(handle) = ValueHandle::of_entry(kind, value) else {
                 return (key.clone(), *trailer, value.clone());
             };
-            let found = self.log.read_held(&held, &[(key, handle)]).remove(0).unwrap();
+            let found = self.log.read_held(&held, &[(key, handle)], usize::MAX).remove(0).unwrap();
             let head = &value[..value.len() - HANDLE_BYTES];
             (key.clone(), *trailer, [head, &found].concat())
         };

@@ -1,0 +1,161 @@
+//! Whether this node's store has the part of the key space that the metadata say. If not, the cluster was created
+//! again with its nodes in another order: the store is used in the name of no shard, since its keys would not be found,
+//! and what it keeps for other shards would be taken for left behind.
+
+use crate::part::Part;
+use crate::store::StoreError;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use terrace_cluster::{NodeId, Topology};
+
+/// See the module.
+pub(crate) struct PartCheck {
+    state: Mutex<State>,
+    /// The answer is [`Answer::Refused`].
+    is_refused: AtomicBool,
+}
+
+struct State {
+    /// What the store remembers.
+    known: Option<Part>,
+    answer: Answer,
+}
+
+enum Answer {
+    /// No topology was seen yet.
+    Unknown,
+    /// The store has what the metadata say, which is this, or remembers nothing.
+    Fits(Option<Part>),
+    Refused(String),
+}
+
+impl PartCheck {
+    /// Of a store that remembers `known`.
+    pub fn new(known: Option<Part>) -> Self {
+        let state = Mutex::new(State { known, answer: Answer::Unknown });
+        Self { state, is_refused: AtomicBool::new(false) }
+    }
+
+    /// What the store remembers.
+    pub fn known(&self) -> Option<Part> {
+        self.state.lock().known.clone()
+    }
+
+    /// The latest metadata. A contradiction is logged when it is first seen.
+    pub fn see(&self, topology: &Topology, me: NodeId) {
+        let wanted = Part::in_topology(topology, me);
+        let mut state = self.state.lock();
+        let answer = match &state.known {
+            Some(known) if wanted.as_ref() != Some(known) => {
+                let wanted = wanted.map_or("none".into(), |wanted| wanted.describe());
+                Answer::Refused(format!(
+                    "its store has {}, and the metadata give it {wanted}: the cluster was created again in another \
+                     order; its metadata must be removed, and it be created in the order that fits",
+                    known.describe()
+                ))
+            }
+            _ => Answer::Fits(wanted),
+        };
+        if let Answer::Refused(why) = &answer
+            && !matches!(&state.answer, Answer::Refused(before) if before == why)
+        {
+            tracing::error!("node {me} serves no shard: {why}");
+        }
+        // Release: who sees that it is refused no more sees the answer.
+        self.is_refused.store(matches!(answer, Answer::Refused(_)), Ordering::Release);
+        state.answer = answer;
+    }
+
+    /// Whether the store is used in the name of no shard.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Acquire)
+    }
+
+    /// Why it is.
+    pub fn refusal(&self) -> Option<String> {
+        match &self.state.lock().answer {
+            Answer::Refused(why) => Some(why.clone()),
+            Answer::Unknown | Answer::Fits(_) => None,
+        }
+    }
+
+    /// Before the store is used in the name of a shard in a new term: has `remember` store its part durably, if it
+    /// remembers none.
+    ///
+    /// # Errors
+    /// The store has another part, or that is not known yet; or `remember` fails.
+    pub fn settle(
+        &self,
+        remember: impl FnOnce(&Part) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let wanted = match &*self.state.lock() {
+            State { answer: Answer::Unknown, .. } => {
+                return Err(StoreError("there is no topology yet".into()));
+            }
+            State { answer: Answer::Refused(why), .. } => return Err(StoreError(why.clone())),
+            State { known: None, answer: Answer::Fits(Some(wanted)) } => wanted.clone(),
+            State { answer: Answer::Fits(_), .. } => return Ok(()),
+        };
+        // Not locked: it waits for the device, and calls of clients ask meanwhile. One fence at a time is here.
+        remember(&wanted)?;
+        self.state.lock().known = Some(wanted);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace_cluster::{KeyRange, Node, Placement, Revision, Shard, ShardId};
+
+    fn topology(order: [u8; 2]) -> Topology {
+        let nodes = [1, 2, 3].map(|number| Node {
+            id: NodeId([number; 20]),
+            redis_address: String::new(),
+            rpc_address: String::new(),
+            is_alive: true,
+        });
+        let ranges = [KeyRange::Slots(0, 99), KeyRange::Slots(100, 16_383)];
+        let shards = [0, 1].map(|at| Shard {
+            id: ShardId(at as u32 + 1),
+            instance: NodeId([order[at]; 20]),
+            owner: None,
+            ranges: vec![ranges[at].clone()],
+        });
+        Topology::new(Revision(1), Placement::Slots, nodes, shards).unwrap()
+    }
+
+    #[test]
+    fn a_part_is_remembered_once_and_another_one_is_refused() {
+        let me = NodeId([1; 20]);
+        let fresh = PartCheck::new(None);
+        let never = |_: &Part| panic!("nothing to remember");
+        assert!(fresh.settle(never).is_err(), "no topology");
+        fresh.see(&topology([1, 2]), me);
+        assert!(fresh.settle(|_| Err(StoreError("full".into()))).is_err());
+        assert_eq!(fresh.known(), None, "it is not durable");
+        let mut stored = None;
+        let write = |part: &Part| {
+            stored = Some(part.clone());
+            Ok(())
+        };
+        fresh.settle(write).unwrap();
+        fresh.settle(never).unwrap();
+        assert_eq!((fresh.known(), fresh.refusal()), (stored.clone(), None));
+
+        let again = PartCheck::new(stored);
+        for order in [[2, 1], [2, 3]] {
+            again.see(&topology(order), me);
+            assert!(again.is_refused());
+            let why = again.settle(never).unwrap_err().to_string();
+            assert!(why.contains("slots 0-99 as shard 1"), "{why}");
+        }
+        again.see(&topology([1, 3]), me);
+        again.settle(never).unwrap();
+        assert!(!again.is_refused() && again.refusal().is_none());
+        // A node that is no instance has nothing, and may become one of a cluster that is made later.
+        let other = PartCheck::new(None);
+        other.see(&topology([1, 2]), NodeId([3; 20]));
+        other.settle(never).unwrap();
+    }
+}

@@ -1,0 +1,132 @@
+//! The metadata are lost, the stores are not, and the cluster is created again.
+
+use crate::harness::{MemoryStore, TestCluster, shards_of, wait_for};
+use std::sync::Arc;
+use std::time::Duration;
+use terrace::{Db, Options, SystemClock};
+use terrace_cluster::{DbKey, Epoch, Placement, ShardId};
+use terrace_metadata::{Embedded, Metadata};
+use terrace_node::InstanceStore;
+
+fn metadata(dir: &tempfile::TempDir) -> Arc<dyn Metadata> {
+    let db = Db::open(dir.path(), Options::default()).unwrap();
+    Arc::new(Embedded::open(&db, Arc::new(SystemClock::default())).unwrap())
+}
+
+fn stores(count: u32) -> Vec<Arc<MemoryStore>> {
+    (1..=count).map(|number| Arc::new(MemoryStore::new(ShardId(number)))).collect()
+}
+
+async fn end(mut cluster: TestCluster) {
+    for node in &mut cluster.nodes {
+        node.node().leave().await;
+        node.kill();
+    }
+}
+
+/// Nobody does anything in the cluster, so its revision does not grow by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn epochs_of_lost_metadata_are_passed() {
+    let (stores, dir) = (stores(2), tempfile::tempdir().unwrap());
+    let known = [Epoch(300), Epoch(340)];
+    stores[0].set_epoch(ShardId(1), known[0]).unwrap();
+    stores[1].set_epoch(ShardId(2), known[1]).unwrap();
+    let cluster = TestCluster::start_on(metadata(&dir), &stores, "lost").await;
+    cluster.wait_until_served().await;
+    let coordinator = cluster.nodes[0].node().coordinator();
+    // What another node did is seen a moment later.
+    let topology = wait_for("the later epochs", async || {
+        let topology = coordinator.topology()?;
+        let epoch = |shard| Some(topology.shards[&ShardId(shard)].owner?.epoch);
+        (epoch(1)? > known[0] && epoch(2)? > known[1]).then_some(topology)
+    })
+    .await;
+    // Each node takes the steps for its own shard, some of them at the same time.
+    assert!(topology.revision.0 < 340 + 300 + 200, "{:?}", topology.revision);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_another_order_nothing_is_swept_and_in_the_right_one_everything_is_there() {
+    let stores = stores(3);
+    let first_dir = tempfile::tempdir().unwrap();
+    let cluster = TestCluster::start_on(metadata(&first_dir), &stores, "lost").await;
+    cluster.wait_until_served().await;
+    let keys: Vec<String> = (0..3).flat_map(|at| cluster.keys_of(at, 6)).collect();
+    for (at, key) in keys.iter().enumerate() {
+        cluster.nodes[0].front.run(&format!("SET {key} {at}")).await.unwrap();
+        let to = Some(ShardId(at as u32 % 3 + 1));
+        cluster.nodes[1].node().move_key(DbKey::new(0, key.as_str()), to).await.unwrap();
+    }
+    let places = || -> Vec<Vec<bool>> {
+        keys.iter().map(|key| stores.iter().map(|store| store.has(key)).collect()).collect()
+    };
+    let before = places();
+    assert!(before.iter().all(|places| places.iter().filter(|has| **has).count() == 1));
+    end(cluster).await;
+
+    let second_dir = tempfile::tempdir().unwrap();
+    let other: Vec<_> = [1, 0, 2].map(|at: usize| stores[at].clone()).into();
+    let cluster = TestCluster::start_on(metadata(&second_dir), &other, "lost").await;
+    cluster.wait_until_served_by(2, 2).await;
+    for node in &cluster.nodes[..2] {
+        wait_for("the reason to be told", async || {
+            let status = cluster.nodes[2].node().cluster_status().await;
+            status.get(&node.id())?.as_ref().ok().filter(|told| told.refusal.contains("order"))?;
+            Some(())
+        })
+        .await;
+    }
+    // For longer than a sweep takes.
+    for _ in 0..300 {
+        assert_eq!(places(), before, "a copy was dropped");
+        for node in &cluster.nodes[..2] {
+            assert_eq!(node.node().figures().shards_served, 0, "a part that it does not have");
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    end(cluster).await;
+
+    let third_dir = tempfile::tempdir().unwrap();
+    let cluster = TestCluster::start_on(metadata(&third_dir), &stores, "lost").await;
+    cluster.wait_until_served().await;
+    for (at, key) in keys.iter().enumerate() {
+        let value = wait_for("a read", async || {
+            cluster.nodes[at % 3].front.run(&format!("GET {key}")).await.ok()
+        });
+        assert_eq!(value.await, at.to_string().into_bytes(), "{key}");
+    }
+    assert_eq!(places(), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_refuse_to_create_what_contradicts_their_stores_and_say_what_fits() {
+    let stores = stores(3);
+    let first_dir = tempfile::tempdir().unwrap();
+    let cluster = TestCluster::start_on(metadata(&first_dir), &stores[..2], "lost").await;
+    cluster.wait_until_served().await;
+    end(cluster).await;
+
+    let second_dir = tempfile::tempdir().unwrap();
+    let cluster = TestCluster::waiting(metadata(&second_dir), &stores, "lost").await;
+    let shards = |order: &[usize]| {
+        shards_of(&order.iter().map(|at| stores[*at].clone()).collect::<Vec<_>>(), "lost")
+    };
+    for by in &cluster.nodes {
+        let by = by.node();
+        wait_for("the nodes", async || {
+            (by.known_nodes().iter().filter(|node| node.is_alive).count() == 3).then_some(())
+        })
+        .await;
+        let fits = "the order that fits: 127.0.0.1:1 (slots 0-8191 as shard 1), \
+                    127.0.0.1:1 (slots 8192-16383 as shard 2)";
+        for order in [&[1, 0][..], &[0, 1, 2], &[2, 1], &[0], &[2]] {
+            let refused = by.create(Placement::Slots, &shards(order)).await.unwrap_err();
+            assert!(refused.to_string().ends_with(fits), "{order:?}: {refused}");
+        }
+    }
+    // The third one may be there, and was in no cluster.
+    assert!(cluster.nodes[2].node().create(Placement::Slots, &shards(&[0, 1])).await.unwrap());
+    for at in [0, 1] {
+        cluster.wait_until_served_by(at, at).await;
+    }
+}

@@ -1,0 +1,37 @@
+//! Opening for reading and writing: the lock, recovery, and what is done if there is no room for it. The background
+//! threads start when the store is there.
+
+use crate::error::{Error, Result};
+use crate::inner::Inner;
+use crate::open::read_write::{lock, recover_and_write};
+use crate::open::{full_disk, orphans};
+use crate::options::Options;
+use std::collections::HashSet;
+use std::path::Path;
+use terrace_manifest::names;
+
+/// Opens the store in `dir` for reading and writing.
+pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
+    options.check()?;
+    let start = options.advanced.clock.monotonic_us();
+    let vfs = options.advanced.vfs.clone();
+    if options.create_if_missing {
+        vfs.create_dir_all(dir)?;
+    }
+    let lock = lock(&*vfs, dir)?;
+    orphans::remove_backup_work(&*vfs, dir);
+    let there: HashSet<String> = vfs.list(dir)?.into_iter().collect();
+    let is_store = vfs.exists(&names::current_path(dir))?;
+    let opened = match recover_and_write(dir, &options, start) {
+        Err(Error::DiskFull(cause)) if is_store && !cause.is_failed_sync() => {
+            full_disk::open(dir, &options, start, &there, cause)?
+        }
+        opened => {
+            let opened = opened?;
+            full_disk::take_reserve(&opened, is_store)?;
+            opened
+        }
+    };
+    *opened.lock.lock() = Some(lock);
+    Ok(opened)
+}

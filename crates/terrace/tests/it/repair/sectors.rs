@@ -1,0 +1,52 @@
+//! Sectors that the device does not give any more: a repair costs what stands in them, and tells.
+
+use super::{of_kind, repaired, wrong};
+use crate::mutants::specimen;
+
+/// What is read again by itself around a sector that cannot be read.
+const PAGE_BYTES: u64 = 4096;
+
+/// Loses page after page of all files of a kind; gives how many keys are wrong at most after one.
+fn lose_pages_of(kind: &str) -> usize {
+    let specimen = specimen(60);
+    let mut most = 0;
+    let files = of_kind(&specimen, kind);
+    assert!(!files.is_empty());
+    for path in files {
+        let bytes = specimen.sim.files().into_iter().find(|(of, _)| *of == path).unwrap().1;
+        for page in 0..bytes.div_ceil(PAGE_BYTES) {
+            let image = specimen.sim.kill_image();
+            assert!(image.lose_sector(&path, page * PAGE_BYTES..page * PAGE_BYTES + 512));
+            let report = repaired(&specimen, &image);
+            let wrong = wrong(&specimen, &image);
+            let told = !report.lost.is_empty() || !report.notes.is_empty();
+            assert!(wrong.is_empty() || told, "page {page} of {}: {report:?}", path.display());
+            most = most.max(wrong.len());
+            assert!(repaired(&specimen, &image).was_sound, "page {page} of {}", path.display());
+        }
+    }
+    most
+}
+
+#[test]
+fn of_the_log_it_costs_what_stands_there() {
+    let most = lose_pages_of("log");
+    assert!((1..60).contains(&most), "{most}");
+}
+
+#[test]
+fn of_values_it_costs_those_values() {
+    lose_pages_of("values");
+}
+
+#[test]
+fn of_a_manifest_or_the_evidence_it_costs_nothing() {
+    for kind in ["manifest", "evidence", "CURRENT"] {
+        assert_eq!(lose_pages_of(kind), 0, "{kind}");
+    }
+}
+
+#[test]
+fn of_an_sst_it_costs_its_keys() {
+    lose_pages_of("sst");
+}
