@@ -24,7 +24,7 @@ async function shots(url: string, folder: string): Promise<void> {
 }
 
 function tests(env: Record<string, string>): Promise<number> {
-  const words = ["--import", "tsx", "--test", "--test-concurrency=1", "--test-timeout=120000", "tests/page.spec.ts", "tests/info.real.ts"];
+  const words = ["--import", "tsx", "--test", "--test-concurrency=1", "--test-timeout=1800000", "tests/page.spec.ts", "tests/info.real.ts"];
   const child = spawn(process.execPath, words, { env: { ...process.env, ...env }, stdio: "inherit" });
   return new Promise((ended) => child.on("exit", (code) => ended(code ?? 1)));
 }

@@ -27,6 +27,8 @@ impl Cluster {
         let mut command = Command::new(env!("CARGO_BIN_EXE_terrace"));
         command.args(["cluster", "up", "--http-port", "0", "--port", &port.to_string()]);
         command.args(["--set", &format!("cluster-redirect={mode}"), "--set", "maxmemory=64mb"]);
+        // No pause of a loaded machine ends a lease.
+        command.args(["--set", "cluster-lease=60000"]);
         command.current_dir(dir.path());
         let server = Server::start(Stdio::null(), command, port);
         let cluster = Self { server, port, _dir: dir };

@@ -1,7 +1,7 @@
 //! SIGKILL under load: everything that was acknowledged is there afterwards.
 
-use crate::servers::Process;
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::servers::{Process, until};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 use terrace_base::rng::{Rng, SplitMix64};
@@ -28,25 +28,30 @@ fn what_was_acknowledged_survives_a_kill() {
         let mut server = Process::terrace_in(dir.path(), &flags);
         known = check(&mut server.connect(), &known);
         let stop = Arc::new(AtomicBool::new(false));
+        let acknowledged: Vec<_> = known.iter().map(|n| Arc::new(AtomicU64::new(*n))).collect();
         let started = Arc::new(Barrier::new(CLIENTS as usize + 1));
         let clients: Vec<_> = (0..CLIENTS)
             .map(|client| {
-                let (mut connection, from) = (server.connect(), known[client as usize]);
+                let mut connection = server.connect();
+                let acknowledged = acknowledged[client as usize].clone();
                 let (stop, started) = (stop.clone(), started.clone());
                 std::thread::spawn(move || {
                     started.wait();
-                    write_until_gone(&mut connection, client, from, &stop)
+                    write_until_gone(&mut connection, client, &acknowledged, &stop)
                 })
             })
             .collect();
         started.wait();
+        // A device may be slow: the kill comes when all have written, and some time after that.
+        let has_written =
+            |(now, before): (&Arc<AtomicU64>, &u64)| now.load(Ordering::SeqCst) > *before;
+        until("all clients have written", || acknowledged.iter().zip(&known).all(has_written));
         std::thread::sleep(Duration::from_millis(100 + rng.below(400)));
         server.kill();
         stop.store(true, Ordering::Relaxed);
         for (client, thread) in clients.into_iter().enumerate() {
-            let acknowledged = thread.join().unwrap();
-            assert!(acknowledged > known[client], "client {client} wrote nothing");
-            known[client] = acknowledged;
+            thread.join().unwrap();
+            known[client] = acknowledged[client].load(Ordering::SeqCst);
         }
     }
     let mut server = Process::terrace_in(dir.path(), &[]);
@@ -55,13 +60,17 @@ fn what_was_acknowledged_survives_a_kill() {
     println!("{} kills; acknowledged writes by client: {known:?}", KILLS * effort);
 }
 
-/// Writes its number upwards, into a string, a hash and a list at once; gives the last one that
-/// was acknowledged.
-fn write_until_gone(connection: &mut Client, client: u64, from: u64, stop: &AtomicBool) -> u64 {
-    let mut acknowledged = from;
+/// Writes its number upwards, into a string, a hash and a list at once; `acknowledged` is the last one that was.
+fn write_until_gone(
+    connection: &mut Client,
+    client: u64,
+    acknowledged: &AtomicU64,
+    stop: &AtomicBool,
+) {
     while !stop.load(Ordering::Relaxed) {
-        let n = (acknowledged + 1).to_string();
-        let big = n.repeat(if acknowledged.is_multiple_of(50) { 1000 } else { 1 });
+        let last = acknowledged.load(Ordering::SeqCst);
+        let n = (last + 1).to_string();
+        let big = n.repeat(if last.is_multiple_of(50) { 1000 } else { 1 });
         let words =
             |words: &[&str]| words.iter().map(|w| w.as_bytes().to_vec()).collect::<Vec<_>>();
         let requests = [
@@ -79,13 +88,12 @@ fn write_until_gone(connection: &mut Client, client: u64, from: u64, stop: &Atom
         match replies.as_deref() {
             Some([.., Reply::Array(done)]) => {
                 assert!(!done.iter().any(|reply| matches!(reply, Reply::Error(_))), "{done:?}");
-                acknowledged += 1;
+                acknowledged.store(last + 1, Ordering::SeqCst);
             }
             Some(other) => panic!("{other:?}"),
             None => break,
         }
     }
-    acknowledged
 }
 
 /// What is there: everything acknowledged, and string, hash and list agree: they were written together.

@@ -18,7 +18,9 @@ struct Up {
 impl Up {
     fn start(program: &Program, port: u16, flags: &[&str]) -> Self {
         let mut command = program.command(&["cluster", "up", "--http-port", "0"]);
-        command.args(["--port", &port.to_string(), "--set", "maxmemory=64mb"]).args(flags);
+        command.args(["--port", &port.to_string(), "--set", "maxmemory=64mb"]);
+        // No pause of a loaded machine ends a lease.
+        command.args(["--set", "cluster-lease=60000"]).args(flags);
         let up = Self {
             server: Server::start(Stdio::null(), command, port),
             at: format!("127.0.0.1:{port}"),

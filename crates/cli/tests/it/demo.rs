@@ -30,10 +30,12 @@ fn the_figures_come_as_json_too() {
         assert_eq!(stretches.len(), 2);
         for stretch in stretches {
             let number = |name: &str| stretch[name].as_f64().unwrap();
-            assert!(number("ops_per_s") > 100.0, "{stretch}");
+            assert!(number("ops_per_s") > 0.0, "{stretch}");
             assert!(number("p50_us") <= number("p99_us") && number("p99_us") <= number("p999_us"));
             let absent = number("absent") / number("lookups");
-            assert!((0.45..0.55).contains(&absent), "half of the names are absent, not {absent}");
+            // Each lookup tosses a coin; a slow device gives few of them. Six standard deviations.
+            let slack = 0.05_f64.max(3.0 / number("lookups").sqrt());
+            assert!((absent - 0.5).abs() < slack, "half of the names are absent, not {absent}");
         }
     }
     let reads = |shape: &str| json[shape]["stretches"][0]["device_reads_per_op"].as_f64().unwrap();

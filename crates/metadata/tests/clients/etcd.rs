@@ -4,6 +4,7 @@ use crate::conformance::{Compact, Subject, check};
 use crate::servers::EtcdCluster;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use terrace_metadata::{Etcd, EtcdOptions, Metadata};
 
 struct ByEtcdctl(Rc<EtcdCluster>);
@@ -17,7 +18,9 @@ impl Compact for ByEtcdctl {
 
 async fn conforms(members: usize) {
     let cluster = Rc::new(EtcdCluster::start(members));
-    let metadata = Arc::new(Etcd::new(&cluster.urls(), EtcdOptions::default()).unwrap());
+    let patience = Duration::from_secs(30);
+    let options = EtcdOptions { call_timeout: patience, watch_silence: patience };
+    let metadata = Arc::new(Etcd::new(&cluster.urls(), options).unwrap());
     check(&Subject { metadata, advance: None, compact: Box::new(ByEtcdctl(cluster)) }).await;
 }
 

@@ -4,11 +4,13 @@ use crate::harness::TestCluster;
 use crate::scenarios;
 use crate::servers::EtcdCluster;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use terrace_metadata::{Etcd, EtcdOptions};
 
 fn client(etcd: &EtcdCluster) -> Arc<Etcd> {
-    Arc::new(Etcd::new(&etcd.urls(), EtcdOptions::default()).unwrap())
+    // A slow device may keep etcd from answering for a while.
+    let options = EtcdOptions { call_timeout: Duration::from_secs(5), ..EtcdOptions::default() };
+    Arc::new(Etcd::new(&etcd.urls(), options).unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -27,7 +29,7 @@ async fn everything_happens_with_etcd_too() {
 #[ignore = "needs etcd; run by cargo xtask test"]
 async fn the_cluster_survives_the_death_of_etcds_leader() {
     let mut etcd = EtcdCluster::start(3);
-    let mut cluster = TestCluster::start(client(&etcd), 2, "leader").await;
+    let mut cluster = TestCluster::start_leased(client(&etcd), 2, "leader").await;
     let key = cluster.keys_of(0, 1).remove(0);
     cluster.nodes[1].front.run(&format!("SET {key} 7")).await.unwrap();
     let leader = etcd.leader();

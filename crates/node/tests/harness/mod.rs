@@ -19,10 +19,17 @@ use terrace_cluster::{
     CommandExecutor, IncomingCall, KeyRange, NodeId, Placement, Reply, ShardId, Unserved,
 };
 use terrace_metadata::Metadata;
+use terrace_node::rpc::LinkOptions;
 use terrace_node::{BootClock, Node, NodeConfig, create_cluster, join_store};
 
 /// Waiting for longer than this is a hang.
 pub const HANG: Duration = Duration::from_secs(600);
+
+/// The lease of nodes in tests that wait for the end of one.
+pub const SHORT_LEASE: Duration = Duration::from_secs(2);
+
+/// The lease of all others: no pause of a loaded machine ends it.
+const LONG_LEASE: Duration = Duration::from_secs(60);
 
 /// Waits until there is something.
 pub async fn wait_for<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
@@ -78,6 +85,7 @@ pub struct TestNode {
     pub front: Arc<Front>,
     pub node: Option<Arc<Node>>,
     cluster: String,
+    lease: Duration,
 }
 
 impl TestNode {
@@ -94,7 +102,10 @@ impl TestNode {
     /// Starts it on what it has.
     pub async fn start(&mut self, change: impl FnOnce(&mut NodeConfig)) {
         let mut config = NodeConfig::local(&self.cluster, "127.0.0.1:1");
-        config.lease = Duration::from_secs(2);
+        config.lease = self.lease;
+        // What a test waits for when a node is away is that it does not answer, not that it is slow.
+        let patience = (self.lease / 3).max(LinkOptions::default().timeout);
+        config.links = LinkOptions { timeout: patience, ping: patience };
         config.clock = self.clock.clone();
         change(&mut config);
         let late = Arc::new(LateFront::default());
@@ -122,6 +133,11 @@ pub fn shards_of(stores: &[Arc<MemoryStore>], name: &str) -> Vec<(ShardId, NodeI
     stores.iter().enumerate().map(shard).collect()
 }
 
+async fn create(metadata: &dyn Metadata, stores: &[Arc<MemoryStore>], name: &str) {
+    let shards = shards_of(stores, name);
+    assert!(create_cluster(metadata, name, Placement::Slots, &shards).await.unwrap());
+}
+
 /// A cluster in which node `n` has the instance of shard `n + 1`, with equal parts of the slots.
 pub struct TestCluster {
     pub nodes: Vec<TestNode>,
@@ -129,8 +145,24 @@ pub struct TestCluster {
 
 impl TestCluster {
     pub async fn start(metadata: Arc<dyn Metadata>, count: usize, name: &str) -> Self {
+        Self::start_with(metadata, count, name, LONG_LEASE).await
+    }
+
+    /// With leases that end after two seconds.
+    pub async fn start_leased(metadata: Arc<dyn Metadata>, count: usize, name: &str) -> Self {
+        Self::start_with(metadata, count, name, SHORT_LEASE).await
+    }
+
+    async fn start_with(
+        metadata: Arc<dyn Metadata>,
+        count: usize,
+        name: &str,
+        lease: Duration,
+    ) -> Self {
         let stores = (1..=count as u32).map(|number| Arc::new(MemoryStore::new(ShardId(number))));
-        let cluster = Self::start_on(metadata, &stores.collect::<Vec<_>>(), name).await;
+        let stores: Vec<_> = stores.collect();
+        create(&*metadata, &stores, name).await;
+        let cluster = Self::waiting_with(metadata, &stores, name, lease).await;
         cluster.wait_until_served().await;
         cluster
     }
@@ -141,8 +173,7 @@ impl TestCluster {
         stores: &[Arc<MemoryStore>],
         name: &str,
     ) -> Self {
-        let shards = shards_of(stores, name);
-        assert!(create_cluster(&*metadata, name, Placement::Slots, &shards).await.unwrap());
+        create(&*metadata, stores, name).await;
         Self::waiting(metadata, stores, name).await
     }
 
@@ -152,6 +183,15 @@ impl TestCluster {
         stores: &[Arc<MemoryStore>],
         name: &str,
     ) -> Self {
+        Self::waiting_with(metadata, stores, name, LONG_LEASE).await
+    }
+
+    async fn waiting_with(
+        metadata: Arc<dyn Metadata>,
+        stores: &[Arc<MemoryStore>],
+        name: &str,
+        lease: Duration,
+    ) -> Self {
         let node = |store: &Arc<MemoryStore>| TestNode {
             front: Front::nowhere(store.clone()),
             store: store.clone(),
@@ -159,6 +199,7 @@ impl TestCluster {
             clock: Arc::default(),
             node: None,
             cluster: name.to_string(),
+            lease,
         };
         let mut cluster = Self { nodes: stores.iter().map(node).collect() };
         for node in &mut cluster.nodes {

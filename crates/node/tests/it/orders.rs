@@ -183,8 +183,7 @@ async fn a_shard_that_is_given_up_answers_all_who_wait() {
     let told = waiting.await.unwrap().unwrap_err();
     assert!(told.contains("being given up"), "{told}");
     wait_for("the command to go on", async || is_called()).await;
-    assert!(!out.is_finished() && !beginning.is_finished(), "their moves are under way");
-    // They cannot be ended in time, and the shard is given up without them.
+    // The moves under way cannot be ended in time, and the shard is given up without them.
     draining.await.unwrap().unwrap();
     for moved in [out, beginning] {
         let told = moved.await.unwrap().unwrap_err();

@@ -16,7 +16,7 @@ async fn start(name: &str) -> (TestCluster, tempfile::TempDir) {
     let db = Db::open(dir.path(), Options::default()).unwrap();
     let metadata = Embedded::open(&db, Arc::new(SystemClock::default())).unwrap();
     let metadata: Arc<dyn Metadata> = Arc::new(metadata);
-    (TestCluster::start(metadata, 3, name).await, dir)
+    (TestCluster::start_leased(metadata, 3, name).await, dir)
 }
 
 /// Kills the second node and starts the third one at its address, which the metadata still has for both.

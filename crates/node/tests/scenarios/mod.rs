@@ -1,6 +1,6 @@
 //! What happens to a cluster, on any metadata: each scenario proves that its fault happened.
 
-use crate::harness::{TestCluster, wait_for};
+use crate::harness::{SHORT_LEASE, TestCluster, wait_for};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -146,7 +146,7 @@ pub async fn the_hottest_keys_are_moved(metadata: Arc<dyn Metadata>) {
 /// A node is killed and started again on its store: what was acknowledged is there, and moves that were
 /// under way are settled.
 pub async fn a_killed_node_takes_its_shard_over_again(metadata: Arc<dyn Metadata>) {
-    let mut cluster = TestCluster::start(metadata, 2, "kill").await;
+    let mut cluster = TestCluster::start_leased(metadata, 2, "kill").await;
     let keys = cluster.keys_of(0, 3);
     let load = Load::start(&cluster, &keys, &[1, 1]);
     load.let_pass(50).await;
@@ -180,7 +180,7 @@ fn epoch_of(cluster: &TestCluster, seen_by: usize, shard: u32) -> Epoch {
 /// A node is cut from the metadata only: its lease ends, it serves nothing, another one takes its shard
 /// over at the same instance, and gives it back.
 pub async fn a_node_without_metadata_is_replaced(metadata: Arc<dyn Metadata>) {
-    let cluster = TestCluster::start(metadata, 2, "cut").await;
+    let cluster = TestCluster::start_leased(metadata, 2, "cut").await;
     let keys = cluster.keys_of(0, 3);
     let load = Load::start(&cluster, &keys, &[0, 1]);
     load.let_pass(50).await;
@@ -226,7 +226,7 @@ pub async fn a_node_without_metadata_is_replaced(metadata: Arc<dyn Metadata>) {
 /// A node stands still for longer than its lease (as by SIGSTOP, or between the read and the reply):
 /// what it read before is not shown after.
 pub async fn what_was_read_before_a_pause_is_not_shown(metadata: Arc<dyn Metadata>) {
-    let cluster = TestCluster::start(metadata, 2, "pause").await;
+    let cluster = TestCluster::start_leased(metadata, 2, "pause").await;
     let keys = cluster.keys_of(0, 2);
     let (key, away) = (&keys[0], &keys[1]);
     let node = &cluster.nodes[0];
@@ -241,7 +241,7 @@ pub async fn what_was_read_before_a_pause_is_not_shown(metadata: Arc<dyn Metadat
     let terrace_cluster::Route::Instance(elsewhere) = elsewhere else { panic!("{elsewhere:?}") };
     // No keep-alive may bring it back meanwhile.
     node.metadata.cut(true);
-    node.clock.skip(Duration::from_secs(2));
+    node.clock.skip(SHORT_LEASE);
     assert!(!guard.may_reply(), "after the read, before the reply");
     let no_owner = Unserved::NoOwner(ShardId(1));
     let route = coordinator.route(0, key.as_bytes());

@@ -217,16 +217,19 @@ fn node_config(settings: &Settings, listens: SocketAddr) -> Result<NodeConfig, E
         }),
     };
     let local = NodeConfig::local(&settings.cluster_name, "");
+    let lease = Duration::from_millis(settings.cluster_lease);
+    // Where terms are long, a node that stands still for a moment is waited for.
+    let patience = (lease / 3).max(LinkOptions::default().timeout);
     Ok(NodeConfig {
         placement: Some(settings.placement()),
         rpc_listen: SocketAddr::new(bind, port),
         rpc_address: Some(address(bind, or(settings.cluster_announce_bus_port, port))),
         redis_address: address(listens.ip(), or(settings.cluster_announce_port, listens.port())),
         secret,
-        lease: Duration::from_millis(settings.cluster_lease),
+        lease,
         is_coordinator: settings.cluster_coordinator,
         partitioner,
-        links: LinkOptions::default(),
+        links: LinkOptions { timeout: patience, ping: patience },
         ..local
     })
 }

@@ -208,12 +208,13 @@ impl AsInteger for Reply<'static> {
 fn what_was_acknowledged_before_the_end_is_there_after_it() {
     let served = Served::with(&[("server-threads", "2")]);
     let stop = std::sync::Arc::new(AtomicBool::new(false));
+    let counts: [std::sync::Arc<AtomicU64>; 4] = Default::default();
     let threads: Vec<_> = (0..4)
         .map(|n| {
             let (address, stop) = (served.address(), stop.clone());
+            let acknowledged = counts[n].clone();
             std::thread::spawn(move || {
                 let mut client = Client::connect(address);
-                let mut acknowledged = 0;
                 for i in 0.. {
                     if stop.load(Ordering::Relaxed) {
                         break;
@@ -225,20 +226,21 @@ fn what_was_acknowledged_before_the_end_is_there_after_it() {
                     {
                         break;
                     }
-                    acknowledged = i + 1;
+                    acknowledged.store(i + 1, Ordering::SeqCst);
                 }
-                acknowledged
             })
         })
         .collect();
-    std::thread::sleep(Duration::from_millis(500));
+    let counted = || counts.each_ref().map(|count| count.load(Ordering::SeqCst));
+    until("a thread has written nothing", || counted().iter().all(|count| *count > 0));
+    std::thread::sleep(Duration::from_millis(200));
     let dir = served.end();
     stop.store(true, Ordering::Relaxed);
-    let acknowledged: Vec<u64> = threads.into_iter().map(|t| t.join().unwrap()).collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let acknowledged: [u64; 4] = counted();
     let served = Served::again(dir, &[]);
     let mut client = served.client();
     for (n, count) in acknowledged.iter().enumerate() {
-        assert!(*count > 0);
         for i in 0..*count {
             assert_eq!(client.say(&format!("GET {n}:{i}")), bulk("v"), "{n}:{i} of {count}");
         }

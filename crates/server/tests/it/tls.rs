@@ -328,7 +328,9 @@ fn handshakes_that_never_end_hold_nobody_up() {
     half_open.set_read_timeout(Some(HANG_GUARD)).unwrap();
     let _refused = (&half_open).write_all(&hello[..100]);
     let ended = (&half_open).read_to_end(&mut Vec::new());
-    assert!(ended.is_ok(), "{ended:?}");
+    // The server may have closed before these bytes came.
+    let is_reset = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ConnectionReset;
+    assert!(ended.is_ok() || ended.as_ref().is_err_and(is_reset), "{ended:?}");
 }
 
 #[test]

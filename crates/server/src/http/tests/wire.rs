@@ -186,7 +186,8 @@ const HANG: Duration = Duration::from_secs(120);
 
 #[test]
 fn connections_have_a_bound() {
-    let served = Served::open();
+    let patient = HttpOptions { read_timeout: HANG, write_timeout: HANG };
+    let served = Served::start(false, patient);
     let mut held: Vec<TcpStream> = (0..MAX_CONNECTIONS).map(|_| served.connect()).collect();
     for stream in &mut held {
         // Each is known to be accepted once it has been answered.
