@@ -91,6 +91,13 @@ impl Cluster {
         }
     }
 
+    /// Whether a node acknowledges a `SET`.
+    fn is_set(&self, key: &str, value: &str, by: usize) -> bool {
+        let mut client = self.client(by);
+        client.send_words(&[&format!("SET {key} {value}")]);
+        client.try_reply() == Some(ok())
+    }
+
     /// What a node says to `GET`, once the key's shard is served: it may be handed over at the moment.
     fn get(&self, key: &str, by: usize) -> String {
         let mut found = None;
@@ -231,10 +238,13 @@ fn processes_are_killed_and_stopped_and_no_acknowledged_write_is_lost() {
 
     // A node that owns a shard of another store stands still, and what it could answer becomes old.
     let key = key_of(INSTANCE_ONLY, "read");
-    until("the key cannot be written", || {
-        cluster.client(INSTANCE_ONLY).say(&format!("SET {key} old")) == ok()
+    until("the key cannot be written", || cluster.is_set(&key, "old", INSTANCE_ONLY));
+    let mut owner = None;
+    until("nobody owns the shard", || {
+        owner = cluster.owner_of(&key, INSTANCE_ONLY);
+        owner.is_some()
     });
-    let owner = cluster.owner_of(&key, INSTANCE_ONLY).unwrap();
+    let owner = owner.unwrap();
     assert_ne!(owner, INSTANCE_ONLY);
     let mut reader = cluster.client(owner);
     let mut was = None;
@@ -248,9 +258,7 @@ fn processes_are_killed_and_stopped_and_no_acknowledged_write_is_lost() {
     // The question comes after the pause began, so nothing can have answered it before.
     stop_process(cluster.nodes[owner].id());
     reader.send_words(&[&format!("GET {key}")]);
-    until("nobody took the shard over", || {
-        cluster.client(INSTANCE_ONLY).say(&format!("SET {key} new")) == ok()
-    });
+    until("nobody took the shard over", || cluster.is_set(&key, "new", INSTANCE_ONLY));
     assert_ne!(cluster.owner_of(&key, INSTANCE_ONLY), Some(owner));
     continue_process(cluster.nodes[owner].id());
     let shown = reader.try_reply();
