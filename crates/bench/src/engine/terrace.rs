@@ -16,13 +16,14 @@ use loads::{Bulk, Ingester};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
-use terrace::vfs::{PosixVfs, Vfs};
+use terrace::vfs::Vfs;
 use terrace::{
     AdvancedOptions, BulkOptions, CfOptions, CompactionStyle, DEFAULT_FILTER_SHARE,
     DEFAULT_MEMTABLE_SHARE, Db, DirectIo, FilterAllocator, Iter, Learning, MemoryShares, Options,
     ReadOptions, SyncMode,
 };
 use terrace_backup::Backups;
+use terrace_encryption::{EncryptedVfs, KeyRing};
 use terrace_manifest::names::{self, FileName};
 use terrace_sst::{BlockCache, ReadCounters, ReaderOptions, SstReader};
 
@@ -37,6 +38,7 @@ struct TerraceStore {
     /// `None` reads in the default way.
     read_options: Option<ReadOptions>,
     dir: PathBuf,
+    vfs: Arc<dyn Vfs>,
     /// Memory of the loader, which has as much as memtables have.
     bulk_bytes: usize,
     options: String,
@@ -46,12 +48,13 @@ struct TerraceStore {
 pub fn open(dir: &Path, config: &EngineConfig) -> Result<Box<dyn Store>> {
     let options = translate(config)?;
     let text = format!("{options:?}");
+    let vfs = options.advanced.vfs.clone();
     let db = Db::open(dir, options)?;
     let read_options =
         (!config.fill_cache).then(|| ReadOptions { fill_cache: false, ..ReadOptions::default() });
     let bulk_bytes = config.write_bytes.max(MIN_BULK_BYTES);
     let dir = dir.to_owned();
-    Ok(Box::new(TerraceStore { db, read_options, dir, bulk_bytes, options: text }))
+    Ok(Box::new(TerraceStore { db, read_options, dir, vfs, bulk_bytes, options: text }))
 }
 
 fn translate(config: &EngineConfig) -> Result<Options> {
@@ -149,6 +152,10 @@ fn set(
         "segment_bytes" => advanced.segment_bytes = value.parse()?,
         "hot_table" => advanced.hot_table = value.parse()?,
         "log_retention_bytes" => advanced.log_retention_bytes = value.parse()?,
+        "encryption_key_file" => {
+            let keys = KeyRing::load(value.as_ref())?;
+            advanced.vfs = Arc::new(EncryptedVfs::new(advanced.vfs.clone(), keys));
+        }
         "gc_garbage_ratio" => advanced.gc_garbage_ratio = value.parse()?,
         "value_separation_threshold" => {
             family.value_separation_threshold =
@@ -225,7 +232,7 @@ impl Store for TerraceStore {
     /// From the properties of the SSTs in the directory: the engine opens files lazily, so it does
     /// not know the sum itself.
     fn metadata_bytes(&self) -> Result<MetadataBytes> {
-        let vfs: Arc<dyn Vfs> = PosixVfs::shared();
+        let vfs = &self.vfs;
         let options = ReaderOptions {
             cache: Arc::new(BlockCache::new(PROPERTIES_CACHE_BYTES)),
             filter_memory: terrace_sst::FilterMemory::Cached,
@@ -239,7 +246,7 @@ impl Store for TerraceStore {
             let path = self.dir.join(&name);
             // A compaction may remove a file after it was listed, or be still writing it.
             let Ok(size_bytes) = vfs.len(&path) else { continue };
-            let opened = SstReader::open(&vfs, &path, number, size_bytes, &options);
+            let opened = SstReader::open(vfs, &path, number, size_bytes, &options);
             let Ok(reader) = opened else { continue };
             filters += reader.properties().filter_bytes;
             indexes += reader.properties().index_bytes;
@@ -319,12 +326,12 @@ impl Store for TerraceStore {
     }
 
     fn back_up(&self, dir: &Path) -> Result<()> {
-        Backups::open(dir)?.create(&self.db, &mut |_| {})?;
+        Backups::open_with(self.vfs.clone(), dir)?.create(&self.db, &mut |_| {})?;
         Ok(())
     }
 
     fn restore(&self, dir: &Path, target: &Path) -> Result<()> {
-        let backups = Backups::open(dir)?;
+        let backups = Backups::open_with(self.vfs.clone(), dir)?;
         let newest = backups.list()?.last().context("there is no backup")?.id;
         Ok(backups.restore(newest, target, &mut |_| {})?)
     }

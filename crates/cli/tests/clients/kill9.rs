@@ -1,12 +1,12 @@
 //! SIGKILL under load: everything that was acknowledged is there afterwards.
 
-use crate::servers::{Process, until};
+use crate::servers::Process;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_resp::Reply;
-use terrace_resp::test_client::Client;
+use terrace_resp::test_client::{Client, until};
 
 const CLIENTS: u64 = 6;
 

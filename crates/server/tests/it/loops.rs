@@ -4,7 +4,7 @@ use crate::client::{Client, HANG_GUARD, bulk, error, int, ok, until};
 use crate::served::Served;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use terrace_resp::Reply;
 
