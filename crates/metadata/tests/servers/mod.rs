@@ -53,7 +53,6 @@ impl EtcdCluster {
         command.args(["--initial-cluster", &peers, "--logger", "zap"]);
         // No test cuts the power, and a device under load makes etcd miss its own time limits.
         command.arg("--unsafe-no-fsync");
-        command.args(["--heartbeat-interval", "300", "--election-timeout", "3000"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let process = command.spawn().expect("start etcd: cargo xtask test installs etcd-server");
         self.members[at].process = Some(process);
