@@ -305,7 +305,7 @@ impl ClientState {
         let mut turn = TurnClock::begin(clock);
         let mut at = 0;
         for _ in 0..most {
-            if output.len() > MAX_UNSENT_BYTES || remote.is_full(cluster) {
+            if is_full(session, output) || remote.is_full(cluster) {
                 server.stats.held_turns.add(u64::from(at == 0));
                 return (at, Progress::More);
             }
@@ -441,6 +441,13 @@ impl ClientState {
         self.input.shrink_to_fit();
         self.output.shrink_to_fit();
     }
+}
+
+/// Whether nothing more is executed until replies have left. Those of a call leave at its end, which is never in a
+/// transaction.
+fn is_full(session: &Session, output: &[u8]) -> bool {
+    let may_end = session.caller == Caller::Client || session.queued.is_none();
+    may_end && output.len() > MAX_UNSENT_BYTES
 }
 
 fn refuse_malformed(

@@ -2,8 +2,9 @@
 
 use super::fake::FakeCluster;
 use super::three;
-use crate::client::{bulk, int, ok, text};
+use crate::client::{array, bulk, int, ok, text};
 use terrace_cluster::Placement;
+use terrace_resp::Reply;
 
 /// Clients of three nodes whose replies may have 24 MiB while they wait.
 fn narrow() -> FakeCluster {
@@ -78,4 +79,32 @@ fn a_pipeline_for_large_values_of_two_other_nodes_holds_few_of_them() {
         }
     }
     assert_eq!(cluster.served[0].server().stats.output_limit_closed.get(), 0);
+}
+
+/// What another node answers while it queues a transaction is more than a reply holds.
+#[test]
+fn a_transaction_whose_replies_fill_a_call_is_executed_by_another_node() {
+    const COUNT: usize = 120_000;
+    let cluster = three();
+    let tag = cluster.key_of(1, "t");
+    let mut client = cluster.client(0);
+    let sets = (0..COUNT).map(|n| format!("SET {{{tag}}}{n} v"));
+    let words: Vec<String> =
+        [String::from("MULTI")].into_iter().chain(sets).chain([String::from("EXEC")]).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut replies = client.pipeline(&words);
+    assert_eq!(replies.pop(), Some(array(vec![ok(); COUNT])));
+    assert_eq!(client.say(&format!("GET {{{tag}}}{}", COUNT - 1)), bulk("v"));
+
+    // Other replies of the same call have taken nearly all of it before.
+    let big = format!("{{{tag}}}big");
+    assert_eq!(client.call(&["SET", &big, &"v".repeat((1 << 20) - 20)]), ok());
+    let (get, set) = (format!("GET {big}"), format!("SET {{{tag}}}a w"));
+    let words = [&get[..], "MULTI", &set, &set, &set, &set, &set, "EXEC", "PING"];
+    for _ in 0..20 {
+        let replies = client.pipeline(&words);
+        assert!(matches!(&replies[0], Reply::Bulk(value) if value.len() == (1 << 20) - 20));
+        assert_eq!(replies[7], array(vec![ok(); 5]));
+        assert_eq!(text(&replies[8]), "PONG");
+    }
 }
