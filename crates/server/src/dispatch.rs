@@ -112,6 +112,10 @@ pub(crate) fn execute(
             // Only the loop lets a client wait for the cluster.
             return if mode == Mode::Device { Executed::Back } else { Executed::Away(waits) };
         }
+        Err(Failure::Paused) => {
+            output.truncate(mark);
+            return Executed::Paused;
+        }
         Err(Failure::Moved) => {
             output.truncate(mark);
             // What the command locked before it was refused is no part of the batch.
@@ -141,12 +145,8 @@ pub(crate) fn execute(
 
 /// Whether a command writes, or a transaction of which it is the end.
 fn writes(spec: &CommandSpec, session: &Session) -> bool {
-    let is_write = |command: &OwnedCommand| {
-        let found = table().find(command.as_command().name());
-        found.is_some_and(|(_, spec)| spec.flags.has(Flags::WRITE))
-    };
-    let mut queued = session.queued.iter().flat_map(|queued| &queued.commands);
-    spec.flags.has(Flags::WRITE) || (spec.name == "exec" && queued.any(is_write))
+    let has_queued = || session.queued.as_ref().is_some_and(command::has_write);
+    spec.flags.has(Flags::WRITE) || (spec.name == "exec" && has_queued())
 }
 
 /// What is said of an `EXEC` that is refused, also outside of a transaction, as by Redis.
@@ -527,7 +527,7 @@ pub(crate) fn commit(batch: &mut CommandBatch, server: &Server) -> Result<(), St
         server.stats.failed_batches.add(1);
         match Failure::from(error) {
             Failure::Reply(text) => text.into_owned(),
-            Failure::Elsewhere(_) | Failure::Moved | Failure::Admin(_) => {
+            Failure::Elsewhere(_) | Failure::Moved | Failure::Paused | Failure::Admin(_) => {
                 "ERR the commit had to wait".into()
             }
         }

@@ -5,6 +5,7 @@ use super::connection::client_name;
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
 use crate::session::{ClientInfo, Replies};
 use std::sync::Arc;
+use terrace_keyspace::{Mode, Wait};
 use terrace_resp::Aggregate;
 
 /// The rows of this group.
@@ -82,7 +83,16 @@ fn pause(call: &mut Call<'_>) -> Outcome {
         .integer(2)
         .map_err(|_| Failure::line("ERR timeout is not an integer or out of range"))?;
     let for_ms = u64::try_from(for_ms).map_err(|_| Failure::line("ERR timeout is negative"))?;
-    call.server.pause.begin(call.server.space.now_ms().saturating_add(for_ms), is_for_all);
+    if call.batch.mode() == Mode::Memory {
+        return Err(Failure::Elsewhere(Wait::Device));
+    }
+    let now_ms = call.server.space.now_ms();
+    call.server.pause.begin(now_ms, now_ms.saturating_add(for_ms), is_for_all);
+    // Writes that began before it are committed when it is answered; those that have yet to lock their keys see it
+    // then. In a transaction that has its locks already it is not waited for others.
+    if !call.session.is_in_exec {
+        call.batch.lock_everything();
+    }
     call.reply.ok();
     Ok(())
 }

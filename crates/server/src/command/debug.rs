@@ -5,7 +5,7 @@ use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
 use crate::config::DebugCommand;
 use crate::server::Server;
 use crate::session::Session;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use terrace_keyspace::{Mode, PutOptions, When};
 
 /// Keys that are made in one commit.
@@ -16,6 +16,9 @@ const MAX_POPULATED_BYTES: u64 = 1 << 20;
 
 /// Bytes of what the keys that are made begin with.
 const MAX_PREFIX_BYTES: usize = 1 << 10;
+
+/// After this long it is looked whether the server is to end, or a pause is over.
+const NAP: Duration = Duration::from_millis(50);
 
 /// The rows of this group.
 pub const COMMANDS: &[CommandSpec] = &[SPEC];
@@ -62,7 +65,7 @@ fn debug(call: &mut Call<'_>) -> Outcome {
             let text = std::str::from_utf8(call.arg(2)).ok();
             let seconds = text.and_then(|text| text.parse::<f64>().ok());
             let wait = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
-            std::thread::sleep(wait.ok_or(Failure::NOT_A_FLOAT)?);
+            sleep(call, wait.ok_or(Failure::NOT_A_FLOAT)?)?;
         }
         (b"log", 3) => {
             let text = String::from_utf8_lossy(call.arg(2)).into_owned();
@@ -77,6 +80,26 @@ fn debug(call: &mut Call<'_>) -> Outcome {
     }
     call.reply.ok();
     Ok(())
+}
+
+/// Waits, but not for longer than the server runs.
+fn sleep(call: &Call<'_>, wait: Duration) -> Outcome {
+    let start = Instant::now();
+    loop {
+        let left = wait.saturating_sub(start.elapsed());
+        if left.is_zero() {
+            return Ok(());
+        }
+        if call.server.stop.is_requested() {
+            return Err(Failure::line("ERR the server is stopping"));
+        }
+        std::thread::sleep(left.min(NAP));
+    }
+}
+
+/// Whether a `CLIENT PAUSE` holds for writes.
+fn is_paused(call: &Call<'_>) -> bool {
+    call.server.pause.holds(|| true, || call.server.space.now_ms())
 }
 
 /// Makes keys that are not there, in commits of their own.
@@ -105,6 +128,11 @@ fn populate(call: &mut Call<'_>) -> Outcome {
             .map(|number| [prefix, format!(":{number}").as_bytes()].concat())
             .collect();
         batch.lock(call.session.db, keys.iter().map(Vec::as_slice))?;
+        while is_paused(call) {
+            batch.abandon();
+            sleep(call, NAP)?;
+            batch.lock(call.session.db, keys.iter().map(Vec::as_slice))?;
+        }
         for (number, key) in numbers.zip(&keys) {
             let mut value = format!("value:{number}").into_bytes();
             if size > 0 {

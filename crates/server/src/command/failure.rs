@@ -18,6 +18,8 @@ pub enum Failure {
     Reply(Cow<'static, str>),
     /// In a cluster: a key is being moved, or has just been. It is to be routed again.
     Moved,
+    /// A `CLIENT PAUSE` has begun that holds for it. Nothing has happened yet.
+    Paused,
 }
 
 impl Failure {

@@ -7,7 +7,7 @@ use super::spec::{CommandSpec, Flags};
 use super::{Call, Failure, Outcome};
 use crate::acl::User;
 use crate::server::Server;
-use crate::session::Session;
+use crate::session::{Caller, Session};
 use terrace_resp::Command;
 
 /// Runs a command's function with the locks that it needs. What it wrote is gone if it fails.
@@ -37,7 +37,24 @@ pub fn run(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
     if is_asked {
         presence::check(call, keys())?;
     }
+    if flags.has(Flags::WRITE) {
+        look_for_a_pause(call, || true)?;
+    }
     run_locked(call, spec)
+}
+
+/// Before a client's command writes, with the locks held: a `CLIENT PAUSE` that has not waited for these locks lets it
+/// wait.
+///
+/// # Errors
+/// [`Failure::Paused`].
+pub(crate) fn look_for_a_pause(call: &Call<'_>, writes: impl FnOnce() -> bool) -> Outcome {
+    let Call { session, server, .. } = call;
+    let is_client = session.caller == Caller::Client;
+    match is_client && server.pause.holds(writes, || server.space.now_ms()) {
+        true => Err(Failure::Paused),
+        false => Ok(()),
+    }
 }
 
 /// Runs a command's function; the locks are held.

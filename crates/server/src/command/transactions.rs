@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use terrace_keyspace::{Lookups, MAX_DATABASES, Mode, Wait};
-use terrace_resp::Command;
+use terrace_resp::{Command, OwnedCommand};
 
 /// What the commands of a transaction may write together, in bytes: it is held in memory until it is committed.
 const MAX_WRITTEN_BYTES: usize = 1 << 30;
@@ -147,7 +147,7 @@ fn exec(call: &mut Call<'_>) -> Outcome {
     call.session.is_in_exec = false;
     match &outcome {
         // What SELECT, AUTH and others of the commands changed is done again by the thread that may wait.
-        Err(Failure::Elsewhere(_) | Failure::Moved) => {
+        Err(Failure::Elsewhere(_) | Failure::Moved | Failure::Paused) => {
             call.session.restore(before);
             call.session.queued = Some(queued);
         }
@@ -163,6 +163,13 @@ fn exec(call: &mut Call<'_>) -> Outcome {
         }
     }
     outcome
+}
+
+/// Whether a transaction writes.
+pub(crate) fn has_write(queued: &Queued) -> bool {
+    let spec_of = |command: &OwnedCommand| table().find(command.as_command().name());
+    let mut specs = queued.commands.iter().filter_map(spec_of);
+    specs.any(|(_, spec)| spec.flags.has(Flags::WRITE))
 }
 
 /// What is counted of the commands of a transaction when all of them are executed.
@@ -226,6 +233,7 @@ fn exec_queued(call: &mut Call<'_>, queued: &Queued, done: &mut Done) -> Outcome
         }
         locked => locked?,
     }
+    run::look_for_a_pause(call, || has_write(queued))?;
     // What its commands read without a lock they see as it is at one moment.
     if queued.commands.len() > 1 {
         call.batch.pin_now();

@@ -25,7 +25,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Poll, Token, Waker};
 use outbox::Outbox;
 use slab::Slab;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ impl Loops {
                 handed_over: 0,
                 spare: None,
                 held_up: Vec::new(),
-                paused: Vec::new(),
+                paused: BTreeSet::new(),
                 ready: VecDeque::new(),
                 guard: None,
                 outbox: Outbox::default(),
@@ -178,7 +178,7 @@ struct EventLoop {
     /// Clients whose key another batch is writing: tried again when one is free.
     held_up: Vec<usize>,
     /// Those whose next command waits for the end of a `CLIENT PAUSE`.
-    paused: Vec<usize>,
+    paused: BTreeSet<usize>,
     /// Clients with more to do.
     ready: VecDeque<usize>,
     /// In a cluster: of the open batch.

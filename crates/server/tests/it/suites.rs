@@ -2,6 +2,8 @@
 
 use crate::client::{array, bulk, error, field, hears_nothing, int, ok, shown, text, until};
 use crate::served::Served;
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicBool, Ordering};
 use terrace_resp::Reply;
 
 #[test]
@@ -128,6 +130,74 @@ fn a_pause_lets_writes_wait_and_reads_go_on() {
     drop(transaction);
     clock.advance(1000);
     assert_eq!((writer.reply(), client.reply()), (bulk("new!"), ok()));
+}
+
+/// What is written at the moment when a pause begins is committed before that is answered, or waits.
+#[test]
+fn nothing_is_written_after_a_pause_has_begun() {
+    let served = Served::with(&[("server-threads", "4"), ("appendfsync", "always")]);
+    let stop = AtomicBool::new(false);
+    let mut client = served.client();
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let (mut client, stop) = (served.client(), &stop);
+            scope.spawn(move || {
+                let words = match writer {
+                    0 => &["MULTI", "INCR k", "INCR k", "EXEC"][..],
+                    1 => &["INCR k", "INCR k", "INCR k", "INCR k"],
+                    _ => &["INCR k"],
+                };
+                while !stop.load(Ordering::SeqCst) {
+                    client.pipeline(words);
+                }
+            });
+        }
+        for round in 0..40 {
+            let before = client.say("GET k");
+            until("nobody writes", || client.say("GET k") != before);
+            assert_eq!(client.say("CLIENT PAUSE 1000000 WRITE"), ok());
+            let first = client.say("GET k");
+            assert!(hears_nothing(&client));
+            assert_eq!(client.say("GET k"), first, "{round}");
+            assert_eq!(client.say("CLIENT UNPAUSE"), ok());
+        }
+        stop.store(true, Ordering::SeqCst);
+    });
+}
+
+#[test]
+fn a_client_that_sends_nothing_more_gets_the_replies_before_what_waits() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    assert_eq!(client.pipeline(&["SET a 1", "CLIENT PAUSE 1000000 WRITE"]), [ok(), ok()]);
+    for round in 0..20 {
+        let mut leaves = served.client();
+        leaves.send_raw(b"GET a\r\nSET b 1\r\n");
+        leaves.stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(leaves.reply(), bulk("1"), "{round}");
+        assert_eq!(leaves.try_reply(), None);
+    }
+    until("nobody waits", || client.info("blocked_clients") == 0);
+    client.say("CLIENT UNPAUSE");
+    assert_eq!(client.say("GET b"), Reply::Null);
+}
+
+#[test]
+fn debug_waits_for_a_pause_and_for_no_server_that_ends() {
+    let served = Served::with(&[("enable-debug-command", "yes")]);
+    let (mut client, mut other) = (served.client(), served.client());
+    assert_eq!(client.say("CLIENT PAUSE 1000000 WRITE"), ok());
+    other.send_words(&["DEBUG POPULATE 10"]);
+    assert!(hears_nothing(&other));
+    assert_eq!(client.say("DBSIZE"), int(0));
+    assert_eq!(client.say("CLIENT UNPAUSE"), ok());
+    assert_eq!(other.reply(), ok());
+    assert_eq!(client.say("DBSIZE"), int(10));
+    let offloads = || served.server().stats.offloads.get();
+    let before = offloads();
+    other.send_words(&["DEBUG SLEEP 1000000"]);
+    until("it does not sleep", || offloads() > before);
+    served.end();
 }
 
 #[test]

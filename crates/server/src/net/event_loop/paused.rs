@@ -9,21 +9,20 @@ pub(super) const LOOK: Duration = Duration::from_millis(10);
 impl EventLoop {
     /// The next command of a client waits.
     pub(super) fn pause(&mut self, token: usize) {
-        if self.clients.get(token).is_some_and(|client| client.was_left) {
-            // Nobody waits for what it has asked for.
-            return self.remove(token);
-        }
-        if !self.paused.contains(&token) {
-            self.paused.push(token);
+        let Some(client) = self.clients.get_mut(token) else { return };
+        if client.was_left {
+            // Nobody waits for what it has asked for, but the replies to what is before that may still be read.
+            client.closes = true;
+        } else if self.paused.insert(token) {
             self.server.pause.enter();
         }
     }
 
     /// A client that may have waited is gone.
     pub(super) fn forget_paused(&mut self, token: usize) {
-        let before = self.paused.len();
-        self.paused.retain(|paused| *paused != token);
-        (self.paused.len()..before).for_each(|_| self.server.pause.leave());
+        if self.paused.remove(&token) {
+            self.server.pause.leave();
+        }
     }
 
     /// Those who wait go on, if the pause is over; if another one has begun, they wait again.
