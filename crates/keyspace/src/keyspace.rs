@@ -6,7 +6,7 @@ use crate::databases::Databases;
 use crate::dead_runs::DeadRuns;
 use crate::encode::{self, COLLECTIONS, ELEMENTS, IDS};
 use crate::error::{Error, Result, Wait};
-use crate::families::Families;
+use crate::families::{Families, of_keys};
 use crate::key_layout::{KeyLayout, MAX_DATABASES};
 use crate::locks::Locks;
 use crate::move_records::{CLUSTER, MoveRecords};
@@ -185,6 +185,18 @@ impl Keyspace {
     /// The family of the elements of collections.
     pub fn elements(&self) -> &ColumnFamily {
         &self.elements
+    }
+
+    /// Whether no key is stored. One that has expired may count.
+    pub fn is_empty(&self) -> Result<bool> {
+        for family in [&self.strings, &self.collections] {
+            let mut iter = family.iter_with(&of_keys(self.layout, true))?;
+            iter.seek_to_first()?;
+            if iter.valid() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// How its keys lie.

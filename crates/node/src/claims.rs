@@ -9,6 +9,7 @@ use crate::directory::{Directory, NodeState};
 use crate::epochs;
 use crate::error::Error;
 use crate::owner::{self, TakenOver};
+use crate::part::Part;
 use crate::shared::Shared;
 use crate::view::Order;
 use std::collections::HashMap;
@@ -117,9 +118,8 @@ impl Claims {
         let addresses = format!("{redis} {rpc}");
         let is_member = directory.value::<String>(&member).is_some_and(|it| it == addresses);
         // Told for the case that the metadata are lost and the cluster is created again.
-        let part = shared.part_check.known().map(|part| (layout.part(shared.me), part));
-        let is_told =
-            part.as_ref().is_none_or(|(key, part)| directory.value(key).as_ref() == Some(part));
+        let (part_key, part) = (layout.part(shared.me), shared.part_check.known());
+        let is_told = directory.value::<Part>(&part_key) == part;
         let is_alive = directory.lease(&alive) == Some(lease)
             && directory.value::<NodeState>(&alive) == Some(state);
         if is_member && is_alive && is_told {
@@ -135,9 +135,11 @@ impl Claims {
         let seen = directory.mod_revision(&alive);
         let write = Transaction::new().when(alive.clone(), seen).put(member, addresses);
         let mut write = write.put_leased(alive, state.to_string(), lease);
-        if let Some((key, part)) = part.filter(|_| !is_told) {
-            write = write.put(key, part.to_string());
-        }
+        write = match part {
+            _ if is_told => write,
+            Some(part) => write.put(part_key, part.to_string()),
+            None => write.delete(part_key),
+        };
         let registered = shared.metadata.commit(write).await;
         match &registered {
             Ok(Some(_)) => self.has_registered = true,

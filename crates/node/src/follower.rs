@@ -64,7 +64,7 @@ fn publish(shared: &Shared, directory: &Directory) {
         }
         Ok(topology) => {
             // Before anybody can route by it.
-            shared.part_check.see(&topology, shared.me);
+            shared.part_check.see(&topology);
             let (revision, topology) = (topology.revision, Arc::new(topology));
             // First the revision, then the routes that follow it, then those who wait for them.
             shared.revision.fetch_max(revision.0, Ordering::SeqCst);

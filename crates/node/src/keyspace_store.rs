@@ -156,6 +156,10 @@ impl InstanceStore for KeyspaceStore {
         self.put(PART, [&[VERSION], part.to_string().as_bytes()].concat())
     }
 
+    fn is_empty(&self) -> Result<bool, StoreError> {
+        Ok(!self.keyspace.has_moved_keys() && self.keyspace.is_empty().map_err(failed)?)
+    }
+
     fn epoch(&self, shard: ShardId) -> Result<Epoch, StoreError> {
         Ok(self.keyspace.fence(shard))
     }

@@ -19,7 +19,7 @@ use crate::roles::NodeRoles;
 use crate::rpc::{IncomingLimits, Roles, api, incoming, routes};
 use crate::shared::Shared;
 use crate::stamp::LeaseStamp;
-use crate::store::{Identity, InstanceStore};
+use crate::store::{Identity, InstanceStore, StoreError};
 use crate::view::View;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -128,6 +128,14 @@ pub fn join_store(store: &dyn InstanceStore, cluster: &str) -> Result<NodeId, Er
     }
 }
 
+/// The part of the keys that a store has. One without keys may get any.
+fn part_of(store: &dyn InstanceStore) -> Result<Option<Part>, StoreError> {
+    match store.part()? {
+        Some(_) if store.is_empty()? => Ok(None),
+        part => Ok(part),
+    }
+}
+
 /// Refuses a cluster of these shards if a store has another part of the keys than its node would have.
 ///
 /// # Errors
@@ -138,7 +146,7 @@ pub fn check_store(
     placement: Placement,
     shards: &[(ShardId, NodeId, Vec<KeyRange>)],
 ) -> Result<(), Error> {
-    let Some(known) = store.part()? else { return Ok(()) };
+    let Some(known) = part_of(store)? else { return Ok(()) };
     let wanted = Part::of(placement, shards, node);
     if wanted.as_ref() == Some(&known) {
         return Ok(());
@@ -169,7 +177,7 @@ impl Node {
         }
         let layout = layout_of(&config.cluster)?;
         let me = join_store(&*store, &config.cluster)?;
-        let part_check = PartCheck::new(store.part()?);
+        let part_check = PartCheck::new(me, part_of(&*store)?);
         let io = |error| Error::Io {
             what: format!("cannot listen on {} for other nodes", config.rpc_listen),
             error,

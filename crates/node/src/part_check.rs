@@ -10,14 +10,19 @@ use terrace_cluster::{NodeId, Topology};
 
 /// See the module.
 pub(crate) struct PartCheck {
+    me: NodeId,
     state: Mutex<State>,
     /// The answer is [`Answer::Refused`].
     is_refused: AtomicBool,
+    /// The store remembers no part, and it is not known that it has none.
+    is_unsettled: AtomicBool,
 }
 
 struct State {
     /// What the store remembers.
     known: Option<Part>,
+    /// What the latest metadata say that it has; not known before there were any.
+    wanted: Option<Option<Part>>,
     answer: Answer,
 }
 
@@ -29,11 +34,29 @@ enum Answer {
     Refused(String),
 }
 
+impl State {
+    fn judge(&self) -> Answer {
+        match (&self.wanted, &self.known) {
+            (None, _) => Answer::Unknown,
+            (Some(wanted), Some(known)) if wanted.as_ref() != Some(known) => {
+                let wanted = wanted.as_ref().map_or("none".into(), |wanted| wanted.describe());
+                Answer::Refused(format!(
+                    "its store has {}, and the metadata give it {wanted}: the cluster was created again in another \
+                     order; its metadata must be removed, and it be created in the order that fits",
+                    known.describe()
+                ))
+            }
+            (Some(wanted), _) => Answer::Fits(wanted.clone()),
+        }
+    }
+}
+
 impl PartCheck {
-    /// Of a store that remembers `known`.
-    pub fn new(known: Option<Part>) -> Self {
-        let state = Mutex::new(State { known, answer: Answer::Unknown });
-        Self { state, is_refused: AtomicBool::new(false) }
+    /// Of the store of node `me`, that remembers `known`.
+    pub fn new(me: NodeId, known: Option<Part>) -> Self {
+        let is_unsettled = AtomicBool::new(known.is_none());
+        let state = Mutex::new(State { known, wanted: None, answer: Answer::Unknown });
+        Self { me, state, is_refused: AtomicBool::new(false), is_unsettled }
     }
 
     /// What the store remembers.
@@ -42,25 +65,24 @@ impl PartCheck {
     }
 
     /// The latest metadata. A contradiction is logged when it is first seen.
-    pub fn see(&self, topology: &Topology, me: NodeId) {
-        let wanted = Part::in_topology(topology, me);
+    pub fn see(&self, topology: &Topology) {
+        let wanted = Part::in_topology(topology, self.me);
         let mut state = self.state.lock();
-        let answer = match &state.known {
-            Some(known) if wanted.as_ref() != Some(known) => {
-                let wanted = wanted.map_or("none".into(), |wanted| wanted.describe());
-                Answer::Refused(format!(
-                    "its store has {}, and the metadata give it {wanted}: the cluster was created again in another \
-                     order; its metadata must be removed, and it be created in the order that fits",
-                    known.describe()
-                ))
-            }
-            _ => Answer::Fits(wanted),
-        };
+        state.wanted = Some(wanted);
+        self.judge(&mut state);
+    }
+
+    /// Something is known that was not, or has changed.
+    fn judge(&self, state: &mut State) {
+        let answer = state.judge();
         if let Answer::Refused(why) = &answer
             && !matches!(&state.answer, Answer::Refused(before) if before == why)
         {
-            tracing::error!("node {me} serves no shard: {why}");
+            tracing::error!("node {} serves no shard: {why}", self.me);
         }
+        // A node that is no instance has nothing to remember.
+        let is_unsettled = state.known.is_none() && !matches!(answer, Answer::Fits(None));
+        self.is_unsettled.store(is_unsettled, Ordering::Release);
         // Release: who sees that it is refused no more sees the answer.
         self.is_refused.store(matches!(answer, Answer::Refused(_)), Ordering::Release);
         state.answer = answer;
@@ -79,6 +101,11 @@ impl PartCheck {
         }
     }
 
+    /// Whether the store is used in the name of no shard before [`Self::settle`] has made it remember its part.
+    pub fn is_unsettled(&self) -> bool {
+        self.is_unsettled.load(Ordering::Acquire)
+    }
+
     /// Before the store is used in the name of a shard in a new term: has `remember` store its part durably, if it
     /// remembers none.
     ///
@@ -93,13 +120,19 @@ impl PartCheck {
                 return Err(StoreError("there is no topology yet".into()));
             }
             State { answer: Answer::Refused(why), .. } => return Err(StoreError(why.clone())),
-            State { known: None, answer: Answer::Fits(Some(wanted)) } => wanted.clone(),
+            State { known: None, answer: Answer::Fits(Some(wanted)), .. } => wanted.clone(),
             State { answer: Answer::Fits(_), .. } => return Ok(()),
         };
         // Not locked: it waits for the device, and calls of clients ask meanwhile. One fence at a time is here.
         remember(&wanted)?;
-        self.state.lock().known = Some(wanted);
-        Ok(())
+        let mut state = self.state.lock();
+        state.known = Some(wanted);
+        // The metadata may say something else meanwhile.
+        self.judge(&mut state);
+        match &state.answer {
+            Answer::Refused(why) => Err(StoreError(why.clone())),
+            Answer::Unknown | Answer::Fits(_) => Ok(()),
+        }
     }
 }
 
@@ -128,12 +161,13 @@ mod tests {
     #[test]
     fn a_part_is_remembered_once_and_another_one_is_refused() {
         let me = NodeId([1; 20]);
-        let fresh = PartCheck::new(None);
+        let fresh = PartCheck::new(me, None);
         let never = |_: &Part| panic!("nothing to remember");
         assert!(fresh.settle(never).is_err(), "no topology");
-        fresh.see(&topology([1, 2]), me);
+        fresh.see(&topology([1, 2]));
         assert!(fresh.settle(|_| Err(StoreError("full".into()))).is_err());
         assert_eq!(fresh.known(), None, "it is not durable");
+        assert!(fresh.is_unsettled());
         let mut stored = None;
         let write = |part: &Part| {
             stored = Some(part.clone());
@@ -142,20 +176,37 @@ mod tests {
         fresh.settle(write).unwrap();
         fresh.settle(never).unwrap();
         assert_eq!((fresh.known(), fresh.refusal()), (stored.clone(), None));
+        assert!(!fresh.is_unsettled());
 
-        let again = PartCheck::new(stored);
+        let again = PartCheck::new(me, stored);
+        assert!(!again.is_unsettled());
         for order in [[2, 1], [2, 3]] {
-            again.see(&topology(order), me);
+            again.see(&topology(order));
             assert!(again.is_refused());
             let why = again.settle(never).unwrap_err().to_string();
             assert!(why.contains("slots 0-99 as shard 1"), "{why}");
         }
-        again.see(&topology([1, 3]), me);
+        again.see(&topology([1, 3]));
         again.settle(never).unwrap();
         assert!(!again.is_refused() && again.refusal().is_none());
         // A node that is no instance has nothing, and may become one of a cluster that is made later.
-        let other = PartCheck::new(None);
-        other.see(&topology([1, 2]), NodeId([3; 20]));
+        let other = PartCheck::new(NodeId([3; 20]), None);
+        assert!(other.is_unsettled());
+        other.see(&topology([1, 2]));
         other.settle(never).unwrap();
+        assert!(!other.is_unsettled(), "it would be settled again and again");
+    }
+
+    #[test]
+    fn metadata_that_change_while_a_part_is_remembered_are_seen() {
+        let check = PartCheck::new(NodeId([1; 20]), None);
+        check.see(&topology([1, 2]));
+        let settled = check.settle(|_| {
+            check.see(&topology([2, 1]));
+            Ok(())
+        });
+        assert!(settled.is_err() && check.is_refused(), "{settled:?}");
+        check.see(&topology([1, 2]));
+        assert!(!check.is_refused());
     }
 }

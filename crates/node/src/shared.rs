@@ -53,7 +53,7 @@ enum Raised {
 pub(crate) enum Admission {
     /// While the token lives.
     Entered(Token),
-    /// Not before a fence has made its epoch known.
+    /// Not before a fence has made its epoch known, and has had the store remember its part.
     RaiseFirst,
     /// Not before the calls of earlier owners are gone: a fence waits for that.
     Draining,
@@ -160,6 +160,7 @@ impl Shared {
         Ok(match epoch.cmp(&known.epoch) {
             Ordering::Less => Admission::Deposed,
             Ordering::Equal if known.is_draining() => Admission::Draining,
+            Ordering::Equal if self.part_check.is_unsettled() => Admission::RaiseFirst,
             Ordering::Equal => Admission::Entered(token),
             Ordering::Greater => Admission::RaiseFirst,
         })

@@ -64,6 +64,12 @@ pub trait InstanceStore: Send + Sync + 'static {
     /// See [`Self::identity`].
     fn set_part(&self, part: &Part) -> Result<(), StoreError>;
 
+    /// Whether it has no key and no record of a move: then it may get any part. Expired keys may count.
+    ///
+    /// # Errors
+    /// See [`Self::identity`].
+    fn is_empty(&self) -> Result<bool, StoreError>;
+
     /// The latest epoch of a shard that was made known; 0 before the first.
     ///
     /// # Errors

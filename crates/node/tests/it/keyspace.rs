@@ -50,6 +50,7 @@ fn a_store_remembers_its_node_and_its_epochs() {
         store.set_epoch(ShardId(1), Epoch(9)).unwrap();
         assert!(store.set_epoch(ShardId(1), Epoch(8)).is_err());
         assert_eq!(store.part().unwrap(), None);
+        assert!(store.is_empty().unwrap(), "that is no key");
         store.set_part(&"slots 2:00100-00199".parse().unwrap()).unwrap();
         space.close().unwrap();
         id
@@ -71,6 +72,8 @@ fn a_key_goes_out_and_comes_home() {
     batch.lock_everything();
     batch.put(0, b"key", b"value", &PutOptions::default()).unwrap();
     batch.commit().unwrap();
+    let are_empty = || [&here, &there].map(|store| store.is_empty().unwrap());
+    assert_eq!(are_empty(), [false, true]);
 
     let out = |store, call| step(store, Direction::Out, call);
     assert_eq!(out(&here, MoveCall::Begin), MoveAnswer::Begun(vec![Ok(())]));
@@ -90,6 +93,7 @@ fn a_key_goes_out_and_comes_home() {
     assert_eq!(out(&there, MoveCall::Finish), MoveAnswer::Done);
     assert_eq!(out(&here, MoveCall::Forget), MoveAnswer::Done);
     assert_eq!((value(&home), value(&away)), (None, Some(b"value".to_vec())));
+    assert_eq!(are_empty(), [false, false], "what is away has its home");
     let records = here.records().unwrap();
     assert_eq!((records.exceptions.len(), records.intents.len()), (1, 0));
     assert_eq!(records.exceptions[0].1.at, ShardId(2));
@@ -101,6 +105,7 @@ fn a_key_goes_out_and_comes_home() {
     assert_eq!(back(&there, MoveCall::Drop), MoveAnswer::Done);
     assert_eq!(back(&here, MoveCall::Forget), MoveAnswer::Done);
     assert_eq!((value(&home), value(&away)), (Some(b"value".to_vec()), None));
+    assert_eq!(are_empty(), [false, true]);
     assert_eq!(here.records().unwrap(), Default::default());
     // A late message of a move that is over.
     assert_eq!(out(&here, MoveCall::Export), MoveAnswer::Refused(Refusal::Late));

@@ -4,7 +4,7 @@ use crate::harness::{MemoryStore, TestCluster, shards_of, wait_for};
 use std::sync::Arc;
 use std::time::Duration;
 use terrace::{Db, Options, SystemClock};
-use terrace_cluster::{DbKey, Epoch, Placement, ShardId};
+use terrace_cluster::{DbKey, Epoch, Placement, ShardCall, ShardId};
 use terrace_metadata::{Embedded, Metadata};
 use terrace_node::InstanceStore;
 
@@ -22,6 +22,12 @@ async fn end(mut cluster: TestCluster) {
         node.node().leave().await;
         node.kill();
     }
+}
+
+/// Writes a key of the shard of node `at`.
+async fn write_one(cluster: &TestCluster, at: usize) {
+    let set = format!("SET {} v", cluster.keys_of(at, 1)[0]);
+    wait_for("a write", async || cluster.nodes[at].front.run(&set).await.ok()).await;
 }
 
 /// Nobody does anything in the cluster, so its revision does not grow by itself.
@@ -43,6 +49,50 @@ async fn epochs_of_lost_metadata_are_passed() {
     .await;
     // Each node takes the steps for its own shard, some of them at the same time.
     assert!(topology.revision.0 < 340 + 300 + 200, "{:?}", topology.revision);
+}
+
+/// A call of a term that the store knows already, of which it does not know what it is of.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_call_is_admitted_before_the_part_is_known() {
+    let (stores, dir) = (stores(1), tempfile::tempdir().unwrap());
+    stores[0].set_epoch(ShardId(2), Epoch(5)).unwrap();
+    let cluster = TestCluster::waiting(metadata(&dir), &stores, "lost").await;
+    let (instance, shard, epoch) = (cluster.nodes[0].id(), ShardId(2), Epoch(5));
+    let admitted =
+        cluster.nodes[0].node().coordinator().admit(ShardCall { instance, shard, epoch });
+    assert!(admitted.map(|_| ()).is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stores_may_get_another_part_while_they_have_no_keys() {
+    for has_key in [false, true] {
+        let (stores, first_dir) = (stores(2), tempfile::tempdir().unwrap());
+        let cluster = TestCluster::start_on(metadata(&first_dir), &stores, "lost").await;
+        cluster.wait_until_served().await;
+        if has_key {
+            write_one(&cluster, 0).await;
+        }
+        end(cluster).await;
+        let second_dir = tempfile::tempdir().unwrap();
+        let other = [stores[1].clone(), stores[0].clone()];
+        let cluster = TestCluster::waiting(metadata(&second_dir), &other, "lost").await;
+        let by = cluster.nodes[0].node();
+        wait_for("the nodes", async || {
+            (by.known_nodes().iter().filter(|node| node.is_alive).count() == 2).then_some(())
+        })
+        .await;
+        let created = by.create(Placement::Slots, &shards_of(&other, "lost")).await;
+        if has_key {
+            assert!(created.unwrap_err().to_string().contains("the order that fits"));
+            continue;
+        }
+        assert!(created.unwrap());
+        cluster.wait_until_served().await;
+        for (at, store) in other.iter().enumerate() {
+            let part = store.part().unwrap().unwrap().describe();
+            assert!(part.ends_with(&format!("as shard {}", at + 1)), "{part}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -104,6 +154,8 @@ async fn nodes_refuse_to_create_what_contradicts_their_stores_and_say_what_fits(
     let first_dir = tempfile::tempdir().unwrap();
     let cluster = TestCluster::start_on(metadata(&first_dir), &stores[..2], "lost").await;
     cluster.wait_until_served().await;
+    write_one(&cluster, 0).await;
+    write_one(&cluster, 1).await;
     end(cluster).await;
 
     let second_dir = tempfile::tempdir().unwrap();
