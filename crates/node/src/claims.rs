@@ -6,7 +6,7 @@
 //! ```
 
 use crate::directory::{Directory, NodeState};
-use crate::epochs;
+use crate::epochs::{self, Passed};
 use crate::error::Error;
 use crate::owner::{self, TakenOver};
 use crate::part::Part;
@@ -57,7 +57,7 @@ struct Claims {
 
 pub(crate) async fn run(
     shared: Arc<Shared>,
-    mut deposed: mpsc::UnboundedReceiver<(ShardId, Epoch)>,
+    mut deposed: mpsc::UnboundedReceiver<(ShardId, Epoch, Option<Epoch>)>,
 ) {
     let (reports, mut reported) = mpsc::unbounded_channel();
     let (mut directory, mut lease) = (shared.directory.subscribe(), shared.lease.subscribe());
@@ -76,7 +76,9 @@ pub(crate) async fn run(
     };
     loop {
         tokio::select! {
-            Some((shard, epoch)) = deposed.recv() => claims.on(shard, OwnerEvent::Deposed(epoch)),
+            Some((shard, epoch, later)) = deposed.recv() => {
+                claims.on(shard, OwnerEvent::Deposed(epoch, later));
+            }
             Some(report) = reported.recv() => claims.take(report),
             _ = directory.changed() => {}
             _ = lease.changed() => {}
@@ -298,7 +300,8 @@ impl Claims {
         match request {
             OwnerRequest::Probe => {
                 tokio::spawn(async move {
-                    answer(OwnerAnswer::Probed(answers(&shared, instance).await));
+                    let probed = probe(&shared, instance).await;
+                    answer(OwnerAnswer::Probed(probed == Probed::Answers));
                 });
             }
             OwnerRequest::Claim { seen, replace, lease } => {
@@ -315,23 +318,7 @@ impl Claims {
             }
             OwnerRequest::Fence(epoch) => {
                 tokio::spawn(async move {
-                    let fenced = match shared.fence_at(instance, id, epoch).await {
-                        Ok(known) if known == epoch => FenceAnswer::Done,
-                        Ok(known) => {
-                            tracing::warn!(
-                                "shard {id}: epoch {epoch}, and its instance knows {known}"
-                            );
-                            match epochs::pass(&shared, id, epoch, known).await {
-                                Ok(()) => FenceAnswer::Deposed(known),
-                                Err(why) => {
-                                    tracing::warn!("epochs up to {known} are not passed: {why}");
-                                    FenceAnswer::Unknown
-                                }
-                            }
-                        }
-                        Err(_) => FenceAnswer::Unknown,
-                    };
-                    answer(OwnerAnswer::Fenced(fenced));
+                    answer(OwnerAnswer::Fenced(fence(&shared, instance, id, epoch).await));
                 });
             }
             OwnerRequest::Load(epoch) => {
@@ -371,14 +358,52 @@ impl Claims {
     }
 }
 
-/// Whether a shard's instance answers: without it, a claim serves nobody.
-async fn answers(shared: &Shared, instance: NodeId) -> bool {
-    match instance == shared.me {
-        true => true,
-        false => match shared.peer(instance) {
-            Some(peer) => peer.status().await.is_ok(),
-            None => false,
+/// What an instance says when it is asked whether it is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Probed {
+    Answers,
+    /// It is used in the name of no shard.
+    Refuses,
+    Silent,
+}
+
+/// Asks a shard's instance: without it, a claim serves nobody.
+async fn probe(shared: &Shared, instance: NodeId) -> Probed {
+    let refuses = match (instance == shared.me, shared.peer(instance)) {
+        (true, _) => Some(shared.part_check.is_refused()),
+        (false, Some(peer)) => peer.status().await.ok().map(|told| told.refuses_part),
+        (false, None) => None,
+    };
+    match refuses {
+        Some(false) => Probed::Answers,
+        Some(true) => Probed::Refuses,
+        None => Probed::Silent,
+    }
+}
+
+/// Fences a shard's instance for a claim of this node.
+async fn fence(shared: &Arc<Shared>, instance: NodeId, id: ShardId, epoch: Epoch) -> FenceAnswer {
+    let known = match shared.fence_at(instance, id, epoch).await {
+        Ok(known) if known == epoch => {
+            shared.too_far.lock().remove(&id);
+            return FenceAnswer::Done;
+        }
+        Ok(known) => known,
+        Err(_) if probe(shared, instance).await == Probed::Refuses => return FenceAnswer::Refused,
+        Err(_) => return FenceAnswer::Unknown,
+    };
+    tracing::warn!("shard {id}: epoch {epoch}, and its instance knows {known}");
+    match epochs::pass(shared, id, epoch, known).await {
+        Ok(Passed::Yes) => FenceAnswer::Deposed(known),
+        // The claim serves nobody, and would be taken for an owner.
+        Ok(Passed::TooFar) => match give_up(shared, id, epoch, epoch.0).await {
+            true => FenceAnswer::Deposed(known),
+            false => FenceAnswer::Unknown,
         },
+        Err(why) => {
+            tracing::warn!("epochs up to {known} are not passed: {why}");
+            FenceAnswer::Unknown
+        }
     }
 }
 

@@ -11,6 +11,7 @@
 //!                      map/<range>            shard
 //!                      leader/<role>          node; lease
 //!                      passed                 an epoch: written for the revisions only, see `epochs`
+//! /terrace/<cluster>/passing                  the same, while they are made
 //! ```
 //! A range is two slot numbers of five digits, or two keys in hexadecimal, joined by `-`; the last
 //! range of keys has no end.
@@ -30,6 +31,7 @@ pub const MAX_CREATED_SHARDS: usize = 40;
 /// Where entries are.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
+    cluster: String,
     prefix: String,
 }
 
@@ -38,7 +40,8 @@ impl Layout {
     pub fn new(cluster: &str) -> Option<Self> {
         let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         let is_fine = (1..=64).contains(&cluster.len()) && cluster.bytes().all(is_fine);
-        is_fine.then(|| Self { prefix: format!("/terrace/{cluster}/1/") })
+        let (cluster, prefix) = (cluster.to_string(), format!("/terrace/{cluster}/1/"));
+        is_fine.then_some(Self { cluster, prefix })
     }
 
     pub fn prefix(&self) -> &[u8] {
@@ -75,6 +78,11 @@ impl Layout {
 
     pub fn passed(&self) -> String {
         format!("{}passed", self.prefix)
+    }
+
+    /// Where nothing is that nodes watch.
+    pub fn passing(&self) -> String {
+        format!("/terrace/{}/passing", self.cluster)
     }
 
     pub fn part(&self, node: NodeId) -> String {

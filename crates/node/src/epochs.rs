@@ -5,19 +5,32 @@
 use crate::shared::Shared;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use terrace_cluster::{Epoch, ShardId};
+use std::time::Duration;
+use terrace_cluster::{Epoch, NodeId, ShardId};
 use terrace_metadata::{Error, Transaction};
 use tokio::task::JoinSet;
 
-/// Epochs grow with claims and memberships only: who knows one that is further away is damaged, or no node of this cluster.
-const MAX_PASSED: u64 = 1_000_000;
+/// Epochs grow with everything that is written in the metadata store: this many are made in hours. Who knows one that is
+/// further away is damaged, or no node of this cluster.
+const MAX_PASSED: u64 = 100_000_000;
 
 /// Commits at the same time.
 const COMMITS: usize = 32;
 
+/// How often it is logged how far it has come.
+const PROGRESS: Duration = Duration::from_secs(10);
+
+/// What became of an epoch that is to be passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Passed {
+    /// The next claim has a later one.
+    Yes,
+    /// It is too far away: nothing was done, and the node's status says so.
+    TooFar,
+}
+
 /// Commits until the revision of the metadata, which was `epoch` at least, is not below the epoch that an instance knows.
-/// If that is of a later owner, the revision is there already, and one commit is made for nothing. Nothing is done, and
-/// an error logged, if the epoch is too far away.
+/// If that is of a later owner, the revision is there already, and two commits are made for nothing.
 ///
 /// # Errors
 /// The metadata store fails.
@@ -26,15 +39,14 @@ pub(crate) async fn pass(
     shard: ShardId,
     epoch: Epoch,
     known: Epoch,
-) -> Result<(), Error> {
+) -> Result<Passed, Error> {
     if known.0.saturating_sub(epoch.0) > MAX_PASSED {
-        tracing::error!(
-            "the instance of shard {shard} knows epoch {known}, more than {MAX_PASSED} above the revision {epoch} \
-             of the metadata: they are not of one cluster, and the shard is not served"
-        );
-        return Ok(());
+        note_too_far(shared, shard, epoch, known);
+        return Ok(Passed::TooFar);
     }
-    let reached = Arc::new(AtomicU64::new(epoch.0));
+    // What one shard has passed the next one need not.
+    let _one_at_a_time = shared.passing.lock().await;
+    let reached = Arc::new(AtomicU64::new(0));
     let before = commit(shared, known, &reached).await?;
     let mut commits = JoinSet::new();
     for _ in 0..COMMITS.min(known.0.saturating_sub(before) as usize) {
@@ -46,16 +58,68 @@ pub(crate) async fn pass(
             Ok(())
         });
     }
-    while let Some(committed) = commits.join_next().await {
-        committed.unwrap_or_else(|_| Err(Error::Unavailable("the node is ending".into())))?;
+    let mut progress = tokio::time::interval_at(tokio::time::Instant::now() + PROGRESS, PROGRESS);
+    loop {
+        tokio::select! {
+            committed = commits.join_next() => match committed {
+                Some(committed) => {
+                    committed.unwrap_or_else(|_| Err(Error::Unavailable("the node is ending".into())))?;
+                }
+                None => break,
+            },
+            _ = progress.tick() => {
+                let reached = reached.load(Ordering::Relaxed);
+                tracing::info!("shard {shard}: epoch {known} is being passed, at revision {reached}");
+            }
+        }
     }
-    Ok(())
+    // The one that all nodes see.
+    let seen = Transaction::new().put(shared.layout.passed(), known.to_string());
+    shared.metadata.commit(seen.delete(shared.layout.passing())).await?;
+    Ok(Passed::Yes)
 }
 
-/// One revision more: it.
+/// One revision more: it. No node watches what is written.
 async fn commit(shared: &Shared, known: Epoch, reached: &AtomicU64) -> Result<u64, Error> {
-    let write = Transaction::new().put(shared.layout.passed(), known.to_string());
+    let write = Transaction::new().put(shared.layout.passing(), known.to_string());
     let revision = shared.metadata.commit(write).await?.unwrap_or(0);
     reached.fetch_max(revision, Ordering::Relaxed);
     Ok(revision)
+}
+
+fn note_too_far(shared: &Shared, shard: ShardId, epoch: Epoch, known: Epoch) {
+    let why = format!(
+        "an instance knows epoch {known} of shard {shard}, more than {MAX_PASSED} above the revision {epoch} of the \
+         metadata: they are not of one cluster, and the shard is not served with it"
+    );
+    let before = shared.too_far.lock().insert(shard, why.clone());
+    if before.is_none() {
+        tracing::error!("{why}");
+    }
+}
+
+/// Makes the epoch of a shard's owner, this node, known at an instance. False if that knows a later one: then the owner is
+/// deposed, and the next one has an epoch that is later still.
+///
+/// # Errors
+/// The instance or the metadata store does not answer, or the epoch is too far away.
+pub(crate) async fn introduce(
+    shared: &Arc<Shared>,
+    at: NodeId,
+    shard: ShardId,
+    epoch: Epoch,
+) -> Result<bool, String> {
+    let known = shared.fence_at(at, shard, epoch).await;
+    let known = known.map_err(|status| status.message().to_string())?;
+    if known <= epoch {
+        return Ok(true);
+    }
+    match pass(shared, shard, epoch, known).await.map_err(|error| error.to_string())? {
+        Passed::Yes => {
+            shared.forget_shard(shard, |owned| owned == epoch);
+            let _ = shared.deposed.send((shard, epoch, Some(known)));
+            Ok(false)
+        }
+        Passed::TooFar => Err(format!("it knows epoch {known}, which is too far away")),
+    }
 }

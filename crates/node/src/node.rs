@@ -205,6 +205,8 @@ impl Node {
             refusal: watch::Sender::new(None),
             refresh: Notify::new(),
             deposed,
+            passing: tokio::sync::Mutex::new(()),
+            too_far: Mutex::default(),
             is_draining: watch::Sender::new(false),
             leads_partitioner: AtomicBool::new(false),
             moved_keys: AtomicU64::new(0),

@@ -3,6 +3,7 @@
 //! Taking over is: load exceptions and intents of the instance, which is fenced already, go on with the
 //! moves that the intents are of, and serve once none of them holds a key.
 
+use crate::epochs;
 use crate::rpc::{MoveMessage, ShardRecords};
 use crate::shared::Shared;
 use crate::sweep::{self, Sweep};
@@ -100,7 +101,7 @@ fn introduce(
     let instances = at.filter_map(|at| topology.shards.get(&at).map(|shard| shard.instance));
     for instance in instances.collect::<BTreeSet<_>>() {
         let shared = shared.clone();
-        tokio::spawn(async move { shared.fence_at(instance, shard, epoch).await });
+        tokio::spawn(async move { epochs::introduce(&shared, instance, shard, epoch).await });
     }
 }
 
@@ -421,7 +422,7 @@ impl Owner {
                     if outcome == Outcome::Deposed {
                         let (shard, epoch) = (self.owned.shard, self.owned.epoch);
                         self.shared.forget_shard(shard, |owned| owned == epoch);
-                        let _ = self.shared.deposed.send((shard, epoch));
+                        let _ = self.shared.deposed.send((shard, epoch, None));
                     }
                 }
             }

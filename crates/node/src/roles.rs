@@ -154,7 +154,8 @@ impl Roles for NodeRoles {
             device_bytes: load.device_bytes,
             keys: load.keys,
             is_coordinator: shared.config.is_coordinator,
-            refusal: shared.part_check.refusal().unwrap_or_default(),
+            refusal: shared.refusal_for_people().unwrap_or_default(),
+            refuses_part: shared.part_check.is_refused(),
         }
     }
 

@@ -11,8 +11,8 @@ use crate::view::View;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::cmp::Ordering;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -88,8 +88,12 @@ pub(crate) struct Shared {
     pub refusal: watch::Sender<Option<String>>,
     /// Asks for a fresh snapshot of the metadata.
     pub refresh: Notify,
-    /// Terms of this node in which an instance refused a call.
-    pub deposed: mpsc::UnboundedSender<(ShardId, Epoch)>,
+    /// Terms of this node in which an instance refused a call; and the later epoch that it knows, if it said that.
+    pub deposed: mpsc::UnboundedSender<(ShardId, Epoch, Option<Epoch>)>,
+    /// Held while revisions are made, see `epochs`.
+    pub passing: tokio::sync::Mutex<()>,
+    /// Shards of which an instance knows an epoch that is too far away, for people.
+    pub too_far: Mutex<BTreeMap<ShardId, String>>,
     pub is_draining: watch::Sender<bool>,
     pub leads_partitioner: AtomicBool,
     pub moved_keys: AtomicU64,
@@ -371,6 +375,12 @@ impl Shared {
             Ok(peer) => peer.apply_move(message, epoch).await,
             Err(_) => MoveAnswer::Unknown,
         }
+    }
+
+    /// Why shards are not served; `None` if nothing is known that keeps them from it.
+    pub fn refusal_for_people(&self) -> Option<String> {
+        let too_far = || self.too_far.lock().values().next().cloned();
+        self.part_check.refusal().or_else(too_far)
     }
 
     /// Another node, or an error that names it.

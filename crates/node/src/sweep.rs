@@ -1,6 +1,7 @@
 //! The sweep of a shard: its owner asks the other instances which copies of keys they keep in the shard's
 //! name, and has those dropped that late messages of moves left behind.
 
+use crate::epochs;
 use crate::rpc::MoveMessage;
 use crate::shared::Shared;
 use crate::view::Order;
@@ -88,12 +89,25 @@ pub(crate) fn ask(
     for (instance, shards) in instances {
         let (shared, orders) = (shared.clone(), orders.clone());
         tokio::spawn(async move {
-            let records = shared.records_at(instance, shard, epoch).await;
-            let copies = records.map(|records| records.copies).map_err(|why| why.to_string());
+            let copies = copies_at(&shared, instance, shard, epoch).await;
             let _ = orders.send(Order::Copies { instance, shards, copies });
         });
     }
     Some(count)
+}
+
+/// What an instance keeps in the name of a shard, or why it does not say.
+async fn copies_at(
+    shared: &Arc<Shared>,
+    instance: NodeId,
+    shard: ShardId,
+    epoch: Epoch,
+) -> Result<Vec<(DbKey, KeyCopy)>, String> {
+    if !epochs::introduce(shared, instance, shard, epoch).await? {
+        return Err("it knows a later epoch".into());
+    }
+    let records = shared.records_at(instance, shard, epoch).await;
+    records.map(|records| records.copies).map_err(|why| why.to_string())
 }
 
 /// Which copies of an instance, that has these shards, are left behind, each as of a move. `copies` is its

@@ -61,8 +61,9 @@ pub enum OwnerEvent {
     Answered(Ticket, OwnerAnswer),
     /// The lease is lost.
     LeaseLost,
-    /// An instance refused a call of this epoch: there is a later owner.
-    Deposed(Epoch),
+    /// An instance refused a call of the first epoch: there is a later owner. The second is the epoch that it knows, if
+    /// it said that: if its owner is not seen at that revision, there is none, as with [`FenceAnswer::Deposed`].
+    Deposed(Epoch, Option<Epoch>),
 }
 
 /// Names a request, so that a late answer is not taken for that to a later one.
@@ -105,6 +106,8 @@ pub enum FenceAnswer {
     /// The instance knows this later epoch. If its owner is not seen at that revision, there is none: the metadata were
     /// lost, and began again.
     Deposed(Epoch),
+    /// The instance serves the shard for nobody.
+    Refused,
     /// There is no answer.
     Unknown,
 }
@@ -246,14 +249,14 @@ impl Ownership {
             OwnerEvent::Seen(revision, owner) => self.seen(now, revision, owner),
             OwnerEvent::Rank(rank) => self.ranked(now, rank),
             OwnerEvent::LeaseLost => self.stop(now),
-            OwnerEvent::Deposed(epoch) if self.held_epoch() == Some(epoch) => {
-                self.old_until = Some(self.revision);
+            OwnerEvent::Deposed(epoch, later) if self.held_epoch() == Some(epoch) => {
+                self.old_until = Some(later.map_or(self.revision, before));
                 self.stop(now)
             }
             OwnerEvent::Answered(ticket, answer) if ticket == self.ticket => {
                 self.answered(now, lease, answer)
             }
-            OwnerEvent::Tick | OwnerEvent::Deposed(_) | OwnerEvent::Answered(..) => Vec::new(),
+            OwnerEvent::Tick | OwnerEvent::Deposed(..) | OwnerEvent::Answered(..) => Vec::new(),
         };
         effects.extend(self.next(now, lease));
         effects
@@ -295,11 +298,12 @@ impl Ownership {
     ) -> Vec<OwnerEffect> {
         match (self.state, answer) {
             (State::Probing, OwnerAnswer::Probed(true)) => return self.claim(now, lease),
-            (State::Probing, OwnerAnswer::Probed(false))
-            | (State::Claiming, OwnerAnswer::Claimed(ClaimAnswer::Unknown)) => {
-                self.enter(now, State::Idle);
-                self.retry_at = Some(now + self.times.retry);
-            }
+            (State::Probing, OwnerAnswer::Probed(false)) => match self.own_claim() {
+                // It serves nobody, and keeps others from theirs.
+                Some(own) => return self.give_up(now, own.epoch),
+                None => self.retry_idle(now),
+            },
+            (State::Claiming, OwnerAnswer::Claimed(ClaimAnswer::Unknown)) => self.retry_idle(now),
             (State::Claiming, OwnerAnswer::Claimed(ClaimAnswer::Won(epoch))) => {
                 self.enter(now, State::Fencing(epoch));
                 self.vacant_since = None;
@@ -315,9 +319,11 @@ impl Ownership {
                 return vec![self.ask(OwnerRequest::Load(epoch))];
             }
             (State::Fencing(_), OwnerAnswer::Fenced(FenceAnswer::Deposed(later))) => {
-                // The later owner can be seen from the revision of its claim on, which may have been reached already.
-                self.old_until = Some(Revision(later.0.saturating_sub(1)));
+                self.old_until = Some(before(later));
                 return self.stop(now);
+            }
+            (State::Fencing(epoch), OwnerAnswer::Fenced(FenceAnswer::Refused)) => {
+                return self.give_up(now, epoch);
             }
             (State::Loading(epoch), OwnerAnswer::Loaded(true)) => {
                 self.enter(now, State::Serving(epoch));
@@ -332,6 +338,12 @@ impl Ownership {
             _ => {}
         }
         Vec::new()
+    }
+
+    /// Tries it again, a moment later.
+    fn retry_idle(&mut self, now: Duration) {
+        self.enter(now, State::Idle);
+        self.retry_at = Some(now + self.times.retry);
     }
 
     /// What time, or what was just learnt, makes due.
@@ -367,7 +379,7 @@ impl Ownership {
         if !is_known || !may_try || !lease.is_sure(now) {
             return Vec::new();
         }
-        let own = self.owner.filter(|owner| owner.is_claimed && owner.node == self.me);
+        let own = self.own_claim();
         let Some(rank) = self.rank else {
             // A claim that is not wanted, or of a transaction without an answer.
             return own.map_or(Vec::new(), |owner| self.give_up(now, owner.epoch));
@@ -379,6 +391,11 @@ impl Ownership {
         }
         self.enter(now, State::Probing);
         vec![self.ask(OwnerRequest::Probe)]
+    }
+
+    /// The claim of this node that was seen last.
+    fn own_claim(&self) -> Option<Owner> {
+        self.owner.filter(|owner| owner.is_claimed && owner.node == self.me)
     }
 
     /// The instance answers.
@@ -429,4 +446,10 @@ impl Ownership {
         self.ticket.0 += 1;
         (self.state, self.state_since, self.retry_at) = (state, now, None);
     }
+}
+
+/// A later owner can be seen from the revision of its claim on, which may have been reached already: the last one at which
+/// it cannot.
+fn before(later: Epoch) -> Revision {
+    Revision(later.0.saturating_sub(1))
 }

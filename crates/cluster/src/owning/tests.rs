@@ -159,7 +159,7 @@ fn a_lost_lease_a_later_owner_and_a_claim_that_is_gone_end_it_in_every_state() {
             walk.on(OwnerEvent::LeaseLost)
         },
         |walk| walk.seen(20, Some((OTHER, 20, true))),
-        |walk| walk.on(OwnerEvent::Deposed(Epoch(10))),
+        |walk| walk.on(OwnerEvent::Deposed(Epoch(10), None)),
         |walk| {
             walk.rank(None);
             walk.seen(20, Some((ME, 10, false)))
@@ -197,7 +197,7 @@ fn what_was_seen_before_the_claim_ends_nothing() {
     assert_eq!(walk.seen(9, Some((OTHER, 4, false))), "");
     assert_eq!(walk.seen(10, Some((ME, 10, true))), "");
     assert_eq!(walk.seen(30, Some((ME, 10, true))), "");
-    assert_eq!(walk.on(OwnerEvent::Deposed(Epoch(9))), "");
+    assert_eq!(walk.on(OwnerEvent::Deposed(Epoch(9), None)), "");
     assert_eq!(walk.ownership.serving(), Some(Epoch(10)));
 }
 
@@ -290,4 +290,33 @@ fn a_later_epoch_whose_owner_is_not_seen_is_passed() {
         }
         assert_eq!(walk.answer(OwnerAnswer::Probed(true)), "claim after 6 with 7, replace");
     }
+}
+
+/// As after a call, in a term, to an instance that knows a later epoch.
+#[test]
+fn who_is_deposed_waits_for_no_later_revision_than_that_of_the_later_owner() {
+    let mut walk = Walk::serving(10);
+    assert_eq!(walk.seen(20, Some((ME, 10, true))), "");
+    assert_eq!(walk.on(OwnerEvent::Deposed(Epoch(10), Some(Epoch(20)))), "stop | probe");
+    assert_eq!(walk.answer(OwnerAnswer::Probed(true)), "claim after 10 with 7, replace");
+}
+
+#[test]
+fn a_claim_of_an_instance_that_serves_nobody_is_given_up() {
+    let mut walk = Walk::new();
+    walk.rank(Some(0));
+    assert_eq!(walk.seen(5, None), "probe");
+    walk.answer(OwnerAnswer::Probed(true));
+    walk.answer(OwnerAnswer::Claimed(ClaimAnswer::Won(Epoch(10))));
+    assert_eq!(walk.answer(OwnerAnswer::Fenced(FenceAnswer::Refused)), "give up 10");
+    assert_eq!(walk.answer(OwnerAnswer::GivenUp(true)), "");
+    assert_eq!(walk.seen(11, Some((ME, 10, false))), "probe");
+    // Nor is one made.
+    assert_eq!(walk.answer(OwnerAnswer::Probed(false)), "");
+    assert_eq!(walk.after(200), "probe");
+    assert_eq!(walk.answer(OwnerAnswer::Probed(false)), "");
+    // One of an earlier life.
+    assert_eq!(walk.seen(12, Some((ME, 12, true))), "");
+    assert_eq!(walk.after(200), "probe");
+    assert_eq!(walk.answer(OwnerAnswer::Probed(false)), "give up 12");
 }

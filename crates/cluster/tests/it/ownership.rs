@@ -201,7 +201,7 @@ impl State {
                     it.call = Some(Call::Written(value));
                 } else {
                     it.call = Some(Call::Written(u32::MAX));
-                    self.on(at, OwnerEvent::Deposed(epoch));
+                    self.on(at, OwnerEvent::Deposed(epoch, None));
                 }
             }
             Call::Written(u32::MAX) => it.call = Some(call),

@@ -51,6 +51,57 @@ async fn epochs_of_lost_metadata_are_passed() {
     assert!(topology.revision.0 < 340 + 300 + 200, "{:?}", topology.revision);
 }
 
+/// Of a shard's epoch that only another instance knows nothing is heard before that is asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn epochs_that_other_instances_know_are_passed() {
+    let (stores, dir) = (stores(2), tempfile::tempdir().unwrap());
+    let known = Epoch(900);
+    stores[1].set_epoch(ShardId(1), known).unwrap();
+    let cluster = TestCluster::start_on(metadata(&dir), &stores, "lost").await;
+    let nodes = [0, 1].map(|at: usize| cluster.nodes[at].node());
+    wait_for("a later epoch", async || {
+        let topology = nodes[0].coordinator().topology()?;
+        let owner = topology.shards[&ShardId(1)].owner?;
+        let status = nodes[0].status().await;
+        let shard = status.shards.iter().find(|shard| shard.shard == 1)?;
+        (owner.is_claimed && owner.epoch > known && !shard.is_sweeping).then_some(())
+    })
+    .await;
+    cluster.wait_until_served().await;
+    let key = cluster.keys_of(0, 1).remove(0);
+    let front = &cluster.nodes[0].front;
+    wait_for("a write", async || front.run(&format!("SET {key} v")).await.ok()).await;
+    nodes[1].move_key(DbKey::new(0, key.as_str()), Some(ShardId(2))).await.unwrap();
+    assert!(stores[1].has(&key));
+    for node in &cluster.nodes {
+        let read = async || node.front.run(&format!("GET {key}")).await.ok();
+        assert_eq!(wait_for("a read", read).await, b"v");
+    }
+}
+
+/// Nobody holds a claim that serves nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_whose_epoch_is_too_far_away_is_owned_by_nobody() {
+    let (stores, dir) = (stores(2), tempfile::tempdir().unwrap());
+    stores[0].set_epoch(ShardId(1), Epoch(10_000_000_000)).unwrap();
+    let cluster = TestCluster::start_on(metadata(&dir), &stores, "lost").await;
+    cluster.wait_until_served_by(1, 1).await;
+    for node in &cluster.nodes {
+        wait_for("the reason", async || {
+            let refusal = node.node().status().await.refusal;
+            refusal.contains("epoch 10000000000 of shard 1").then_some(())
+        })
+        .await;
+    }
+    for node in &cluster.nodes {
+        wait_for("the end of the claim", async || {
+            let owner = node.node().coordinator().topology()?.shards[&ShardId(1)].owner;
+            owner.is_some_and(|owner| !owner.is_claimed).then_some(())
+        })
+        .await;
+    }
+}
+
 /// A call of a term that the store knows already, of which it does not know what it is of.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_call_is_admitted_before_the_part_is_known() {
@@ -126,11 +177,23 @@ async fn in_another_order_nothing_is_swept_and_in_the_right_one_everything_is_th
         })
         .await;
     }
+    for shard in [1, 2] {
+        // Nobody claims what the node of its instance cannot serve: it is counted, and the others would believe it.
+        wait_for("no claim", async || {
+            let owner =
+                cluster.nodes[2].node().coordinator().topology()?.shards[&ShardId(shard)].owner;
+            owner.is_none_or(|owner| !owner.is_claimed).then_some(())
+        })
+        .await;
+    }
     // For longer than a sweep takes.
     for _ in 0..300 {
         assert_eq!(places(), before, "a copy was dropped");
         for node in &cluster.nodes[..2] {
             assert_eq!(node.node().figures().shards_served, 0, "a part that it does not have");
+            let topology = node.node().coordinator().topology().unwrap();
+            let owner = topology.shards[&ShardId(1)].owner;
+            assert!(owner.is_none_or(|owner| !owner.is_claimed), "a claim that serves nobody");
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

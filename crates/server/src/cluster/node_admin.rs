@@ -179,7 +179,8 @@ fn shard_status(shard: &Shard, told: &Told) -> ShardStatus {
         (Some(_), Some(Err(why))) => (format!("owner not asked: {why}"), None),
         (Some(_), None) => ("owner not known".to_string(), None),
     };
-    if let Some(why) = refusal {
+    let is_of_store = by_instance.is_some_and(|told| told.refuses_part);
+    if let Some(why) = refusal.filter(|_| is_of_store || state != "serving") {
         state = format!("its instance refuses: {why}");
     }
     ShardStatus {
@@ -249,7 +250,7 @@ mod tests {
         };
         let told = api::StatusReply { shards: vec![serving], ..api::StatusReply::default() };
         let refusal = "another part".to_string();
-        let refused = api::StatusReply { refusal, ..told.clone() };
+        let refused = api::StatusReply { refusal, refuses_part: true, ..told.clone() };
         let told: Told = [(id(1), Ok(told)), (id(2), Err("away".into()))].into();
         let status = of_topology(Some(&topology), &told);
         assert!(!status.is_served);

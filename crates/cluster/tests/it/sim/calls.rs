@@ -84,7 +84,7 @@ impl World {
             Some(CallAnswer::Deposed) => {
                 self.counts.add("call of a former owner refused");
                 self.end(at, running, ClientAnswer::NotDone(None));
-                self.owner_event(at, shard, OwnerEvent::Deposed(epoch));
+                self.owner_event(at, shard, OwnerEvent::Deposed(epoch, None));
             }
             None => self.end(at, running, ClientAnswer::Unknown),
         }

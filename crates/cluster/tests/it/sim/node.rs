@@ -310,7 +310,7 @@ impl World {
             if finished.outcome == Outcome::Deposed {
                 let epoch = self.nodes[at].shards[&shard].epoch;
                 self.release(at, shard, &finished.keys);
-                self.owner_event(at, shard, OwnerEvent::Deposed(epoch));
+                self.owner_event(at, shard, OwnerEvent::Deposed(epoch, None));
                 return;
             }
         }
@@ -526,7 +526,7 @@ impl World {
         let loaded = match response {
             Some(Response::Loaded(Some(loaded))) => Some(loaded),
             Some(Response::Loaded(None)) => {
-                return self.owner_event(at, shard, OwnerEvent::Deposed(epoch));
+                return self.owner_event(at, shard, OwnerEvent::Deposed(epoch, None));
             }
             _ => None,
         };
