@@ -7,7 +7,7 @@ pub use admin::NodeFigures;
 use crate::claims;
 use crate::config::{MIN_LEASE, NodeConfig};
 use crate::coordinator::NodeCoordinator;
-use crate::directory::{Layout, MAX_CREATED_SHARDS};
+use crate::directory::{Directory, Layout, MAX_CREATED_SHARDS, NodeState};
 use crate::error::Error;
 use crate::follower;
 use crate::gate::Gate;
@@ -277,11 +277,25 @@ impl Node {
     /// Gives up all shards of a node and lets it take none, or lets it take them again.
     ///
     /// # Errors
-    /// The node does not answer.
+    /// The node does not answer, or no other one would take its shards.
     pub async fn drain(&self, node: NodeId, is_over: bool) -> Result<(), Error> {
+        if !is_over && !self.has_other_coordinator(node).await? {
+            let why = "no other node that is alive takes shards: its keys would not be served";
+            return Err(Error::Unserved(why.into()));
+        }
         let unserved = |status: tonic::Status| Error::Unserved(status.message().to_string());
         let peer = self.shared.known_peer(node).map_err(unserved)?;
         peer.drain(is_over).await.map_err(unserved)
+    }
+
+    /// Whether a node other than this one is alive and takes shards, by the metadata of this moment.
+    async fn has_other_coordinator(&self, node: NodeId) -> Result<bool, Error> {
+        let (layout, metadata) = (&self.shared.layout, &self.shared.metadata);
+        let snapshot = metadata.snapshot(layout.prefix()).await?;
+        let directory = Directory::new(layout.clone(), snapshot);
+        let takes_shards =
+            |id: NodeId| directory.state_of(id) == Some(NodeState::Coordinator) && id != node;
+        Ok(directory.members().iter().any(|member| takes_shards(member.id)))
     }
 
     /// Why this node can never join the cluster, as soon as that is known; `None` when the node has ended. What is

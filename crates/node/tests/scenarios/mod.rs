@@ -270,8 +270,21 @@ pub async fn a_drained_node_gives_its_shards_up(metadata: Arc<dyn Metadata>) {
     assert!(cluster.nodes[0].node().status().await.shards.is_empty());
     cluster.wait_until_served_by(0, 1).await;
     load.let_pass(20).await;
+    // Nobody would take its shards.
+    let other = cluster.nodes[1].id();
+    for by in &cluster.nodes {
+        let refused = by.node().drain(other, false).await.unwrap_err().to_string();
+        assert!(refused.contains("no other node that is alive"), "{refused}");
+    }
+    assert!(!cluster.nodes[1].node().figures().is_draining);
+    load.let_pass(20).await;
     cluster.nodes[1].node().drain(drained, true).await.unwrap();
     cluster.wait_until_served_by(0, 0).await;
+    load.let_pass(20).await;
+    cluster.nodes[0].node().drain(other, false).await.unwrap();
+    cluster.wait_until_served_by(1, 0).await;
+    cluster.nodes[0].node().drain(other, true).await.unwrap();
+    cluster.wait_until_served_by(1, 1).await;
     load.let_pass(20).await;
     load.check(&cluster, 1).await;
 }
