@@ -282,7 +282,8 @@ impl CommandBatch {
     }
 
     /// How many keys there are: exact up to 100,000, above that the engine's estimate, in
-    /// which keys that were overwritten or deleted lately may count more than once. With placement
+    /// which keys that were overwritten or deleted lately may count more than once. Where there were more, that
+    /// estimate is given for a while, also if there are fewer now. With placement
     /// `slots`, and if several databases were ever written to, it goes to every slot.
     ///
     /// # Errors
@@ -292,12 +293,15 @@ impl CommandBatch {
         let (layout, hidden) = (self.space.layout, self.space.moves.hidden() as u64);
         let all = WalkBounds::new(layout, db, &KeyRange::default());
         let is_one_range = !layout.has_slots() || self.space.written.has_none_but(db);
-        let of_range = match is_one_range && most == COUNTED {
+        // The engine does not know of a flush of this batch.
+        let of_range = match is_one_range && most == COUNTED && !self.is_flushed(db) {
             true => Some(self.estimate(&all)?.saturating_sub(hidden)),
             false => None,
         };
+        let before = self.space.vain_counts.begin(db, self.space.monotonic_us());
         // To count them would be in vain.
-        if let Some(estimate) = of_range.filter(|estimate| *estimate > most * MANY_TIMES) {
+        let many = if before.is_vain() { most } else { most * MANY_TIMES };
+        if let Some(estimate) = of_range.filter(|estimate| *estimate > many) {
             return Ok(estimate);
         }
         let mut count = 0;
@@ -310,6 +314,9 @@ impl CommandBatch {
         }
         // Where others wait meanwhile it is not counted further.
         self.allow_walk(count)?;
+        if of_range.is_some() {
+            self.space.vain_counts.note(before, self.space.monotonic_us());
+        }
         if is_one_range {
             let estimate = match of_range {
                 Some(estimate) => estimate,

@@ -13,6 +13,7 @@ use crate::move_records::{CLUSTER, MoveRecords};
 use crate::slot_expiries::SlotExpiries;
 use crate::store_kind::{self, StoreKind};
 use crate::store_marks::{self, StoreMarks};
+use crate::vain_counts::VainCounts;
 use crate::watch::{Keys, Watch, Watches};
 use parking_lot::Mutex;
 use std::hash::{BuildHasher, RandomState};
@@ -55,6 +56,7 @@ pub struct Keyspace {
     pub(crate) cursors: Cursors,
     pub(crate) watches: Watches,
     pub(crate) dead_runs: DeadRuns,
+    pub(crate) vain_counts: VainCounts,
     pub(crate) moves: MoveRecords,
     pub(crate) active_expire: Mutex<Option<BackgroundThread>>,
     /// See [`Self::set_max_string_bytes`].
@@ -147,6 +149,7 @@ impl Keyspace {
             cursors,
             watches: Watches::default(),
             dead_runs: DeadRuns::default(),
+            vain_counts: VainCounts::default(),
             moves: MoveRecords::load(&db, layout)?,
             active_expire: Mutex::new(None),
             max_string_bytes: AtomicUsize::new(usize::MAX),

@@ -30,6 +30,7 @@ mod pending_writes;
 mod slot_expiries;
 mod store_kind;
 mod store_marks;
+mod vain_counts;
 mod walk_bounds;
 // The store, and what is written into it together.
 mod command_batch;

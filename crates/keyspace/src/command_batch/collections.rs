@@ -20,6 +20,7 @@ impl CommandBatch {
     /// wrote after that.
     pub(super) fn note_flushed(&self, written: u128) {
         self.space.with_collections.remove(self.flushed, written);
+        self.space.vain_counts.forget(self.flushed, self.space.monotonic_us());
     }
 
     /// With slots: the batch says in which databases something is written for the first time.

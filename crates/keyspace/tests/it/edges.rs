@@ -1,10 +1,10 @@
 //! What random commands meet too rarely: limits, old cursors, large stores, ends of threads.
 
-use super::harness::{PLACEMENT, small_options, stopped_clock, store};
+use super::harness::{PLACEMENT, roomy_store, small_options, stopped_clock, store};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use terrace::vfs::SimVfs;
-use terrace::{ColumnFamily, ReadOptions};
+use terrace::{ColumnFamily, Compression, ReadOptions};
 use terrace_keyspace::{
     CommandBatch, Error, ExpireIf, KeyScan, Keyspace, LongDouble, MAX_KEY_BYTES, MAX_STRING_BYTES,
     Mode, Placement, PutOptions,
@@ -149,6 +149,32 @@ fn many_keys_are_counted_and_any_may_be_drawn() {
     let there = turn.exists(0, drawn.iter().map(Vec::as_slice)).unwrap();
     assert_eq!(there as usize, drawn.len());
     assert_eq!(turn.random_key(1).unwrap(), None);
+}
+
+/// More than are counted are not walked over again at once.
+#[test]
+fn keys_are_not_counted_in_vain_again_and_again() {
+    const KEYS: u64 = 150_000;
+    let space = roomy_store(Compression::None);
+    for first in (0..KEYS).step_by(10_000) {
+        let mut turn = space.command_batch(Mode::Device);
+        turn.lock_everything();
+        for number in first..first + 10_000 {
+            let key = format!("{number:08}");
+            turn.put(0, key.as_bytes(), b"v", &PutOptions::default()).unwrap();
+        }
+        turn.commit().unwrap();
+    }
+    let mut turn = space.command_batch(Mode::Device);
+    assert!(turn.count_keys(0).unwrap() > 100_000);
+    let seeks = space.db().metrics().seeks;
+    assert!(turn.count_keys(0).unwrap() > 100_000);
+    assert_eq!(space.db().metrics().seeks, seeks, "they are walked over again");
+    turn.lock_everything();
+    turn.flush(0).unwrap();
+    assert_eq!(turn.count_keys(0).unwrap(), 0, "within the batch");
+    turn.commit().unwrap();
+    assert_eq!(space.command_batch(Mode::Device).count_keys(0).unwrap(), 0);
 }
 
 #[test]
