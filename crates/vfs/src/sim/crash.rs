@@ -62,6 +62,8 @@ fn fresh(state: &State, seed: u64) -> State {
         next_node: state.next_node,
         absolute: state.absolute,
         capacity_bytes: state.capacity_bytes,
+        hides_room: state.hides_room,
+        sets_aside: state.sets_aside,
         ..State::new(seed)
     }
 }

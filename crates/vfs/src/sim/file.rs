@@ -116,7 +116,7 @@ impl SimAppendFile {
         state.begin(OpClass::Create)?;
         let room = state.free_bytes();
         let node = state.create_file(path)?;
-        if preallocate <= room {
+        if preallocate <= room && state.sets_aside {
             state.file_mut(node)?.allocated_bytes = preallocate;
         }
         let handle = Handle::new(shared, &mut state, node, path)?;

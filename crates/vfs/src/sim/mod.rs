@@ -92,6 +92,17 @@ impl SimVfs {
         self.shared.state.lock().capacity_bytes = bytes;
     }
 
+    /// From now on it does not say how much is free: `u64::MAX`, as [`Vfs::free_space_bytes`] of a file system that
+    /// does not know its size.
+    pub fn hide_free_space(&self) {
+        self.shared.state.lock().hides_room = true;
+    }
+
+    /// From now on no room can be set aside for a file that is created, as in some file systems.
+    pub fn refuse_preallocation(&self) {
+        self.shared.state.lock().sets_aside = false;
+    }
+
     /// Flips the bits `xor` of one byte; false if there is no such byte.
     pub fn corrupt(&self, path: impl AsRef<Path>, offset: u64, xor: u8) -> bool {
         self.edit(path.as_ref(), |file| file.content.flip(offset, xor)).unwrap_or(false)
@@ -265,6 +276,7 @@ impl Vfs for SimVfs {
     }
 
     fn free_space_bytes(&self, _dir: &Path) -> Result<u64> {
-        Ok(self.shared.state.lock().free_bytes())
+        let state = self.shared.state.lock();
+        Ok(if state.hides_room { u64::MAX } else { state.free_bytes() })
     }
 }

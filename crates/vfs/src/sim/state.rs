@@ -145,6 +145,10 @@ pub(super) struct State {
     pub(super) fault: Option<Fault>,
     pub(super) executed_faults: u64,
     pub(super) capacity_bytes: Option<u64>,
+    /// Whether it says how much is free.
+    pub(super) hides_room: bool,
+    /// Whether room can be set aside for a file.
+    pub(super) sets_aside: bool,
     pub(super) rng: SplitMix64,
 }
 
@@ -183,6 +187,8 @@ impl State {
             fault: None,
             executed_faults: 0,
             capacity_bytes: None,
+            hides_room: false,
+            sets_aside: true,
             rng: SplitMix64::new(seed),
         }
     }

@@ -268,6 +268,24 @@ fn a_full_device_refuses_appends_and_recovers() {
 }
 
 #[test]
+fn a_file_system_may_hide_its_room_and_refuse_to_set_any_aside() {
+    let sim = synced_dir();
+    sim.set_capacity_bytes(Some(1000));
+    sim.hide_free_space();
+    assert_eq!(sim.free_space_bytes(Path::new("/db")).unwrap(), u64::MAX);
+    let options = CreateOptions { preallocate_bytes: 800, ..CreateOptions::default() };
+    drop(sim.create(&path("a"), &options).unwrap());
+    assert_eq!(sim.len(&path("a")).unwrap(), 800);
+    assert!(create(&sim, "b").append(&[2; 201]).unwrap_err().is_no_space());
+    sim.remove(&path("a")).unwrap();
+    sim.refuse_preallocation();
+    let image = sim.kill_image();
+    drop(image.create(&path("a"), &options).unwrap());
+    assert_eq!(image.len(&path("a")).unwrap(), 0);
+    assert_eq!(image.free_space_bytes(Path::new("/db")).unwrap(), u64::MAX);
+}
+
+#[test]
 fn a_cut_takes_back_what_a_failed_append_has_left() {
     let sim = synced_dir();
     sim.set_capacity_bytes(Some(1000));
