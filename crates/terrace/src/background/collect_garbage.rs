@@ -48,7 +48,7 @@ pub(crate) fn run(
     let _asked = Asked::new(env, &wanted);
     let result = empty(env, &wanted, progress);
     install::drop_dead_segments(&env.versions)?;
-    install::purge(&env.versions)?;
+    env.purge();
     result
 }
 
@@ -106,7 +106,7 @@ fn empty(
             told.segments_left = left;
             progress(told);
             install::drop_dead_segments(&env.versions)?;
-            install::purge(&env.versions)?;
+            env.purge();
         }
         if left == 0 {
             // All that can be read has been moved.

@@ -1,13 +1,14 @@
 //! Compaction, from the choice to the installed result: choose under
 //! the scheduler's lock, claim the inputs, run the job, install, release the claim.
 
+use crate::background::choose::{Next, Occasion, Shared, choose, input, needs_bytes};
 use crate::background::compact_events::{self, Merged, Volume};
 use crate::background::compaction::job::{self, JobContext, JobOutput, JobStats};
+use crate::background::compaction::pick;
 use crate::background::compaction::pick::{
-    Choice, Compaction, File, Move, PickInput, Reason, Span, Values,
+    Choice, Compaction, File, Move, PickInput, Reason, Span,
 };
 use crate::background::compaction::values::Moving;
-use crate::background::compaction::{pending_bytes, pick, pick_deleted_ranges, pick_idle};
 use crate::background::env::JobEnv;
 use crate::background::filter::{self, Filtering};
 use crate::background::gc;
@@ -22,7 +23,6 @@ use crate::listener::SstInfo;
 use crate::metrics::add;
 use crate::version::family::Family;
 use crate::version::install::{self, Change};
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_base::sync::Instant;
@@ -48,7 +48,11 @@ impl<'a> Claim<'a> {
             Choice::Move(moved) => {
                 (running_move(moved, id), moved.files.iter().map(|f| f.number).collect())
             }
-            Choice::Merge(merge) => (merge.running(id), merge.files().map(|f| f.number).collect()),
+            Choice::Merge(merge) => {
+                let needs_bytes = needs_bytes(env, merge);
+                let running = RunningCompaction { needs_bytes, ..merge.running(id) };
+                (running, merge.files().map(|f| f.number).collect())
+            }
         };
         jobs.running.push(running);
         jobs.busy_files.extend(&files);
@@ -75,6 +79,7 @@ impl<'a> Claim<'a> {
                 smallest: file.smallest.clone(),
                 largest: file.largest.clone(),
                 brings_older,
+                needs_bytes: 0,
             }
         }));
         jobs.busy_files.extend(&files);
@@ -91,6 +96,7 @@ fn running_move(moved: &Move, id: u64) -> RunningCompaction {
         smallest: span.map_or_else(Vec::new, |s| s.start.to_vec()),
         largest: span.map_or_else(Vec::new, |s| s.end.to_vec()),
         brings_older: false,
+        needs_bytes: 0,
     }
 }
 
@@ -105,121 +111,6 @@ impl Drop for Claim<'_> {
         }
         self.env.jobs.scheduler.job_ended();
     }
-}
-
-/// What all families' choices are made from that is not theirs: separated values, and files that
-/// cannot be read.
-pub(super) struct Shared {
-    quarantined: Arc<HashSet<FileNumber>>,
-    victims: Arc<HashSet<SegmentNumber>>,
-    hidden: Arc<HashMap<FileNumber, u64>>,
-    force: bool,
-    live_bytes: u64,
-    segment_bytes: u64,
-}
-
-impl Shared {
-    fn new(env: &JobEnv, idle: bool) -> Self {
-        Self::at(env, idle, env.base.clock.monotonic_us())
-    }
-
-    /// For a caller who asks: every file is tried but those that are known to be damaged.
-    pub fn asked_for(env: &JobEnv, force: bool) -> Self {
-        Self { force, ..Self::at(env, false, u64::MAX) }
-    }
-
-    fn at(env: &JobEnv, idle: bool, now_us: u64) -> Self {
-        Self {
-            quarantined: env.jobs.errors.quarantined(now_us),
-            victims: env.read.value_log.victims().clone(),
-            hidden: env.garbage.hidden(),
-            force: idle || env.garbage.is_overdue(env.base.clock.monotonic_us()),
-            live_bytes: env.read.value_log.live_bytes(),
-            segment_bytes: env.base.options.advanced.segment_bytes,
-        }
-    }
-}
-
-/// What a family's choice is made from. The version is read under the scheduler's lock: a job
-/// installs before it releases its claim, so the version is never older than the claims.
-pub(super) fn input<'a>(
-    env: &JobEnv,
-    family: &'a Family,
-    version: &'a Version,
-    jobs: &'a SchedulerState,
-    shared: &'a Shared,
-) -> PickInput<'a> {
-    PickInput {
-        family: family.id,
-        version,
-        options: &family.options,
-        in_progress: &jobs.busy_files,
-        quarantined: &shared.quarantined,
-        running: &jobs.running,
-        snapshots_oldest: env.read.snapshots.oldest(),
-        now_ms: env.base.clock.wall_ms(),
-        values: Values {
-            victims: &shared.victims,
-            force: shared.force,
-            hidden: &shared.hidden,
-            live_bytes: shared.live_bytes,
-            segment_bytes: shared.segment_bytes,
-        },
-    }
-}
-
-/// When the next choice is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Occasion {
-    /// While there are writes.
-    Usual,
-    /// While there are none, or a caller waits for all work to be done.
-    Idle,
-    /// While the disk is full: as idle, but what has been deleted by ranges comes before everything else.
-    DeletedRanges,
-}
-
-/// The next choice of all families; idle work only if no family has other work. First comes the family whose
-/// L0 is nearest to stopping its writers, and those whose L0 slows nobody take turns.
-pub(super) fn choose(
-    env: &JobEnv,
-    jobs: &SchedulerState,
-    occasion: Occasion,
-) -> Option<(Arc<Family>, Choice)> {
-    let families = env.read.families.load();
-    let shared = Shared::new(env, occasion != Occasion::Usual);
-    let now_us = env.base.clock.monotonic_us();
-    let may_begin = |f: &&Arc<Family>| {
-        !f.is_dropped() && env.jobs.errors.may_begin(Work::Compaction, f.id, now_us)
-    };
-    let pressure = |family: &Family| family.l0_pressure().map(|pressure| pressure.min(1.0));
-    let mut order: Vec<(Option<f64>, &Arc<Family>)> =
-        families.iter().filter(may_begin).map(|family| (pressure(family), family)).collect();
-    order.sort_by(|(a, one), (b, other)| {
-        let turn = |family: &Family| family.id.wrapping_sub(jobs.last_chosen).wrapping_sub(1);
-        let by_pressure = b.unwrap_or(-1.0).total_cmp(&a.unwrap_or(-1.0));
-        by_pressure.then_with(|| turn(one).cmp(&turn(other)))
-    });
-    let kinds: &[fn(&PickInput<'_>) -> Choice] = match occasion {
-        Occasion::Usual => &[pick],
-        Occasion::Idle => &[pick, pick_idle],
-        Occasion::DeletedRanges => &[pick_deleted_ranges, pick, pick_idle],
-    };
-    for choose in kinds {
-        for (pressure, family) in &order {
-            let version = family.state().version.clone();
-            let input = input(env, family, &version, jobs, &shared);
-            family.pending_bytes.store(pending_bytes(&input), Ordering::Relaxed);
-            if jobs.is_left_to_manual(family.id, *pressure) {
-                continue;
-            }
-            let choice = choose(&input);
-            if !matches!(choice, Choice::Nothing) {
-                return Some(((*family).clone(), choice));
-            }
-        }
-    }
-    None
 }
 
 /// Whether idle compaction may run now: asked for, or nothing was written for a while.
@@ -246,7 +137,7 @@ pub(crate) fn run_next(env: &JobEnv) -> Result<bool> {
         let mut jobs = env.jobs.scheduler.lock();
         // While the disk is full one merge at a time is tried: it may free room, or have none.
         let full = env.base.health.is_disk_full();
-        if full && !jobs.running.is_empty() {
+        if full && (!jobs.running.is_empty() || env.base.health.makes_way()) {
             return Ok(false);
         }
         note_stuck(env, &jobs);
@@ -257,7 +148,17 @@ pub(crate) fn run_next(env: &JobEnv) -> Result<bool> {
             true => Occasion::Idle,
             false => Occasion::Usual,
         };
-        let Some((family, choice)) = choose(env, &jobs, occasion) else { return Ok(false) };
+        let (family, choice) = match choose(env, &jobs, occasion) {
+            Next::Job(family, choice) => (family, choice),
+            Next::Nothing => return Ok(false),
+            Next::NoRoom(no_room) => {
+                if no_room.stops_writes && !full {
+                    // Now it is for deletions and for every merge to make room.
+                    env.base.health.full("compaction", no_room.cause);
+                }
+                return Ok(false);
+            }
+        };
         let claim = Claim::new(env, &mut jobs, &choice);
         jobs.last_chosen = family.id;
         (family, choice, claim)
@@ -347,6 +248,9 @@ pub(super) fn execute(env: &JobEnv, family: &Arc<Family>, choice: &Choice) -> Re
             let now_us = env.base.clock.monotonic_us();
             if to_blame.is_empty() {
                 errors.job_failed(Work::Compaction, family.id, error, now_us);
+            }
+            if let (Error::DiskFull(_), Choice::Merge(merge)) = (error, choice) {
+                errors.no_room_for_merge(family.id, needs_bytes(env, merge), error);
             }
             for (level, file) in to_blame {
                 quarantine(env, family, (level, file), error, now_us);

@@ -1,6 +1,7 @@
 //! `compact_range`: everything between two keys is merged down to the last level, on the caller's thread.
 
-use crate::background::compact::{Claim, Shared, execute, input};
+use crate::background::choose::{Shared, input};
+use crate::background::compact::{Claim, execute};
 use crate::background::compaction::pick::{Choice, Manual, ManualStep as Next};
 use crate::background::compaction::pick_manual;
 use crate::background::env::JobEnv;
@@ -9,7 +10,6 @@ use crate::error::Result;
 use crate::jobs::background_errors::Work;
 use crate::jobs::scheduler::{ManualStep, SchedulerState};
 use crate::version::family::Family;
-use crate::version::install;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -92,7 +92,7 @@ pub(crate) fn range(
         let (read, written) = execute(env, family, &choice)?;
         drop(choice);
         drop(claim);
-        install::purge(&env.versions)?;
+        env.purge();
         // What shows the progress may wait for the background.
         drop(step);
         told.steps += 1;

@@ -4,6 +4,7 @@ use crate::env::BaseEnv;
 use crate::jobs::Jobs;
 use crate::memory::arbiter::ArbiterState;
 use crate::values::garbage::Garbage;
+use crate::version::install;
 use crate::version::read_env::ReadEnv;
 use crate::version::version_set::VersionSet;
 use crate::write::env::CommitEnv;
@@ -21,4 +22,14 @@ pub(crate) struct JobEnv {
     pub arbiter: Mutex<ArbiterState>,
     /// A flush rotates memtables and syncs the log first.
     pub commit: Arc<CommitEnv>,
+}
+
+impl JobEnv {
+    /// Deletes obsolete files as far as that works, for work whose result does not depend on that: what stays is
+    /// reported, and the house thread goes on trying.
+    pub fn purge(&self) {
+        if let Err(error) = install::purge(&self.versions) {
+            self.base.report("delete obsolete files", &error);
+        }
+    }
 }

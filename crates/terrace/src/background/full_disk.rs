@@ -1,5 +1,6 @@
 //! What the house thread does while the disk is full.
 
+use crate::background::choose;
 use crate::background::env::JobEnv;
 use crate::env::reserve;
 use crate::error::Result;
@@ -16,21 +17,129 @@ const ROOM_BYTES: u64 = 16 << 20;
 #[derive(Debug, Default)]
 pub(super) struct LastLook {
     /// When it last made the memtables immutable, or the disk was not full.
-    pub rotated: u64,
+    rotated: u64,
     /// When it last looked.
     seen: u64,
     /// Looks since that found more of them.
     looks: u32,
+    /// Looks in a row that found room, and jobs.
+    waited: u32,
+    unsized_room: UnsizedRoom,
 }
+
+impl LastLook {
+    /// The disk is not full.
+    pub fn not_full(&mut self, env: &JobEnv) {
+        self.rotated = env.base.counters.groups.load(Ordering::Relaxed);
+        self.unsized_room.not_full(env.base.clock.monotonic_us());
+    }
+
+    /// A look finds room, or too little, jobs, or none. Whether no job is to begin, and whether writes may resume. Without
+    /// `is_known` there may be room, which is looked for when nothing runs: jobs begin meanwhile, but not for ever.
+    fn judge(&mut self, is_enough: bool, is_known: bool, is_quiet: bool) -> (bool, bool) {
+        self.waited = if is_enough && !is_quiet { self.waited.saturating_add(1) } else { 0 };
+        let has_waited = self.waited > LOOKS_FOR_JOBS;
+        let makes_way = if is_known { self.waited > 0 } else { has_waited };
+        (makes_way, is_enough && (is_quiet || has_waited))
+    }
+}
+
+/// Looks in a row that find room while jobs run. If these have not ended by then, writes resume beside them: a job that
+/// meets the full disk says so again.
+const LOOKS_FOR_JOBS: u32 = 20;
 
 /// While there is some room, the memtables of a stream of deletions are made immutable by one look in this many.
 const LOOKS_WHILE_WRITTEN: u32 = 16;
 
+/// The first and the longest pause before writes are let through where nobody can know whether there is room.
+const FIRST_PAUSE_US: u64 = 100_000;
+const LONGEST_PAUSE_US: u64 = 10_000_000;
+
+/// Looking for room where the file system does not say how much is free: there is as much as can be set aside. Where
+/// nothing can, writes are let through after a pause, which doubles: one that finds no room says so again.
+#[derive(Debug, Default)]
+struct UnsizedRoom {
+    /// Whether anything could ever be set aside.
+    sets_aside: bool,
+    /// The pause before the next time; 0 at first.
+    pause_us: u64,
+    /// When it is over; set by the first look on a full disk.
+    over_us: Option<u64>,
+    /// When writes were last let through.
+    resumed_us: u64,
+}
+
+impl UnsizedRoom {
+    /// Whether there are `need` bytes and the reserve, which is then set aside.
+    fn find(&mut self, env: &JobEnv, need: u64, reserve_bytes: u64) -> Result<bool> {
+        let (vfs, dir) = (&*env.base.vfs, &*env.base.dir);
+        let kept_before = reserve::kept_bytes(vfs, dir)?;
+        reserve::take(vfs, dir, need + reserve_bytes)?;
+        let kept = reserve::kept_bytes(vfs, dir)?;
+        self.sets_aside |= kept_before.max(kept) > 0;
+        if kept >= need + reserve_bytes {
+            reserve::release(vfs, dir)?;
+            reserve::take(vfs, dir, reserve_bytes)?;
+            return Ok(reserve::kept_bytes(vfs, dir)? >= reserve_bytes);
+        }
+        reserve::keep_for_log(vfs, dir, reserve_bytes)?;
+        Ok(!self.sets_aside && self.is_over(env.base.clock.monotonic_us()))
+    }
+
+    /// Whether the pause is over. It begins with the first of these calls.
+    fn is_over(&mut self, now_us: u64) -> bool {
+        self.pause_us = self.pause_us.max(FIRST_PAUSE_US);
+        if now_us < *self.over_us.get_or_insert(now_us.saturating_add(self.pause_us)) {
+            return false;
+        }
+        (self.over_us, self.resumed_us) = (None, now_us);
+        self.pause_us = (2 * self.pause_us).min(LONGEST_PAUSE_US);
+        true
+    }
+
+    /// Writes go on: once they have for longer than the pause, the next one begins with the shortest.
+    fn not_full(&mut self, now_us: u64) {
+        self.over_us = None;
+        if now_us.saturating_sub(self.resumed_us) > self.pause_us {
+            self.pause_us = 0;
+        }
+    }
+}
+
 /// Gives most of the reserve back, and lets writes resume when the disk has room for a memtable again.
 pub(super) fn look_for_room(env: &JobEnv, last: &mut LastLook) -> Result<()> {
+    let looked = look(env, last);
+    if looked.is_err() {
+        // It is not known whether there is room: jobs may make some.
+        let _jobs = env.jobs.scheduler.lock();
+        env.base.health.set_makes_way(false);
+    }
+    looked
+}
+
+fn look(env: &JobEnv, last: &mut LastLook) -> Result<()> {
     let reserve_bytes = env.base.options.advanced.reserve_bytes;
-    // By turns: a flush may use up what it gets, so it gets the reserve without the part for the log.
-    // A merge gives back more than it takes: it gets all of it, while no flush runs.
+    lend_reserve(env, reserve_bytes)?;
+    env.purge();
+    install::settle_manifest(&env.versions)?;
+    // Costs one small edit and may be what makes room.
+    install::drop_dead_segments(&env.versions)?;
+    env.purge();
+    flush_deletions(env, last)?;
+    if has_room(env, last, reserve_bytes)? {
+        let free = env.base.vfs.free_space_bytes(&env.base.dir)?;
+        event::disk_has_room(free);
+        env.base.health.resume();
+        // Where it is not known, merges that found no room keep their pauses.
+        env.jobs.errors.room_came(if free == u64::MAX { 0 } else { free });
+        env.jobs.scheduler.job_ended();
+    }
+    Ok(())
+}
+
+/// Gives the reserve to background jobs, by turns: a flush may use up what it gets, so it gets the reserve without the
+/// part for the log. A merge gives back more than it takes: it gets all of it, while no flush runs.
+fn lend_reserve(env: &JobEnv, reserve_bytes: u64) -> Result<()> {
     let merges_only = {
         let jobs = env.jobs.scheduler.lock();
         // Where there is some room, writers wait for flushes, which therefore go on.
@@ -47,43 +156,93 @@ pub(super) fn look_for_room(env: &JobEnv, last: &mut LastLook) -> Result<()> {
         }
         false => reserve::keep_for_log(&*env.base.vfs, &env.base.dir, reserve_bytes)?,
     }
-    install::purge(&env.versions)?;
-    install::settle_manifest(&env.versions)?;
-    // Costs one small edit and may be what makes room.
-    install::drop_dead_segments(&env.versions)?;
-    install::purge(&env.versions)?;
+    Ok(())
+}
+
+/// Makes memtables with deletions immutable: what they delete goes with their flush, and with the merges after it.
+fn flush_deletions(env: &JobEnv, last: &mut LastLook) -> Result<()> {
     let written = env.base.counters.groups.load(Ordering::Relaxed);
     // Where there is some room, deletions are flushed when they fill memtables, or when there are no more for now.
     let goes_on = last.seen != written && last.looks < LOOKS_WHILE_WRITTEN;
     last.seen = written;
     last.looks += 1;
     if last.rotated != written && (env.base.health.has_no_room() || !goes_on) {
-        // Deletions: what they delete goes with their flush, and with the merges after it.
         room::rotate_all(&env.commit, &env.read.families.load_full())?;
         (last.rotated, last.looks) = (written, 0);
-        env.jobs.errors.retry_jobs();
+        env.jobs.errors.hurry(Work::Flush);
+        env.jobs.errors.hurry(Work::Compaction);
     }
+    Ok(())
+}
+
+/// Whether writes may resume: there is room for a memtable besides the reserve, which is set aside, and nothing runs,
+/// or has run for long enough. While there is room no job begins, so that the ones that run are the last.
+fn has_room(env: &JobEnv, last: &mut LastLook, reserve_bytes: u64) -> Result<bool> {
     let need = match env.base.health.wants_reserve_only() {
         true => 0,
         false => ROOM_BYTES.min(env.base.dynamic.memtable_bytes() as u64 * 2),
     };
     let free = env.base.vfs.free_space_bytes(&env.base.dir)?;
     let kept = reserve::kept_bytes(&*env.base.vfs, &env.base.dir)?;
-    let room = match free {
-        // It is not known: there is as much as can be set aside.
-        u64::MAX if kept < reserve_bytes => kept,
-        free => kept.saturating_add(free),
+    let is_known = free < u64::MAX;
+    let is_enough = kept.saturating_add(free) >= need + reserve_bytes
+        && !(is_known && choose::has_no_room_for_writes(env));
+    let may_resume = {
+        let jobs = env.jobs.scheduler.lock();
+        // A job that met the full disk would say so once more if it ended after this.
+        let (makes_way, may_resume) = last.judge(is_enough, is_known, jobs.is_quiet());
+        env.base.health.set_makes_way(makes_way);
+        may_resume
     };
-    // A job that met the full disk would say so once more if it ended after this.
-    let is_quiet = env.jobs.scheduler.lock().is_quiet();
-    if room >= need + reserve_bytes
-        && is_quiet
-        && reserve::take(&*env.base.vfs, &env.base.dir, reserve_bytes)?
-    {
-        event::disk_has_room(free);
-        env.base.health.resume();
-        env.jobs.errors.retry_jobs();
-        env.jobs.scheduler.job_ended();
+    Ok(may_resume
+        && match is_known {
+            true => reserve::take(&*env.base.vfs, &env.base.dir, reserve_bytes)?,
+            false => last.unsized_room.find(env, need, reserve_bytes)?,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn while_there_is_room_no_job_begins_and_writes_resume_after_the_last_one() {
+        let mut last = LastLook::default();
+        assert_eq!(last.judge(true, true, true), (false, true));
+        assert_eq!(last.judge(false, true, true), (false, false));
+        assert_eq!(last.judge(false, true, false), (false, false));
+        assert_eq!(last.judge(true, true, false), (true, false));
+        assert_eq!(last.judge(true, true, true), (false, true));
+        // One that takes long is not waited for for ever; neither is one that began again and again.
+        for is_known in [true, false] {
+            for _ in 0..LOOKS_FOR_JOBS {
+                assert_eq!(last.judge(true, is_known, false), (is_known, false));
+            }
+            assert_eq!(last.judge(true, is_known, false), (true, true));
+            // It was not enough.
+            assert_eq!(last.judge(false, is_known, false), (false, false));
+        }
     }
-    Ok(())
+
+    #[test]
+    fn a_pause_doubles_until_writes_go_on_for_longer_than_it() {
+        let mut room = UnsizedRoom::default();
+        let (mut now_us, mut pauses) = (7, Vec::new());
+        for _ in 0..9 {
+            let since_us = now_us;
+            assert!(!room.is_over(now_us));
+            while !room.is_over(now_us) {
+                now_us += 1000;
+            }
+            pauses.push(now_us - since_us);
+            // A write finds no room at once.
+            room.not_full(now_us);
+        }
+        assert_eq!(pauses[..3], [FIRST_PAUSE_US, 2 * FIRST_PAUSE_US, 4 * FIRST_PAUSE_US]);
+        assert_eq!(pauses[8], LONGEST_PAUSE_US);
+        room.not_full(now_us + LONGEST_PAUSE_US + 1);
+        assert!(!room.is_over(now_us));
+        assert!(!room.is_over(now_us + FIRST_PAUSE_US - 1));
+        assert!(room.is_over(now_us + FIRST_PAUSE_US));
+    }
 }

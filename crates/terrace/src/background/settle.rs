@@ -1,13 +1,12 @@
 //! `wait_idle`: waits until no flush, compaction or collection is running or wanted.
 
-use crate::background::compact::{Occasion, choose};
+use crate::background::choose::{Next, Occasion, choose};
 use crate::background::env::JobEnv;
 use crate::background::gc;
 use crate::error::{Error, Result};
 use crate::jobs::background_errors::Work;
 use crate::jobs::scheduler::SchedulerState;
 use crate::version::family::Family;
-use crate::version::install;
 use std::sync::Arc;
 use std::time::Duration;
 use terrace_base::sync::Instant;
@@ -32,9 +31,9 @@ fn wait_until_settled(env: &JobEnv) -> Result<()> {
         // What the last of the jobs revealed may be worth collecting.
         gc::step(env);
         let jobs = env.jobs.scheduler.lock();
-        if choose(env, &jobs, Occasion::Idle).is_none() {
+        if !matches!(choose(env, &jobs, Occasion::Idle), Next::Job(..)) {
             drop(jobs);
-            install::purge(&env.versions)?;
+            env.purge();
             wait_for_filters(env);
             return Ok(());
         }
@@ -54,8 +53,12 @@ fn is_settled(env: &JobEnv, jobs: &SchedulerState) -> Result<Option<()>> {
     let may_flush = |f: &Arc<Family>| errors.may_begin(Work::Flush, f.id, now_us);
     let flushing = families.iter().filter(waiting).any(may_flush);
     let runs = !jobs.is_quiet() || !jobs.manual.is_empty();
-    if flushing || runs || choose(env, jobs, Occasion::Idle).is_some() {
+    let next = choose(env, jobs, Occasion::Idle);
+    if flushing || runs || matches!(next, Next::Job(..)) {
         return Ok(None);
+    }
+    if let Next::NoRoom(no_room) = next {
+        return Err(Error::DiskFull(no_room.cause));
     }
     if let Some(error) = why_unsettled(env) {
         return Err(error);

@@ -12,8 +12,7 @@ use crate::background::gc;
 use crate::background::hot_checkpoint;
 use crate::background::rebalance;
 use crate::background::train_models::Learner;
-use crate::error::{Error, ErrorSeverity, Result};
-use crate::event;
+use crate::error::{ErrorSeverity, Result};
 use crate::jobs::background_errors::Work;
 use crate::memory::filter_budget::{CacheFacts, Loan};
 use crate::memory::memtable_loan::MemtableLoan;
@@ -151,22 +150,10 @@ fn run_or_poison(env: &JobEnv, name: &str, run: fn(&JobEnv)) {
     resume_unwind(Box::new(said));
 }
 
-/// Counts and reports a job that failed.
-fn report(env: &JobEnv, doing: &str, error: &Error) {
-    if !matches!(error, Error::Closed) {
-        add(&env.base.counters.background_errors, 1);
-        event::background_error(doing, error);
-        // What stops writes has been told when it did.
-        if error.severity() == ErrorSeverity::Soft {
-            env.base.health.tell(doing, error);
-        }
-    }
-}
-
 /// Runs a job of the house; reports and pauses if it failed.
 fn attempt(env: &JobEnv, doing: &str, job: impl FnOnce() -> Result<()>) {
     let Err(error) = job() else { return };
-    report(env, doing, &error);
+    env.base.report(doing, &error);
     let mut jobs = env.jobs.scheduler.lock();
     if !env.jobs.scheduler.is_stopping() {
         env.jobs.scheduler.wait_for_end(&mut jobs, AFTER_ERROR);
@@ -187,7 +174,7 @@ fn flush_loop(env: &JobEnv) {
                     env.jobs.errors.succeeded(Work::Flush, family.id, std::iter::empty());
                 }
                 Err(error) => {
-                    report(env, "flush", &error);
+                    env.base.report("flush", &error);
                     if error.severity() < ErrorSeverity::Fatal {
                         let now_us = env.base.clock.monotonic_us();
                         env.jobs.errors.job_failed(Work::Flush, family.id, &error, now_us);
@@ -210,11 +197,11 @@ struct RunningFlush<'a> {
 }
 
 impl<'a> RunningFlush<'a> {
-    /// `None` if only merges may run by now: who decides that holds the lock and has seen that no
+    /// `None` if only merges may run by now, or nothing may begin: who decides that holds the lock and has seen that no
     /// flush runs.
     fn begin(env: &'a JobEnv, family: u32) -> Option<Self> {
         let mut jobs = env.jobs.scheduler.lock();
-        if env.base.health.merges_only() {
+        if !env.base.health.may_flush() {
             return None;
         }
         jobs.flushing.insert(family);
@@ -233,7 +220,7 @@ impl Drop for RunningFlush<'_> {
 /// table is due for a checkpoint.
 fn next_flush(env: &JobEnv) -> Option<Arc<Family>> {
     // While the disk is full it may free the log.
-    if env.base.health.check_may_free().is_err() || env.base.health.merges_only() {
+    if env.base.health.check_may_free().is_err() || !env.base.health.may_flush() {
         return None;
     }
     let families = env.read.families.load();
@@ -252,7 +239,7 @@ fn compaction_loop(env: &JobEnv) {
         match compact::run_next(env) {
             Ok(true) => continue,
             Ok(false) => {}
-            Err(error) => report(env, "compaction", &error),
+            Err(error) => env.base.report("compaction", &error),
         }
         let mut jobs = env.jobs.scheduler.lock();
         if !env.jobs.scheduler.is_stopping() {
@@ -283,7 +270,7 @@ fn house_loop(env: &JobEnv) {
         if env.base.health.is_disk_full() {
             attempt(env, "look for room", || look_for_room(env, &mut last_look));
         } else {
-            last_look.rotated = env.base.counters.groups.load(Ordering::Relaxed);
+            last_look.not_full(env);
         }
         if env.base.health.check_may_free().is_err() {
             continue;
@@ -511,6 +498,7 @@ fn bound_memtables(env: &JobEnv) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
     use crate::open::for_writing;
     use crate::{Db, Options};
     use terrace_vfs::SimVfs;

@@ -63,7 +63,8 @@ impl Store {
         kill_point("close:flushed");
         inner.jobs.scheduler.stop();
         workers.join();
-        let purged = install::purge(&inner.versions);
+        // What stays loses nothing: the next open removes it.
+        inner.background.purge();
         kill_point("close:stopped");
         let synced = if inner.base.read_only {
             inner.base.health.close();
@@ -80,7 +81,7 @@ impl Store {
         }
         inner.base.events.end();
         *inner.lock.lock() = None;
-        flushed.and(synced).and(purged)
+        flushed.and(synced)
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct Health {
     cause: Mutex<Option<Arc<terrace_base::Error>>>,
     /// While the disk is full: the whole reserve is given back, and only merges may use it.
     merges_only: AtomicBool,
+    /// While the disk is full: there is room again, and writes resume once nothing runs.
+    makes_way: AtomicBool,
     /// While the disk is full: nothing has met that, there was only too little room for the reserve.
     wants_reserve_only: AtomicBool,
     events: Arc<Events>,
@@ -90,7 +92,12 @@ impl Health {
         if !error.is_no_space() {
             return self.poison(doing, error);
         }
-        let cause = Arc::new(error);
+        self.full(doing, Arc::new(error))
+    }
+
+    /// There is no room for what `doing` says: what has met that before, or meets it now, is `cause`. Gives the error to
+    /// report.
+    pub fn full(&self, doing: &str, cause: Arc<terrace_base::Error>) -> Error {
         let mut held = self.cause.lock();
         let state = self.state.load(Ordering::Relaxed);
         if state > DISK_FULL {
@@ -161,6 +168,21 @@ impl Health {
         self.merges_only.store(merges_only, Ordering::Relaxed);
     }
 
+    /// Whether the disk was full, has room, and writes wait for the jobs that run: none begins.
+    pub fn makes_way(&self) -> bool {
+        self.is_disk_full() && self.makes_way.load(Ordering::Relaxed)
+    }
+
+    /// Sets what [`Self::makes_way`] says while the disk is full; under the scheduler's lock.
+    pub fn set_makes_way(&self, makes_way: bool) {
+        self.makes_way.store(makes_way, Ordering::Relaxed);
+    }
+
+    /// Whether a flush may begin, as far as room goes.
+    pub fn may_flush(&self) -> bool {
+        !self.merges_only() && !self.makes_way()
+    }
+
     /// Whether only a reopen helps.
     pub fn is_poisoned(&self) -> bool {
         self.state.load(Ordering::Relaxed) == POISONED
@@ -176,6 +198,7 @@ impl Health {
         let mut held = self.cause.lock();
         if self.state.load(Ordering::Relaxed) == DISK_FULL {
             *held = None;
+            self.makes_way.store(false, Ordering::Relaxed);
             self.state.store(HEALTHY, Ordering::Relaxed);
         }
     }
@@ -206,8 +229,11 @@ mod tests {
             Error::DiskFull(_)
         ));
         assert!(matches!(health.check_writable(), Err(Error::DiskFull(_))));
+        health.set_makes_way(true);
+        assert!(health.makes_way() && !health.may_flush());
         health.resume();
         assert!(health.check_writable().is_ok());
+        assert!(!health.makes_way() && health.may_flush());
         health.poison("sync", io_error(io::ErrorKind::StorageFull));
         health.fail("log", io_error(io::ErrorKind::StorageFull));
         health.resume();

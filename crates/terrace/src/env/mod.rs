@@ -8,8 +8,10 @@ pub(crate) mod notify;
 pub(crate) mod rate_limit;
 pub(crate) mod reserve;
 
-use crate::metrics::Counters;
+use crate::error::ErrorSeverity;
+use crate::event;
 use crate::metrics::written_keys::WrittenKeys;
+use crate::metrics::{Counters, add};
 use crate::options::Options;
 use crate::options::dynamic_options::DynamicOptions;
 use health::Health;
@@ -72,5 +74,17 @@ impl BaseEnv {
             ),
             options,
         })
+    }
+
+    /// Counts and reports background work that failed.
+    pub fn report(&self, doing: &str, error: &crate::Error) {
+        if !matches!(error, crate::Error::Closed) {
+            add(&self.counters.background_errors, 1);
+            event::background_error(doing, error);
+            // What stops writes has been told when it did.
+            if error.severity() == ErrorSeverity::Soft {
+                self.health.tell(doing, error);
+            }
+        }
     }
 }

@@ -22,6 +22,8 @@ const FIRST_PAUSE_US: u64 = 100_000;
 const LONGEST_PAUSE_US: u64 = 10_000_000;
 /// Failures in a row from which on others need not hope for the next try.
 const LASTING_AFTER: u32 = 3;
+/// Failures in a row from which on a compaction keeps to its pauses, although somebody asks for it.
+const PATIENT_AFTER: u32 = 5;
 
 /// The kinds of work that are tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +51,13 @@ impl Failure {
     }
 }
 
+/// What a merge that met a full disk would have needed. Until there is more than that, merges are only begun if they fit.
+#[derive(Debug, Clone)]
+pub(crate) struct RoomWanted {
+    pub bytes: u64,
+    pub error: Error,
+}
+
 #[derive(Debug, Default)]
 struct State {
     /// By file number.
@@ -57,13 +66,14 @@ struct State {
     jobs: BTreeMap<(Work, u32), Failure>,
     /// Families whose L0 is full and for which no compaction can be picked, and why.
     stuck: BTreeMap<u32, Error>,
+    room_wanted: Option<RoomWanted>,
 }
 
 /// What failed.
 #[derive(Debug, Default)]
 pub(crate) struct BackgroundErrors {
     state: Mutex<State>,
-    /// Entries of all three maps; 0, nearly always, spares the lock.
+    /// Entries of all of it; 0, nearly always, spares the lock.
     count: AtomicUsize,
 }
 
@@ -78,7 +88,7 @@ impl BackgroundErrors {
         let mut state = self.state.lock();
         let result = change(&mut state);
         let count = state.files.len() + state.jobs.len() + state.stuck.len();
-        self.count.store(count, Ordering::Relaxed);
+        self.count.store(count + usize::from(state.room_wanted.is_some()), Ordering::Relaxed);
         result
     }
 
@@ -105,20 +115,66 @@ impl BackgroundErrors {
         });
     }
 
-    /// Somebody asks for such work: what failed is tried again at once.
+    /// Somebody asks for such work: what failed is tried again at once. Not a compaction that has failed again and again:
+    /// each try may fill the disk.
     pub fn hurry(&self, work: Work) {
         if !self.is_empty() {
             self.change(|state| {
-                let jobs = state.jobs.iter_mut().filter(|((kind, _), _)| *kind == work);
+                let jobs = state.jobs.iter_mut().filter(|((kind, _), failure)| {
+                    *kind == work && (work == Work::Flush || failure.in_a_row < PATIENT_AFTER)
+                });
                 jobs.for_each(|(_, failure)| failure.retry_at_us = failure.retry_at_us.map(|_| 0));
             });
         }
     }
 
-    /// There is room on the disk: what failed for want of it is tried again at once.
-    pub fn retry_jobs(&self) {
-        if !self.is_empty() {
-            self.change(|state| state.jobs.clear());
+    /// A merge on `family` that needs `bytes` has just met a full disk. If it is not the first in a row, what it needed
+    /// was not enough.
+    pub fn no_room_for_merge(&self, family: u32, bytes: u64, error: &Error) {
+        self.change(|state| {
+            let failed = state.jobs.get(&(Work::Compaction, family));
+            let before = failed.map_or(0, |failure| failure.in_a_row.saturating_sub(1));
+            let bytes = bytes.saturating_mul(1 << before.min(20));
+            let known = state.room_wanted.as_ref().map_or(0, |wanted| wanted.bytes);
+            let bytes = bytes.max(known);
+            state.room_wanted = Some(RoomWanted { bytes, error: error.clone() });
+        });
+    }
+
+    /// What merges needed when they found no room, until there was some.
+    pub fn room_wanted(&self) -> Option<RoomWanted> {
+        match self.is_empty() {
+            true => None,
+            false => self.state.lock().room_wanted.clone(),
+        }
+    }
+
+    /// There are `free_bytes` on the disk besides the reserve. Flushes that failed are tried again at once. Merges that
+    /// failed for want of room are so if there is plenty; else they keep their pauses, which go on doubling.
+    pub fn room_came(&self, free_bytes: u64) {
+        if self.is_empty() {
+            return;
+        }
+        self.change(|state| {
+            state.jobs.retain(|(work, _), _| *work != Work::Flush);
+            let has_plenty = |wanted: &RoomWanted| wanted.bytes <= free_bytes / 2;
+            if state.room_wanted.as_ref().is_none_or(has_plenty) {
+                state.room_wanted = None;
+                let full = |failure: &&mut Failure| matches!(failure.error, Error::DiskFull(_));
+                let merges = state.jobs.values_mut().filter(full);
+                merges.for_each(|failure| failure.retry_at_us = Some(0));
+            }
+        });
+    }
+
+    /// How often compactions of `family` have failed in a row.
+    pub fn merges_failed(&self, family: u32) -> u32 {
+        match self.is_empty() {
+            true => 0,
+            false => {
+                let state = self.state.lock();
+                state.jobs.get(&(Work::Compaction, family)).map_or(0, |failure| failure.in_a_row)
+            }
         }
     }
 
@@ -261,6 +317,35 @@ mod tests {
         assert!(errors.is_empty());
         let pause = errors.job_failed(Work::Flush, 1, &unreadable(), now_us);
         assert_eq!(pause, Some(FIRST_PAUSE_US));
+    }
+
+    #[test]
+    fn a_merge_without_room_keeps_its_pauses_until_there_is_plenty() {
+        let full =
+            || Error::DiskFull(Arc::new(terrace_base::Error::corruption(Path::new("1"), 0, "")));
+        let errors = BackgroundErrors::default();
+        let mut now_us = 0;
+        for round in 1..=8 {
+            errors.job_failed(Work::Flush, 1, &full(), now_us);
+            let pause = errors.job_failed(Work::Compaction, 1, &full(), now_us).unwrap();
+            errors.no_room_for_merge(1, 1000, &full());
+            assert_eq!(errors.room_wanted().unwrap().bytes, 1000 << (round - 1));
+            // Less than twice what it wanted: writes go on, and it waits.
+            errors.room_came(1999);
+            assert!(errors.may_begin(Work::Flush, 1, now_us));
+            assert!(!errors.may_begin(Work::Compaction, 1, now_us));
+            errors.hurry(Work::Compaction);
+            assert_eq!(errors.may_begin(Work::Compaction, 1, now_us), round < PATIENT_AFTER);
+            assert_eq!(errors.merges_failed(1), round);
+            now_us += pause;
+        }
+        errors.job_failed(Work::Compaction, 2, &unreadable(), now_us);
+        errors.room_came(256_000);
+        assert!(errors.room_wanted().is_none() && errors.may_begin(Work::Compaction, 1, 0));
+        assert!(!errors.may_begin(Work::Compaction, 2, now_us), "it wanted no room");
+        errors.succeeded(Work::Compaction, 1, std::iter::empty());
+        errors.succeeded(Work::Compaction, 2, std::iter::empty());
+        assert!(errors.is_empty());
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub(crate) struct RunningCompaction {
     pub largest: Vec<u8>,
     /// It puts keys below everything that come from outside: what a merge of their range sees is not all that lies below.
     pub brings_older: bool,
+    /// Room that its outputs may take.
+    pub needs_bytes: u64,
 }
 
 /// A step of `compact_range`: the background makes way for it.

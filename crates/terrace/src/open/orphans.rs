@@ -102,7 +102,9 @@ pub(crate) fn settle(
             }
         }
     }
-    changed |= !reader_pins.remove(vfs, gone, "open:orphans_removed", false)?.is_empty();
+    let (gone, removed) = reader_pins.remove(vfs, gone, "open:orphans_removed", false);
+    removed?;
+    changed |= !gone.is_empty();
     if changed {
         vfs.sync_dir(dir)?;
     }

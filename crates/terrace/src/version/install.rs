@@ -306,12 +306,12 @@ pub(crate) fn retire_log_before(
 
 /// Deletes commit-log segments that the manifest took out of force, but for those that are value
 /// segments now and those that somebody may still read: these go when they are let go of. Those that are
-/// kept for change feeds stay until the caller names them again.
-pub(crate) fn drop_log_segments(versions: &VersionSet, numbers: &[SegmentNumber]) -> Result<()> {
+/// kept for change feeds stay until the caller names them again. What cannot be removed is reported.
+pub(crate) fn drop_log_segments(versions: &VersionSet, numbers: &[SegmentNumber]) {
     // `close` waits for this lock before another process may open the directory.
     let _alone = versions.purging.lock();
     if versions.base.health.is_closed() {
-        return Ok(());
+        return;
     }
     let sealed: HashSet<SegmentNumber> =
         versions.read.value_log.segment_stats().iter().map(|segment| segment.number).collect();
@@ -327,22 +327,25 @@ pub(crate) fn drop_log_segments(versions: &VersionSet, numbers: &[SegmentNumber]
             false => gone.push(names::log_path(&versions.base.dir, *number)),
         }
     }
-    remove_files(versions, gone, "retire:file_removed")
+    if let Err(error) = remove_files(versions, gone, "retire:file_removed") {
+        versions.base.report("delete log segments", &error);
+    }
 }
 
 /// Removes files that nothing names any more, now or when readers beside this process need them no
-/// more, and those of earlier calls. On a full disk readers come last.
+/// more, and those of earlier calls. On a full disk readers come last. After an error every later call tries again
+/// those that are still there.
 fn remove_files(versions: &VersionSet, paths: Vec<PathBuf>, step: &'static str) -> Result<()> {
     let regardless = versions.base.health.is_disk_full();
-    let gone = versions.reader_pins.remove(&*versions.base.vfs, paths, step, regardless)?;
+    let (gone, removed) = versions.reader_pins.remove(&*versions.base.vfs, paths, step, regardless);
     if gone.is_empty() {
-        return Ok(());
+        return Ok(removed?);
     }
     let told = versions.base.vfs.sync_dir(&versions.base.dir);
     for path in gone {
         versions.base.events.tell(|| Event::FileDeleted(FileDeleted { path }));
     }
-    Ok(told?)
+    Ok(removed.and(told)?)
 }
 
 /// Takes value segments that nothing refers to any more out of the store. Their files go when
@@ -462,7 +465,8 @@ pub(crate) fn retire_family(versions: &VersionSet, family: &Family) {
 
 /// Deletes obsolete files that no read state, iterator or job holds any more. When it returns,
 /// they are gone, whichever thread removed them, unless a reader beside this process needs them. A
-/// store that is open read-only owns no file.
+/// store that is open read-only owns no file. What cannot be removed is in the way of no other file, and every later
+/// call tries it again.
 pub(crate) fn purge(versions: &VersionSet) -> Result<()> {
     if versions.base.read_only {
         return Ok(());
@@ -486,11 +490,12 @@ pub(crate) fn purge(versions: &VersionSet) -> Result<()> {
     ssts.iter().for_each(|number| versions.jobs.errors.forget(*number));
     segments.iter().for_each(|path| versions.read.value_log.forget(path));
     let ssts = ssts.iter().map(|number| names::sst_path(&versions.base.dir, *number)).collect();
-    remove_files(versions, ssts, "purge:sst_removed")?;
+    // They are in no other list any more: both kinds are handed over, whatever becomes of the first.
+    let removed = remove_files(versions, ssts, "purge:sst_removed");
     if segments.is_empty() {
-        return Ok(());
+        return removed;
     }
-    remove_files(versions, segments, "purge:segment_removed")
+    removed.and(remove_files(versions, segments, "purge:segment_removed"))
 }
 
 #[cfg(test)]

@@ -95,6 +95,8 @@ struct State {
     closed: Vec<u64>,
     /// In the order in which they were let go of.
     waiting: Vec<Waiting>,
+    /// Needed by nobody, but could not be removed: tried again by every call, and in the way of no other file.
+    stuck: Vec<Waiting>,
     /// Pinned bytes at the next warning.
     warn_bytes: u64,
 }
@@ -144,48 +146,47 @@ impl ReaderPins {
 
     /// Removes `paths`, which nothing in force names any more, and those of earlier calls that
     /// readers kept: each at once, or by a later call when no reader needs it; `step` is the kill point
-    /// after each. With `regardless` all of them go. Gives which went; the directory is not synced.
+    /// after each. With `regardless` all of them go. Gives which went, of all that were to go; the directory is not
+    /// synced.
     ///
-    /// # Errors
-    /// I/O. What could not be removed is tried again by the next call.
+    /// The error is the first of those of files that could not be removed, which each call tries again.
     pub fn remove(
         &self,
         vfs: &dyn Vfs,
         paths: Vec<PathBuf>,
         step: &'static str,
         regardless: bool,
-    ) -> Result<Vec<PathBuf>> {
+    ) -> (Vec<PathBuf>, Result<()>) {
+        let mut removal = Removal { vfs, gone: Vec::new(), stuck: Vec::new(), outcome: Ok(()) };
         if !self.is_writer {
-            return Ok(Vec::new());
+            return (removal.gone, removal.outcome);
         }
         let mut state = self.state.lock();
         let epoch = state.newest.unwrap_or(0);
         for path in paths {
-            if state.waiting.iter().all(|w| w.path.as_os_str() != path.as_os_str()) {
+            let is_other = |w: &Waiting| w.path.as_os_str() != path.as_os_str();
+            if state.waiting.iter().chain(&state.stuck).all(is_other) {
                 state.waiting.push(Waiting { path, step, epoch, bytes: None });
             }
         }
-        if state.waiting.is_empty() {
-            return Ok(Vec::new());
-        }
-        let free_below = match regardless {
-            true => u64::MAX,
-            false => self.free_below(vfs, &mut state),
-        };
-        let removed = remove_while(vfs, &mut state, |waiting, _| waiting.epoch < free_below);
-        for waiting in &mut state.waiting {
-            if waiting.bytes.is_none() {
-                waiting.bytes = Some(vfs.len(&waiting.path).unwrap_or(0));
+        std::mem::take(&mut state.stuck).into_iter().for_each(|file| removal.try_one(file));
+        if !state.waiting.is_empty() {
+            let free_below = match regardless {
+                true => u64::MAX,
+                false => self.free_below(vfs, &mut state),
+            };
+            removal.try_while(&mut state, |waiting, _| waiting.epoch < free_below);
+            for waiting in &mut state.waiting {
+                if waiting.bytes.is_none() {
+                    waiting.bytes = Some(vfs.len(&waiting.path).unwrap_or(0));
+                }
             }
+            let max_bytes = self.max_bytes.unwrap_or(u64::MAX);
+            removal.try_while(&mut state, |_, pinned_bytes| pinned_bytes > max_bytes);
         }
-        let max_bytes = self.max_bytes.unwrap_or(u64::MAX);
-        let bounded = removed.and_then(|mut removed| {
-            let more = remove_while(vfs, &mut state, |_, pinned_bytes| pinned_bytes > max_bytes)?;
-            removed.extend(more);
-            Ok(removed)
-        });
+        state.stuck = removal.stuck;
         self.note(&mut state);
-        bounded
+        (removal.gone, removal.outcome)
     }
 
     /// Files that were let go of before the `READERS` file of the number returned was the newest are
@@ -249,41 +250,47 @@ impl State {
     }
 }
 
-/// Removes files from the front of the queue on, as long as `go` says so of the first one and the
-/// bytes of all.
-fn remove_while(
-    vfs: &dyn Vfs,
-    state: &mut State,
-    go: impl Fn(&Waiting, u64) -> bool,
-) -> Result<Vec<PathBuf>> {
-    let mut bytes = state.pinned_bytes();
-    let mut gone = 0;
-    let mut outcome = Ok(());
-    for waiting in &state.waiting {
-        if !go(waiting, bytes) {
-            break;
-        }
-        match vfs.remove(&waiting.path) {
+/// Files that are being removed.
+struct Removal<'a> {
+    vfs: &'a dyn Vfs,
+    gone: Vec<PathBuf>,
+    /// Those that could not be removed, and the first error.
+    stuck: Vec<Waiting>,
+    outcome: Result<()>,
+}
+
+impl Removal<'_> {
+    fn try_one(&mut self, file: Waiting) {
+        match self.vfs.remove(&file.path) {
             Err(error) if !error.is_not_found() => {
-                outcome = Err(error);
-                break;
+                self.outcome = std::mem::replace(&mut self.outcome, Ok(())).and(Err(error));
+                self.stuck.push(file);
             }
             _ => {
-                kill_point(waiting.step);
-                gone += 1;
+                kill_point(file.step);
+                self.gone.push(file.path);
             }
         }
-        bytes -= waiting.bytes.unwrap_or(0);
     }
-    let gone = state.waiting.drain(..gone).map(|waiting| waiting.path.to_path_buf()).collect();
-    outcome.map(|()| gone)
+
+    /// Takes files from the front of the queue on, as long as `go` says so of the first one and the bytes of all.
+    fn try_while(&mut self, state: &mut State, go: impl Fn(&Waiting, u64) -> bool) {
+        let mut bytes = state.pinned_bytes();
+        let goes = |waiting: &&Waiting| {
+            let goes = go(waiting, bytes);
+            bytes -= waiting.bytes.unwrap_or(0);
+            goes
+        };
+        let count = state.waiting.iter().take_while(goes).count();
+        state.waiting.drain(..count).for_each(|file| self.try_one(file));
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use terrace_base::FileNumber;
-    use terrace_vfs::SimVfs;
+    use terrace_vfs::{Fault, FaultKind, OpClass, SimVfs};
 
     const DIR: &str = "/db";
     const STEP: &str = "purge:sst_removed";
@@ -311,7 +318,7 @@ mod tests {
 
     fn let_go(sim: &SimVfs, pins: &ReaderPins, number: u64) {
         let path = file(sim, number);
-        pins.remove(sim, vec![path], STEP, false).unwrap();
+        pins.remove(sim, vec![path], STEP, false).1.unwrap();
     }
 
     /// The numbers of the SSTs, and how many `READERS` files there are.
@@ -341,14 +348,14 @@ mod tests {
         assert_eq!(left(&sim).1, 2, "a file nobody can take does not pile up");
         assert_eq!(pins.pinned(), PinnedFiles { files: 18, bytes: 1800 });
         drop(early);
-        pins.remove(&sim, Vec::new(), STEP, false).unwrap();
+        pins.remove(&sim, Vec::new(), STEP, false).1.unwrap();
         assert_eq!(pins.pinned().files, 18);
         drop(also_early);
-        pins.remove(&sim, Vec::new(), STEP, false).unwrap();
+        pins.remove(&sim, Vec::new(), STEP, false).1.unwrap();
         assert!(!left(&sim).0.contains(&2), "its readers are gone");
         assert!(pins.pinned().files > 0, "late readers hold the rest");
         drop(late);
-        pins.remove(&sim, Vec::new(), STEP, false).unwrap();
+        pins.remove(&sim, Vec::new(), STEP, false).1.unwrap();
         assert_eq!((left(&sim), pins.pinned()), ((vec![], 1), PinnedFiles::default()));
     }
 
@@ -362,10 +369,10 @@ mod tests {
         let pins = open(&sim, None);
         let_go(&sim, &pins, 2);
         drop(later);
-        pins.remove(&sim, Vec::new(), STEP, false).unwrap();
+        pins.remove(&sim, Vec::new(), STEP, false).1.unwrap();
         assert_eq!(left(&sim).0, [1, 2], "1 is nobody's now, 2 waits for the first reader");
         drop(reader);
-        pins.remove(&sim, Vec::new(), STEP, false).unwrap();
+        pins.remove(&sim, Vec::new(), STEP, false).1.unwrap();
         assert_eq!(left(&sim), (vec![1], 1));
     }
 
@@ -374,7 +381,8 @@ mod tests {
         let (sim, _) = store();
         let path = file(&sim, 1);
         let removed = ReaderPins::none(DIR.as_ref()).remove(&sim, vec![path], STEP, true);
-        assert_eq!((removed.unwrap().len(), left(&sim).0), (0, vec![1]));
+        assert!(removed.1.is_ok());
+        assert_eq!((removed.0.len(), left(&sim).0), (0, vec![1]));
     }
 
     #[test]
@@ -384,8 +392,43 @@ mod tests {
         let _reader = pin(&sim);
         (1..=5).for_each(|number| let_go(&sim, &pins, number));
         assert_eq!((left(&sim).0, pins.pinned().bytes), (vec![4, 5], 200), "the oldest went");
-        pins.remove(&sim, Vec::new(), STEP, true).unwrap();
+        pins.remove(&sim, Vec::new(), STEP, true).1.unwrap();
         assert_eq!((left(&sim).0, pins.pinned()), (vec![], PinnedFiles::default()));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_removed_is_in_the_way_of_no_other_and_is_tried_again() {
+        let (sim, _) = store();
+        let pins = open(&sim, Some(150));
+        let fails = || {
+            let (at_op, filter) = (sim.op_count(), Some(OpClass::Remove));
+            sim.set_fault(Some(Fault { at_op, kind: FaultKind::Eio, forever: false, filter }));
+        };
+        let paths: Vec<PathBuf> = (1..=3).map(|number| file(&sim, number)).collect();
+        for regardless in [false, true] {
+            fails();
+            let (gone, outcome) = pins.remove(&sim, paths.clone(), STEP, regardless);
+            assert!(matches!(outcome, Err(terrace_base::Error::Io { .. })), "{outcome:?}");
+            assert_eq!((left(&sim).0, pins.pinned()), (vec![1], PinnedFiles::default()));
+            // Those that were there no more count as gone.
+            assert_eq!(gone, paths[1..]);
+        }
+        // It is not what readers pin, and takes nothing away from what they may.
+        let reader = pin(&sim);
+        fails();
+        let path = file(&sim, 4);
+        assert!(pins.remove(&sim, vec![path], STEP, false).1.is_err());
+        assert_eq!(
+            (left(&sim).0, pins.pinned()),
+            (vec![1, 4], PinnedFiles { files: 1, bytes: 100 })
+        );
+        let (gone, outcome) = pins.remove(&sim, Vec::new(), STEP, false);
+        outcome.unwrap();
+        assert_eq!((gone, left(&sim).0), (paths[..1].to_vec(), vec![4]));
+        drop(reader);
+        let (gone, outcome) = pins.remove(&sim, Vec::new(), STEP, false);
+        outcome.unwrap();
+        assert_eq!((gone.len(), left(&sim).0), (1, vec![]));
     }
 
     #[test]

@@ -349,7 +349,7 @@ pub(crate) fn retire_segments(env: &CommitEnv) -> Result<()> {
             synced.and_then(|()| install::retire_log_before(&env.versions, needed, &flushed));
         if let Err(error) = told {
             // They are in no list any more.
-            install::drop_log_segments(&env.versions, &older)?;
+            install::drop_log_segments(&env.versions, &older);
             return Err(error);
         }
         kill_point("retire:out_of_force");
@@ -359,7 +359,8 @@ pub(crate) fn retire_segments(env: &CommitEnv) -> Result<()> {
         if env.versions.deletions_held.load(Ordering::SeqCst) > 0 {
             drop(log);
             drop(lead);
-            return install::drop_log_segments(&env.versions, &older);
+            install::drop_log_segments(&env.versions, &older);
+            return Ok(());
         }
         while let Some((number, _)) = log.segments.front().copied()
             && number < needed
@@ -375,7 +376,8 @@ pub(crate) fn retire_segments(env: &CommitEnv) -> Result<()> {
     }
     count_segments(env, &retired, false);
     retired.extend(older);
-    install::drop_log_segments(&env.versions, &retired)
+    install::drop_log_segments(&env.versions, &retired);
+    Ok(())
 }
 
 /// Takes segments out of the history that change feeds read, as far as it must not keep them.

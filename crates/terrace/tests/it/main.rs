@@ -58,6 +58,7 @@ mod readers;
 mod repair;
 mod room;
 mod separation;
+mod short_room;
 mod stalls;
 mod strays;
 mod transaction_ranges;

@@ -243,6 +243,7 @@ impl Compaction {
             smallest: span.map_or_else(Vec::new, |s| s.start.to_vec()),
             largest: span.map_or_else(Vec::new, |s| s.end.to_vec()),
             brings_older: false,
+            needs_bytes: self.input_bytes(),
         }
     }
 }

@@ -214,6 +214,7 @@ fn run_script(text: &str) -> String {
                     smallest: start.into(),
                     largest: end.into(),
                     brings_older: words.get(3) == Some(&"brings-older"),
+                    needs_bytes: 0,
                 });
             }
             "snapshot" => drawn.snapshot = Some(words[1].parse().unwrap()),

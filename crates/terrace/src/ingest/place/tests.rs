@@ -23,7 +23,8 @@ fn levels(style: CompactionStyle, running: &[RunningCompaction], range: &str) ->
 
 fn running(family: u32, output_level: u8, smallest: &str, largest: &str) -> RunningCompaction {
     let (smallest, largest) = (smallest.into(), largest.into());
-    RunningCompaction { id: 1, family, output_level, smallest, largest, brings_older: false }
+    let (brings_older, needs_bytes) = (false, 0);
+    RunningCompaction { id: 1, family, output_level, smallest, largest, brings_older, needs_bytes }
 }
 
 #[test]

@@ -1,0 +1,256 @@
+//! Which compaction runs next, of all families: under the scheduler's lock, from what is there and what runs.
+//!
+//! Once a merge has met a full disk, and until there is plenty of room, only merges that fit are begun: each try of one
+//! that does not would fill the disk and fail writers. Where the wanted one does not fit, smaller ones are looked for:
+//! its largest files stay where they are, as files that cannot be read do. While writes are refused anyway a merge that
+//! does not fit is tried as well, with pauses: what it writes may be less than what it reads.
+
+use crate::background::compaction::pick::{Choice, Compaction, PickInput, Values};
+use crate::background::compaction::{pending_bytes, pick, pick_deleted_ranges, pick_idle};
+use crate::background::env::JobEnv;
+use crate::env::reserve;
+use crate::error::Error;
+use crate::jobs::background_errors::{RoomWanted, Work};
+use crate::jobs::scheduler::SchedulerState;
+use crate::version::family::Family;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use terrace_base::{FileNumber, SegmentNumber};
+use terrace_manifest::Version;
+
+/// Smaller merges that are looked for in the place of one that does not fit.
+const MAX_SMALLER: usize = 16;
+/// Merges of deleted ranges, which write little where much is deleted, are tried so often although they may not fit.
+const TRIES_OF_DELETED: u32 = 3;
+
+/// What all families' choices are made from that is not theirs: separated values, and files that
+/// cannot be read.
+pub(super) struct Shared {
+    quarantined: Arc<HashSet<FileNumber>>,
+    victims: Arc<HashSet<SegmentNumber>>,
+    hidden: Arc<HashMap<FileNumber, u64>>,
+    force: bool,
+    live_bytes: u64,
+    segment_bytes: u64,
+}
+
+impl Shared {
+    pub fn new(env: &JobEnv, idle: bool) -> Self {
+        Self::at(env, idle, env.base.clock.monotonic_us())
+    }
+
+    /// For a caller who asks: every file is tried but those that are known to be damaged.
+    pub fn asked_for(env: &JobEnv, force: bool) -> Self {
+        Self { force, ..Self::at(env, false, u64::MAX) }
+    }
+
+    fn at(env: &JobEnv, idle: bool, now_us: u64) -> Self {
+        Self {
+            quarantined: env.jobs.errors.quarantined(now_us),
+            victims: env.read.value_log.victims().clone(),
+            hidden: env.garbage.hidden(),
+            force: idle || env.garbage.is_overdue(env.base.clock.monotonic_us()),
+            live_bytes: env.read.value_log.live_bytes(),
+            segment_bytes: env.base.options.advanced.segment_bytes,
+        }
+    }
+}
+
+/// What a family's choice is made from. The version is read under the scheduler's lock: a job
+/// installs before it releases its claim, so the version is never older than the claims.
+pub(super) fn input<'a>(
+    env: &JobEnv,
+    family: &'a Family,
+    version: &'a Version,
+    jobs: &'a SchedulerState,
+    shared: &'a Shared,
+) -> PickInput<'a> {
+    PickInput {
+        family: family.id,
+        version,
+        options: &family.options,
+        in_progress: &jobs.busy_files,
+        quarantined: &shared.quarantined,
+        running: &jobs.running,
+        snapshots_oldest: env.read.snapshots.oldest(),
+        now_ms: env.base.clock.wall_ms(),
+        values: Values {
+            victims: &shared.victims,
+            force: shared.force,
+            hidden: &shared.hidden,
+            live_bytes: shared.live_bytes,
+            segment_bytes: shared.segment_bytes,
+        },
+    }
+}
+
+/// When the next choice is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Occasion {
+    /// While there are writes.
+    Usual,
+    /// While there are none, or a caller waits for all work to be done.
+    Idle,
+    /// While the disk is full: as idle, but what has been deleted by ranges comes before everything else.
+    DeletedRanges,
+}
+
+/// What [`choose`] gives.
+pub(super) enum Next {
+    Nothing,
+    Job(Arc<Family>, Choice),
+    /// What is to be done has no room.
+    NoRoom(NoRoom),
+}
+
+/// Why a merge is not begun.
+pub(super) struct NoRoom {
+    pub cause: Arc<terrace_base::Error>,
+    /// Whether writers wait for it: L0 of its family is full, and nothing runs there.
+    pub stops_writes: bool,
+}
+
+/// What merges may take, once one has found too little.
+struct Room {
+    bytes: u64,
+    wanted: RoomWanted,
+}
+
+impl Room {
+    /// `None` if they may take what they want. `besides`: bytes that stay free.
+    fn look(env: &JobEnv, jobs: &SchedulerState, besides: u64) -> Option<Self> {
+        let wanted = env.jobs.errors.room_wanted()?;
+        let (vfs, dir) = (&*env.base.vfs, &*env.base.dir);
+        // Unknown room is no reason to wait for more.
+        let free = vfs.free_space_bytes(dir).ok().filter(|free| *free < u64::MAX)?;
+        let kept = reserve::kept_bytes(vfs, dir).unwrap_or(0);
+        let taken: u64 = jobs.running.iter().map(|running| running.needs_bytes).sum();
+        let bytes = free.saturating_add(kept).saturating_sub(besides).saturating_sub(taken);
+        if bytes / 2 >= wanted.bytes {
+            env.jobs.errors.room_came(bytes);
+            return None;
+        }
+        Some(Self { bytes, wanted })
+    }
+
+    fn fits(&self, env: &JobEnv, merge: &Compaction) -> bool {
+        let deletes_ranges = || merge.files().any(|file| file.range_tombstone_count > 0);
+        let may_try = || env.jobs.errors.merges_failed(merge.family) < TRIES_OF_DELETED;
+        needs_bytes(env, merge) <= self.bytes || (deletes_ranges() && may_try())
+    }
+}
+
+/// Room that the outputs of `merge` may take, with the values that it moves.
+pub(super) fn needs_bytes(env: &JobEnv, merge: &Compaction) -> u64 {
+    let victims = env.read.value_log.victims();
+    let moved = merge.files().map(|file| pick::victim_bytes(file, &victims));
+    merge.input_bytes().saturating_add(moved.sum())
+}
+
+/// As `choose`, but only what fits into `room`; the choice, and whether another one was wanted.
+fn choose_fitting(
+    env: &JobEnv,
+    room: Option<&Room>,
+    input: &PickInput<'_>,
+    choose: fn(&PickInput<'_>) -> Choice,
+) -> (Choice, bool) {
+    let first = choose(input);
+    let Some(room) = room else { return (first, false) };
+    let mut too_large = match first {
+        Choice::Merge(merge) if !room.fits(env, &merge) => merge,
+        choice => return (choice, false),
+    };
+    let mut stays = input.quarantined.clone();
+    for _ in 0..MAX_SMALLER {
+        let deepest = too_large.inputs.last().map_or(&[][..], |(_, files)| files.as_slice());
+        let Some(largest) = deepest.iter().max_by_key(|file| file.size_bytes) else { break };
+        stays.insert(largest.number);
+        too_large = match choose(&PickInput { quarantined: &stays, ..*input }) {
+            Choice::Merge(merge) if !room.fits(env, &merge) => merge,
+            choice => return (choice, true),
+        };
+    }
+    (Choice::Nothing, true)
+}
+
+/// The next choice of all families; idle work only if no family has other work. First comes the family whose
+/// L0 is nearest to stopping its writers, and those whose L0 slows nobody take turns.
+pub(super) fn choose(env: &JobEnv, jobs: &SchedulerState, occasion: Occasion) -> Next {
+    let is_full = env.base.health.is_disk_full();
+    let reserve_bytes = env.base.options.advanced.reserve_bytes;
+    let now_us = env.base.clock.monotonic_us();
+    let Some(room) = Room::look(env, jobs, if is_full { 0 } else { 2 * reserve_bytes }) else {
+        return choose_in(env, jobs, occasion, None, now_us);
+    };
+    match choose_in(env, jobs, occasion, Some(&room), now_us) {
+        Next::Job(family, choice) => Next::Job(family, choice),
+        _ if is_full => choose_in(env, jobs, occasion, None, now_us),
+        next => next,
+    }
+}
+
+/// Whether writes would stop again at once if they resumed, since merges that they wait for have no room.
+pub(super) fn has_no_room_for_writes(env: &JobEnv) -> bool {
+    if env.jobs.errors.room_wanted().is_none() {
+        return false;
+    }
+    let jobs = env.jobs.scheduler.lock();
+    let besides = 2 * env.base.options.advanced.reserve_bytes;
+    let Some(room) = Room::look(env, &jobs, besides) else { return false };
+    // Also those whose pauses are not over.
+    let next = choose_in(env, &jobs, Occasion::Usual, Some(&room), u64::MAX);
+    matches!(next, Next::NoRoom(no_room) if no_room.stops_writes)
+}
+
+/// As [`choose`], at `now_us`: what fits into `room`, if that is given.
+fn choose_in(
+    env: &JobEnv,
+    jobs: &SchedulerState,
+    occasion: Occasion,
+    room: Option<&Room>,
+    now_us: u64,
+) -> Next {
+    let families = env.read.families.load();
+    let shared = Shared::new(env, occasion != Occasion::Usual);
+    let may_begin = |f: &&Arc<Family>| {
+        !f.is_dropped() && env.jobs.errors.may_begin(Work::Compaction, f.id, now_us)
+    };
+    let pressure = |family: &Family| family.l0_pressure().map(|pressure| pressure.min(1.0));
+    let mut order: Vec<(Option<f64>, &Arc<Family>)> =
+        families.iter().filter(may_begin).map(|family| (pressure(family), family)).collect();
+    order.sort_by(|(a, one), (b, other)| {
+        let turn = |family: &Family| family.id.wrapping_sub(jobs.last_chosen).wrapping_sub(1);
+        let by_pressure = b.unwrap_or(-1.0).total_cmp(&a.unwrap_or(-1.0));
+        by_pressure.then_with(|| turn(one).cmp(&turn(other)))
+    });
+    let kinds: &[fn(&PickInput<'_>) -> Choice] = match occasion {
+        Occasion::Usual => &[pick],
+        Occasion::Idle => &[pick, pick_idle],
+        Occasion::DeletedRanges => &[pick_deleted_ranges, pick, pick_idle],
+    };
+    let (mut wants_room, mut stops_writes) = (false, false);
+    for choose in kinds {
+        for (pressure, family) in &order {
+            let version = family.state().version.clone();
+            let input = input(env, family, &version, jobs, &shared);
+            family.pending_bytes.store(pending_bytes(&input), Ordering::Relaxed);
+            if jobs.is_left_to_manual(family.id, *pressure) {
+                continue;
+            }
+            let (choice, is_other) = choose_fitting(env, room, &input, *choose);
+            if !matches!(choice, Choice::Nothing) {
+                return Next::Job((*family).clone(), choice);
+            }
+            let runs = || jobs.running.iter().any(|running| running.family == family.id);
+            wants_room |= is_other;
+            stops_writes |= is_other && pressure.is_some_and(|full| full >= 1.0) && !runs();
+        }
+    }
+    match room.map(|room| &room.wanted.error) {
+        Some(Error::DiskFull(cause)) if wants_room => {
+            Next::NoRoom(NoRoom { cause: cause.clone(), stops_writes })
+        }
+        _ => Next::Nothing,
+    }
+}

@@ -1,0 +1,289 @@
+//! Where room is short but not gone: merges that do not fit, a file system that does not say what is free, files that
+//! cannot be removed, and merges that run when there is room again.
+
+use crate::harness::{DIR, eventually, key, small_options, stopped_clock};
+use crate::held::{COMPACTION, Held};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use terrace::vfs::SimVfs;
+use terrace::{CompactionEnded, Compression, Db, Error, EventListener, Options};
+use terrace_base::{ManualClock, Result};
+use terrace_vfs::{Call, Interposed, Vfs};
+
+const RESERVE: u64 = 8 << 10;
+
+type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn options(vfs: Arc<dyn Vfs>, clock: &ManualClock) -> Options {
+    let mut options = small_options(vfs, clock);
+    options.column_families.clear();
+    options.default_family.compression = vec![Compression::None];
+    let a = &mut options.advanced;
+    a.reserve_bytes = RESERVE;
+    (a.l0_compaction_trigger, a.l0_slowdown, a.l0_stop) = (3, 4, 24);
+    a.compact_when_idle = false;
+    // L0 is merged straight into the last level.
+    a.level_base_bytes = 64 << 20;
+    options
+}
+
+fn used_bytes(sim: &SimVfs) -> u64 {
+    sim.files().into_iter().map(|(_, bytes)| bytes).sum()
+}
+
+fn value(number: u64, round: u64) -> Vec<u8> {
+    format!("value {round} of {number} ").repeat(20).into_bytes()
+}
+
+/// Writes every `step`th key below `count`, and flushes.
+fn write(
+    db: &Db,
+    there: &mut Contents,
+    (count, step): (u64, usize),
+    round: u64,
+) -> terrace::Result<()> {
+    for number in (0..count).step_by(step) {
+        db.put(key(number), value(number, round))?;
+        there.insert(key(number), value(number, round));
+    }
+    db.flush()
+}
+
+fn check(db: &Db, there: &Contents) {
+    for (key, value) in there {
+        assert_eq!(db.get(key).unwrap().as_deref(), Some(&value[..]));
+    }
+}
+
+/// Whether a write was taken; not to be is only for want of room.
+fn taken(outcome: terrace::Result<()>) -> bool {
+    match outcome {
+        Ok(()) => true,
+        Err(Error::DiskFull(_)) => false,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+/// Counts merges that failed.
+#[derive(Default)]
+struct FailedMerges(AtomicU64);
+
+impl EventListener for FailedMerges {
+    fn on_compaction_ended(&self, event: &CompactionEnded) {
+        if event.error.is_some() {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// A store of one deep level and room for less than a merge of it, in which such a merge has just failed.
+fn store_without_room_for_its_merge(
+    clock: &ManualClock,
+    failed: &Arc<FailedMerges>,
+) -> (SimVfs, Db, Contents) {
+    let sim = SimVfs::new(1);
+    let mut options = options(Arc::new(sim.clone()), clock);
+    let listener: Arc<dyn EventListener> = failed.clone();
+    options.advanced.event_listeners = vec![listener];
+    let db = Db::open(DIR, options).unwrap();
+    let mut there = Contents::new();
+    (0..2).for_each(|round| write(&db, &mut there, (800, 1), round).unwrap());
+    db.compact_range::<&[u8]>(..).unwrap();
+    db.wait_idle().unwrap();
+    let level_bytes = db.metrics().levels.iter().map(|level| level.size_bytes).sum::<u64>();
+    sim.set_capacity_bytes(Some(used_bytes(&sim) + level_bytes * 6 / 10));
+    // All of L0 overlaps all of the level below.
+    for round in 2..5 {
+        // What is not new is merged as soon as there is enough of it.
+        clock.advance(60_000);
+        while !taken(write(&db, &mut there, (800, 80), round)) {}
+    }
+    clock.advance(60_000);
+    eventually("the merge finds no room", || {
+        let _ = db.put(b"a", b"wakes the background");
+        let _ = db.flush();
+        failed.0.load(Ordering::SeqCst) > 0
+    });
+    (sim, db, there)
+}
+
+/// Each try of it would fill the disk, and fail writers.
+#[test]
+fn a_merge_that_does_not_fit_is_not_begun_while_there_is_room_for_writes() {
+    let (clock, failed) = (stopped_clock(), Arc::default());
+    let (sim, db, mut there) = store_without_room_for_its_merge(&clock, &failed);
+    eventually("writes resume", || !db.is_disk_full());
+    for round in 0..30 {
+        clock.advance(60_000);
+        write(&db, &mut there, (800, 200), 10 + round).unwrap();
+    }
+    let failures = failed.0.load(Ordering::SeqCst);
+    assert!(failures < 5, "{failures} merges have failed");
+    // Smaller ones are found.
+    assert!(db.metrics().levels[0].file_count < 24, "{}", db.metrics());
+    check(&db, &there);
+    sim.set_capacity_bytes(None);
+    clock.advance(60_000);
+    db.compact_range::<&[u8]>(..).unwrap();
+    db.wait_idle().unwrap();
+    assert_eq!(failed.0.load(Ordering::SeqCst), failures);
+    db.verify().unwrap();
+    check(&db, &there);
+}
+
+#[test]
+fn deletions_make_room_where_a_merge_does_not_fit() {
+    let (clock, failed) = (stopped_clock(), Arc::default());
+    let (sim, db, _) = store_without_room_for_its_merge(&clock, &failed);
+    let before = used_bytes(&sim);
+    eventually("all is deleted", || taken(db.delete_range(b"", b"\xff")));
+    eventually("files go", || {
+        clock.advance(60_000);
+        // As writers do that go on.
+        let _ = db.put(b"a", b"wakes the background");
+        let _ = db.flush();
+        used_bytes(&sim) < before / 2
+    });
+    eventually("writes resume", || taken(db.put(b"after", b"room")));
+}
+
+/// Writes until the disk is full.
+fn fill(db: &Db, there: &mut Contents) {
+    for number in 0..100_000 {
+        if !taken(db.put(key(number), value(number, 0))) {
+            return;
+        }
+        there.insert(key(number), value(number, 0));
+    }
+    panic!("the disk is never full");
+}
+
+#[test]
+fn writes_resume_beside_a_merge_that_takes_long() {
+    let held = Held::new(COMPACTION);
+    let clock = stopped_clock();
+    let mut options = options(held.clone(), &clock);
+    options.advanced.l0_slowdown = 1000;
+    options.advanced.l0_stop = 2000;
+    let db = Db::open(DIR, options).unwrap();
+    let mut there = Contents::new();
+    // More than one merge is due, and the first one waits at its first file.
+    (0..4).for_each(|round| write(&db, &mut there, (200, 1), round).unwrap());
+    clock.advance(60_000);
+    write(&db, &mut there, (200, 1), 4).unwrap();
+    eventually("a merge waits", || {
+        clock.advance(60_000);
+        held.waits() > 0
+    });
+    held.sim.set_capacity_bytes(Some(used_bytes(&held.sim) + (100 << 10)));
+    fill(&db, &mut there);
+    assert!(db.is_disk_full());
+    held.sim.set_capacity_bytes(None);
+    eventually("writes resume", || taken(db.put(b"after", b"room")));
+    held.let_go();
+    db.wait_idle().unwrap();
+    check(&db, &there);
+}
+
+#[test]
+fn a_file_system_that_does_not_say_what_is_free_is_written_again_when_there_is_room() {
+    for (reserve_bytes, preallocates) in [(RESERVE, true), (RESERVE, false), (0, true), (0, false)]
+    {
+        let sim = SimVfs::new(1);
+        sim.hide_free_space();
+        if !preallocates {
+            sim.refuse_preallocation();
+        }
+        let mut options = options(Arc::new(sim.clone()), &stopped_clock());
+        options.advanced.reserve_bytes = reserve_bytes;
+        let db = Db::open(DIR, options).unwrap();
+        let mut there = Contents::new();
+        for round in 0..2 {
+            sim.set_capacity_bytes(Some(used_bytes(&sim) + (100 << 10)));
+            fill(&db, &mut there);
+            sim.set_capacity_bytes(None);
+            let (key, value) = (key(200_000 + round), b"room".to_vec());
+            eventually("writes resume", || taken(db.put(&key, &value)));
+            there.insert(key, value);
+            check(&db, &there);
+        }
+        let kept = sim.files().into_iter().find(|(path, _)| path.ends_with("RESERVE"));
+        let kept = kept.map_or(0, |(_, bytes)| bytes);
+        assert_eq!(kept, if preallocates { reserve_bytes } else { 0 });
+        eventually("what was written is flushed", || taken(db.flush()));
+        db.close().unwrap();
+    }
+}
+
+/// A file system that does not remove some files.
+#[derive(Clone)]
+struct Stubborn {
+    sim: SimVfs,
+    keeps: Arc<Mutex<Vec<PathBuf>>>,
+}
+
+impl Interposed for Stubborn {
+    type Files = SimVfs;
+
+    fn files(&self) -> &SimVfs {
+        &self.sim
+    }
+
+    fn around<T>(
+        &self,
+        call: Call<'_>,
+        path: &Path,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let keeps = || self.keeps.lock().unwrap().iter().any(|kept| kept == path);
+        match call {
+            Call::Remove if keeps() => {
+                let error = std::io::Error::from_raw_os_error(5);
+                Err(terrace_base::Error::io("remove", path, error))
+            }
+            _ => work(),
+        }
+    }
+}
+
+fn files(sim: &SimVfs) -> Vec<PathBuf> {
+    let paths = sim.files().into_iter().map(|(path, _)| path);
+    let is_kept = |path: &PathBuf| {
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        path.starts_with(DIR) && matches!(ending, Some("sst" | "vlog"))
+    };
+    paths.filter(is_kept).collect()
+}
+
+#[test]
+fn a_file_that_cannot_be_removed_holds_up_neither_others_nor_calls_nor_a_full_disk() {
+    let vfs = Stubborn { sim: SimVfs::new(1), keeps: Arc::default() };
+    let sim = &vfs.sim;
+    let mut options = options(Arc::new(vfs.clone()), &stopped_clock());
+    options.default_family.value_separation_threshold = 100;
+    let db = Db::open(DIR, options.clone()).unwrap();
+    let mut there = Contents::new();
+    (0..3).for_each(|round| write(&db, &mut there, (40, 1), round).unwrap());
+    let before = files(sim);
+    *vfs.keeps.lock().unwrap() = vec![before[0].clone()];
+    db.compact_range::<&[u8]>(..).unwrap();
+    db.collect_garbage(0.0).unwrap();
+    db.wait_idle().unwrap();
+    let left = |sim: &SimVfs| files(sim).into_iter().filter(|path| before.contains(path)).count();
+    eventually("the others go", || left(sim) == 1);
+    sim.set_capacity_bytes(Some(used_bytes(sim) + (100 << 10)));
+    fill(&db, &mut there);
+    sim.set_capacity_bytes(None);
+    eventually("writes resume", || taken(db.put(b"after", b"room")));
+    check(&db, &there);
+    vfs.keeps.lock().unwrap().clear();
+    eventually("it goes when it can", || left(sim) == 0);
+    *vfs.keeps.lock().unwrap() = files(sim);
+    db.compact_range::<&[u8]>(..).unwrap();
+    db.close().unwrap();
+    drop(db);
+    let db = Db::open_read_only(DIR, options).unwrap();
+    check(&db, &there);
+}
