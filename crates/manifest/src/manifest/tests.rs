@@ -472,7 +472,7 @@ fn a_manifest_of_many_files_is_read_quickly() {
     let took = start.elapsed();
     println!("{} bytes read in {took:?}", manifest.len_bytes());
     // Far above what it takes, to hold on a loaded machine; a cost per pair of files would show.
-    assert!(took.as_secs() < 30, "{took:?}");
+    assert!(took.as_secs() < 120, "{took:?}");
     assert!(found == state);
     assert!(manifest.len_bytes() < 60 * 300_000);
 }

@@ -207,9 +207,9 @@ fn rotate_with(
     }
     let change = hot_swap::prepare(env, log, family, swap)?;
     let changes_hot = change.is_some();
-    let sealed = ends_segment.then(|| family.hold_state());
-    let upto = family.rotate(fresh, log.last_seqno, change, &env.read.table_cache);
-    if let Some(sealed) = sealed.filter(|sealed| !sealed.memtable.is_empty()) {
+    // Before the flush thread can see it, and tell that its flush begins.
+    let sealed = family.hold_state();
+    if !sealed.memtable.is_empty() {
         env.base.events.tell(|| {
             Event::MemtableSealed(MemtableSealed {
                 family: family.name.clone(),
@@ -218,6 +218,8 @@ fn rotate_with(
             })
         });
     }
+    drop(sealed);
+    let upto = family.rotate(fresh, log.last_seqno, change, &env.read.table_cache);
     if changes_hot {
         add(&env.base.counters.hot_swaps, 1);
         kill_point("hot:swapped");

@@ -1,7 +1,7 @@
 //! Background work that fails: a file that cannot be read stops itself, not the tree, and no call
 //! waits for what cannot happen.
 
-use crate::harness::{DIR, key, small_options, stopped_clock};
+use crate::harness::{DIR, HANG_GUARD, key, small_options, stopped_clock};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,9 +9,6 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use terrace::vfs::{Fault, FaultKind, OpClass, SimVfs};
 use terrace::{Compression, Db, Error, Options};
-
-/// A call that takes longer hangs.
-const HANGS_AFTER: Duration = Duration::from_secs(240);
 
 fn options(sim: &SimVfs) -> Options {
     let mut options = small_options(Arc::new(sim.clone()), &stopped_clock());
@@ -30,7 +27,7 @@ fn returns<T: Send + 'static>(what: &str, call: impl FnOnce() -> T + Send + 'sta
     let thread = std::thread::spawn(move || {
         let _ = sender.send(call());
     });
-    match receiver.recv_timeout(HANGS_AFTER) {
+    match receiver.recv_timeout(HANG_GUARD) {
         Ok(value) => {
             thread.join().unwrap();
             value
@@ -125,7 +122,7 @@ fn a_damaged_file_of_the_last_level_does_not_keep_l0_from_being_merged() {
     db.compact_range::<&[u8]>(..).unwrap();
     let start = Instant::now();
     while db.verify().unwrap() != ssts(&sim).len() as u64 {
-        assert!(start.elapsed() < HANGS_AFTER, "files that nothing names are never removed");
+        assert!(start.elapsed() < HANG_GUARD, "files that nothing names are never removed");
     }
     let deep = ssts(&sim);
     assert!(deep.len() > 2, "{deep:?}");
@@ -216,7 +213,7 @@ fn a_file_that_cannot_be_read_for_a_while_is_merged_when_it_can() {
     sim.set_fault(None);
     let start = Instant::now();
     while db.wait_idle().is_err() {
-        assert!(start.elapsed() < HANGS_AFTER, "it is never tried again");
+        assert!(start.elapsed() < HANG_GUARD, "it is never tried again");
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(db.metrics().compactions > 0 && l0_files(&db) < 15, "{}", db.metrics());
@@ -242,7 +239,7 @@ fn a_compaction_that_cannot_write_is_tried_again_and_poisons_nothing() {
         sim.set_fault(None);
         let start = Instant::now();
         while db.compact_range::<&[u8]>(..).is_err() {
-            assert!(start.elapsed() < HANGS_AFTER, "{kind:?}: it is never tried again");
+            assert!(start.elapsed() < HANG_GUARD, "{kind:?}: it is never tried again");
         }
         db.put(key(1), b"after").unwrap();
         assert_eq!(db.get(key(0)).unwrap().as_deref(), Some(&b"newest"[..]));

@@ -2,7 +2,8 @@
 //! lie where lookups are.
 
 use crate::harness::{
-    DIR, Generator, Mix, Run, Store, eventually, family_options, small_options, stopped_clock,
+    DIR, Generator, HANG_GUARD, Mix, Run, Store, eventually, family_options, small_options,
+    stopped_clock,
 };
 use crate::model::FAMILIES;
 use std::ops::Range;
@@ -185,6 +186,19 @@ fn memory_goes_where_the_lookups_are_and_follows_them() {
     }
 }
 
+/// Waits until no more filters come or go. `wait_idle` by itself gives up after a while.
+pub fn wait_for_filters(db: &Db) {
+    let (start, mut last, mut equal) = (Instant::now(), u64::MAX, 0);
+    while equal < 3 {
+        assert!(start.elapsed() < HANG_GUARD, "filters never come to rest");
+        db.wait_idle().unwrap();
+        let now = db.metrics().filter_memory_bytes;
+        equal = if now == last { equal + 1 } else { 0 };
+        last = now;
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
 #[test]
 fn heat_survives_reopening_and_compaction() {
     let vfs = Arc::new(SimVfs::new(2));
@@ -198,7 +212,7 @@ fn heat_survives_reopening_and_compaction() {
         eventually("units are loaded before any lookup", || {
             db.metrics().filter_memory_bytes > 8 << 10
         });
-        db.wait_idle().unwrap();
+        wait_for_filters(db);
         assert_eq!(db.metrics().gets, 0, "no lookup told where it is hot");
         // Few enough that the allocator learns nothing from them.
         let in_hot = waste(db, rng, hot.clone(), 150);

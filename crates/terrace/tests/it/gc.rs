@@ -2,7 +2,7 @@
 //! readers see while values move, and crashes.
 
 use crate::camera::{Camera, dump};
-use crate::harness::{effort, over_seeds, stopped_clock};
+use crate::harness::{HANG_GUARD, effort, eventually, over_seeds, stopped_clock};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +24,15 @@ fn key(n: u64) -> Vec<u8> {
 fn directory_bytes(dir: &Path) -> u64 {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.metadata().ok()).map(|meta| meta.len()).sum()
+}
+
+/// How many files in `dir` have one of the endings.
+fn files_with(dir: &Path, endings: &[&str]) -> u64 {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let has = |path: &PathBuf| {
+        path.extension().is_some_and(|ending| endings.iter().any(|wanted| ending == *wanted))
+    };
+    entries.filter(has).count() as u64
 }
 
 struct Watched {
@@ -101,9 +110,14 @@ fn overwrite(
     let user = m.user_bytes - loaded.user_bytes;
     let write_amplification = (written(&m) - written(&loaded)) as f64 / user as f64;
     let moved_share = (m.gc_moved_bytes - loaded.gc_moved_bytes) as f64 / user as f64;
-    db.wait_idle().unwrap();
-    std::thread::sleep(Duration::from_millis(300));
-    db.wait_idle().unwrap();
+    eventually("what nothing names is gone", || {
+        db.wait_idle().unwrap();
+        let shape = db.shape();
+        let ssts: usize = shape.families[0].levels.iter().map(Vec::len).sum();
+        let logs = shape.log_segments + shape.value_segments;
+        files_with(dir.path(), &["sst"]) == ssts as u64
+            && files_with(dir.path(), &["log", "vlog"]) == logs
+    });
     let watched = Watched {
         peak_share: peak.load(Ordering::Relaxed) as f64 / live,
         longest_write,
@@ -134,7 +148,8 @@ fn a_store_that_is_overwritten_stays_small_at_a_bounded_price() {
     let keys = 6_000;
     let options = overwrite_options(keys * 4112);
     let watched = overwrite(options, keys, 3.0, |rng| rng.below(keys));
-    assert!(watched.write_amplification < 2.3, "{:.3}", watched.write_amplification);
+    // Less alone; how much a collector moves that gets less of the processors, the next test says.
+    assert!(watched.write_amplification < 2.7, "{:.3}", watched.write_amplification);
     // The peak is a matter of time, which no test of CI depends on: `measure` prints it.
     assert!(watched.end_share < 1.5, "{:.3}", watched.end_share);
 }
@@ -354,7 +369,7 @@ impl Run {
         self.snapshots.clear();
         self.iters.clear();
         self.db.collect_garbage(0.0).unwrap();
-        let until = Instant::now() + Duration::from_secs(120);
+        let until = Instant::now() + HANG_GUARD;
         loop {
             self.db.wait_idle().unwrap();
             let names = self.vfs.list(Path::new(DIR)).unwrap();

@@ -54,7 +54,7 @@ impl Background {
 
     /// Whether anything has changed. What changes may be counted a little later.
     fn has_changed(&self, db: &Db) -> bool {
-        (0..10).any(|_| {
+        (0..200).any(|_| {
             let has_changed = Self::of(db) != *self;
             if !has_changed {
                 std::thread::sleep(Duration::from_millis(5));

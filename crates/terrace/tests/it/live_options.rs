@@ -1,5 +1,6 @@
 //! Options that change while the store is open: what each of them does from then on.
 
+use crate::filters::wait_for_filters;
 use crate::harness::{DIR, eventually, small_options, stopped_clock};
 use std::sync::Arc;
 use std::time::Duration;
@@ -266,7 +267,7 @@ fn filters_that_lend_shrink_with_the_budget_of_an_idle_store() {
         let (used, lent) = memory();
         used + lent <= share
     });
-    db.wait_idle().unwrap();
+    wait_for_filters(&db);
     let (used, _) = memory();
     assert!(used > share / 2, "{used} of {share}");
 }

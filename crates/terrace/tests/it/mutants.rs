@@ -4,14 +4,17 @@
 //! Every write of the store is synced, and the evidence files say so: no damage to one file may take
 //! any of them unnoticed, not even the last. Damage to an evidence file is harmless.
 
-use crate::harness::{DIR, Store, effort, key, small_options, stopped_clock};
+use crate::harness::{DIR, Store, effort, eventually, key, small_options, stopped_clock};
+use crate::left_over::left_over;
 use crate::model::{Contents, History, Op};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace::vfs::{SimVfs, Vfs};
 use terrace::{Compression, Error, Options, ReadOptions, SyncMode};
+use terrace_base::SegmentNumber;
 use terrace_base::rng::{Rng, SplitMix64};
+use terrace_manifest::names::FileName;
 use terrace_manifest::{Manifest, SegmentKind, names};
 
 /// A small store with every kind of file in it, as a killed process leaves it.
@@ -52,6 +55,7 @@ pub fn specimen(value_bytes: usize) -> Specimen {
         value.extend((0..value_bytes).map(|at| (at as u64 * (number % 5) / 3) as u8 + b'a'));
         Op::Put { family, key: key(number), value, expiry_ms: None }
     };
+    let mut newest_before = SegmentNumber::default();
     for round in 0..3u64 {
         for number in 0..45 {
             if number % (round + 1) == 0 {
@@ -60,6 +64,7 @@ pub fn specimen(value_bytes: usize) -> Specimen {
         }
         write(vec![Op::DeleteRange { family: 0, start: key(7 * round), end: key(7 * round + 3) }]);
         write(vec![Op::Delete { family: 1, key: key(round) }]);
+        newest_before = newest_log_segment(&sim);
         store.db.flush().unwrap();
         if round == 1 {
             store.families[2].compact_range::<&[u8]>(..).unwrap();
@@ -79,16 +84,30 @@ pub fn specimen(value_bytes: usize) -> Specimen {
     }
     write(vec![Op::DeleteRange { family: 2, start: key(0), end: key(14) }]);
     write(vec![put(0, 1, 11)]);
-    // The newest flush has to be in the files, or in the log, before the image.
-    while store.db.metrics().memtable_bytes > 0 && store.db.metrics().flushes < 4 {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    std::thread::sleep(std::time::Duration::from_millis(250));
+    // Every flush is in force, and what it left without use is gone.
+    let is_still = || {
+        let waits = store.db.shape().families.iter().any(|f| f.immutable_memtables > 0);
+        let (image, dir) = (sim.kill_image(), Path::new(DIR));
+        let families = Manifest::read(&image, dir).unwrap().families;
+        let oldest = families.values().map(|family| family.min_log_segment).min().unwrap();
+        !waits && oldest > newest_before && left_over(&image, dir).unwrap().is_empty()
+    };
+    eventually("nothing is on its way", is_still);
     let sim = sim.kill_image();
     let contents = history.state(history.batches.len()).contents(clock.now_ms());
     let keys = (0..46).map(key).chain([b"absent".to_vec()]).collect();
     let sealed = sealed_segments(&sim);
     Specimen { sim, options, history, contents, keys, sealed }
+}
+
+/// The newest file of the commit log.
+fn newest_log_segment(sim: &SimVfs) -> SegmentNumber {
+    let names = sim.list(Path::new(DIR)).unwrap();
+    let numbers = names.iter().filter_map(|name| match names::parse(name) {
+        FileName::Log(number) => Some(number),
+        _ => None,
+    });
+    numbers.max().unwrap()
 }
 
 pub fn sealed_segments(sim: &SimVfs) -> HashSet<PathBuf> {

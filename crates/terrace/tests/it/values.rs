@@ -1,6 +1,7 @@
 //! Values in the log: written once, read back, moved between states of the store.
 
 use crate::basics::copy_without_lock;
+use crate::harness::eventually;
 use std::time::Duration;
 use terrace::{Compression, Db, Options, ReadOptions, WriteBatch};
 
@@ -148,15 +149,9 @@ fn segments_that_nothing_refers_to_are_deleted_but_not_under_a_snapshot_or_an_it
     }
     db.compact_range::<&[u8]>(..).unwrap();
     db.wait_idle().unwrap();
-    let mut left = u64::MAX;
-    for _ in 0..2000 {
-        left = db.metrics().value_segment_bytes;
-        if left < with_both * 3 / 4 {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    assert!(left < with_both * 3 / 4, "{left} of {with_both}: {}", db.metrics());
+    eventually("what the readers held is gone", || {
+        db.metrics().value_segment_bytes < with_both * 3 / 4
+    });
     check(&db, count, 2);
 }
 

@@ -378,7 +378,7 @@ fn images_share_what_has_not_changed() {
     for seed in 0..1000 {
         assert!(sim.crash_image(seed).exists(&path("big")).unwrap());
     }
-    assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+    assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
 }
 
 #[test]

@@ -203,7 +203,8 @@ fn a_feed_whose_segments_a_full_disk_has_taken_says_so() {
         let now = log_files(&sim);
         now.iter().filter(|(number, _)| before.contains(number)).count() < before.len() / 2
     });
-    assert!(was_full);
+    // Or a flush or merge has found it full, and room was made before the next write.
+    assert!(was_full || db.metrics().background_errors > 0);
     let mut gone = 0;
     for mut feed in feeds {
         for _ in 0..3 {
