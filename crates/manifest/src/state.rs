@@ -11,7 +11,7 @@ use crate::codec::{self, ManifestRecord, SnapshotHead};
 use crate::edit::{FamilyEdit, SegmentMeta, VersionEdit};
 use crate::file_meta::FileMeta;
 use crate::version::{Version, place_name};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use terrace_base::{FileNumber, MAX_SEQNO, SegmentNumber, SeqNo};
 
@@ -494,12 +494,12 @@ impl Replay {
     /// The state after all records; `None` if there was no snapshot.
     pub(crate) fn finish(self) -> Result<Option<ManifestState>, String> {
         let Some((head, counters)) = self.started else { return Ok(None) };
+        if let Some(name) = first_twice(self.families.values().map(|family| &*family.name)) {
+            return Err(format!("two families are named `{name}`"));
+        }
         let mut families = BTreeMap::new();
         for (id, family) in self.families {
             let name = family.name;
-            if families.values().any(|other: &FamilyState| other.name == name) {
-                return Err(format!("two families are named `{name}`"));
-            }
             let files = family.files.into_iter().flatten().collect();
             let version = Version::empty()
                 .edited(files, &[])
@@ -522,5 +522,29 @@ impl Replay {
             keeps_evidence: self.keeps_evidence,
             retired: self.retired,
         }))
+    }
+}
+
+/// The first of `names` that has come before.
+fn first_twice<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut before = HashSet::new();
+    let mut names = names;
+    names.find(|name| !before.insert(*name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A manifest may say that there are a million families, before anybody can judge that.
+    #[test]
+    fn a_name_that_comes_twice_is_found_among_many() {
+        let mut names: Vec<String> = (0..200_000).map(|n| format!("family {n:06}")).collect();
+        let start = std::time::Instant::now();
+        assert_eq!(first_twice(names.iter().map(String::as_str)), None);
+        names.push(names[70_000].clone());
+        assert_eq!(first_twice(names.iter().map(String::as_str)), Some("family 070000"));
+        // Far above what it takes; that every two are compared would show.
+        assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
     }
 }
