@@ -76,7 +76,10 @@ impl Updates {
         let (inner, next) = (inner.clone(), since);
         let (current, held) = (None, None);
         let mut feed = Self { inner, options, segments, listed: newest, next, current, held };
-        feed.begin(newest)?;
+        match feed.begin(newest) {
+            Err(error) if feed.may_pass(&error) => feed.begin_anew(newest)?,
+            begun => begun?,
+        }
         Ok(feed)
     }
 
@@ -97,6 +100,13 @@ impl Updates {
             None => return Err(self.gone()?),
         };
         self.open_segment(index)
+    }
+
+    /// As [`Self::begin`], with the segments that there are now.
+    fn begin_anew(&mut self, newest: SeqNo) -> Result<()> {
+        self.segments = Segments::of(&self.inner)?;
+        self.listed = newest;
+        self.begin(newest)
     }
 
     fn open_segment(&mut self, index: usize) -> Result<()> {
@@ -138,25 +148,17 @@ impl Updates {
         let limit = self.limit();
         let mut begins_anew = false;
         while self.next <= limit {
-            if self.current.is_none() {
-                self.segments = Segments::of(&self.inner)?;
-                self.listed = limit;
-                self.begin(limit)?;
-            }
-            let next = match self.held.take() {
-                Some(held) => Some(held),
-                None => match self.next_batch(limit) {
-                    Err(error) if self.may_pass(&error) => {
-                        // Each time, for a reader: its list is as old as its last refresh.
-                        self.current = None;
-                        if begins_anew {
-                            return Err(error);
-                        }
-                        begins_anew = true;
-                        continue;
+            let next = match self.held_or_next(limit) {
+                Err(error) if self.may_pass(&error) => {
+                    // Each time, for a reader: its list is as old as its last refresh.
+                    self.current = None;
+                    if begins_anew {
+                        return Err(error);
                     }
-                    next => next?,
-                },
+                    begins_anew = true;
+                    continue;
+                }
+                next => next?,
             };
             // Reads see it, and the log does not have it.
             let Some(batch) = next else { return Err(self.gone_before(limit.next())) };
@@ -174,6 +176,17 @@ impl Updates {
             }
         }
         Ok(None)
+    }
+
+    /// The batch that was read and could not be given, or else the next one in the log.
+    fn held_or_next(&mut self, limit: SeqNo) -> Result<Option<UpdateBatch>> {
+        if self.current.is_none() {
+            self.begin_anew(limit)?;
+        }
+        match self.held.take() {
+            Some(held) => Ok(Some(held)),
+            None => self.next_batch(limit),
+        }
     }
 
     /// Whether an error may come of an old list of segments. A full disk goes before feeds: is what follows still there?
@@ -312,3 +325,6 @@ pub(crate) fn oldest(inner: &Inner) -> Result<u64> {
 fn or_closed<T>(inner: &Inner, result: Result<T>) -> Result<T> {
     result.or_else(|error| inner.base.health.check_open().and(Err(error)))
 }
+
+#[cfg(test)]
+mod tests;
