@@ -93,8 +93,24 @@ pub(crate) fn unfinished_file_stays(error: &terrace_base::Error) {
     tracing::warn!(target: TARGET, %error, "an unfinished file stays until the next open");
 }
 
-pub(crate) fn value_not_moved(segment: SegmentNumber, error: &terrace_base::Error) {
-    tracing::warn!(target: TARGET, segment = segment.get(), %error, "a value cannot be read: its segment is not collected until the next open");
+pub(crate) fn log_history_ends(error: &terrace_base::Error) {
+    tracing::warn!(target: TARGET, %error, "a log segment that is kept for change feeds cannot be read: feeds begin behind it");
+}
+
+/// `pause_us` as in [`quarantined`].
+pub(crate) fn value_not_moved(
+    segment: SegmentNumber,
+    pause_us: Option<u64>,
+    error: &terrace_base::Error,
+) {
+    match pause_us {
+        Some(pause_us) => {
+            tracing::warn!(target: TARGET, segment = segment.get(), pause_us, %error, "a value cannot be read: its segment is not collected for a while");
+        }
+        None => {
+            tracing::warn!(target: TARGET, segment = segment.get(), %error, "a value is damaged: its segment is not collected until the next open");
+        }
+    }
 }
 
 pub(crate) fn filter_heat_not_saved(error: &terrace_base::Error) {

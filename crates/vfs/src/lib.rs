@@ -129,10 +129,11 @@ pub fn check_not_encrypted(file: &dyn RandomFile) -> Result<()> {
     }
 }
 
-/// Whether the device does not give what was asked for (`EIO`): another attempt will most likely meet the same.
+/// What the kernel says of a bad sector.
+pub const EIO: i32 = 5;
+
+/// Whether the device does not give what was asked for ([`EIO`]): another attempt will most likely meet the same.
 pub fn is_unreadable(error: &Error) -> bool {
-    /// What the kernel says of a bad sector.
-    const EIO: i32 = 5;
     matches!(error, Error::Io { source, .. } if source.raw_os_error() == Some(EIO))
 }
 

@@ -40,13 +40,14 @@ const DURABLE: [&str; 10] = [
 ];
 
 /// Figures about this process at this moment: memory, open files, health.
-const NOW: [&str; 30] = [
+const NOW: [&str; 31] = [
     "levels.filter_memory_bytes",
     "levels.model_files",
     "levels.level_models",
     "retained_log_bytes",
     "evidence_stale",
     "gc_victim_segments",
+    "gc_excluded_segments",
     "hot_keys",
     "hot_bytes",
     "filter_memory_bytes",
@@ -126,7 +127,7 @@ pub fn json(m: &Metrics) -> Value {
         compaction_written_bytes, entries_dropped, compaction_filter_removed, compaction_filter_changed,
         compaction_filter_failures, values_separated, separated_bytes, value_reads, value_read_bytes, value_cache_hits,
         value_segments, value_segment_bytes, value_live_bytes, gc_moved_values, gc_moved_bytes, gc_freed_bytes,
-        gc_victim_segments, slowdowns, stops, stall_us, background_errors, filter_memory_bytes, filter_budget_bytes,
+        gc_victim_segments, gc_excluded_segments, slowdowns, stops, stall_us, background_errors, filter_memory_bytes, filter_budget_bytes,
         filter_lent_bytes, filter_borrowed_bytes, memtable_lent_bytes, memory_moves, memory_moved_bytes, memory_turns,
         memory_gains_us, filter_lambda, filter_expected_waste, model_bytes, model_training_ns, models_built,
         models_refused, models_refused_ties, models_refused_segments, models_refused_bytes, level_models,

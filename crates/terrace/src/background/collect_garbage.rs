@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::values::value_log::SegmentStats;
 use crate::version::install;
 use crate::write::log_segments;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use terrace_base::SegmentNumber;
 
 /// How far a `collect_garbage` is. Steps that the background does for it are not counted.
@@ -41,7 +41,8 @@ pub(crate) fn run(
     }
     flush::all(env)?;
     log_segments::retire_segments(&env.commit)?;
-    let stats = gc::stats(env);
+    env.read.value_log.retry_excluded();
+    let stats = gc::stats_of_all(env);
     let enough = |segment: &&SegmentStats| segment.garbage_share() >= min_share;
     let wanted: BTreeSet<SegmentNumber> =
         stats.iter().filter(enough).map(|segment| segment.number).collect();
@@ -77,14 +78,31 @@ impl Drop for Asked<'_> {
 }
 
 /// Rewrites files, on the caller's thread and those of the background, until none refers to the
-/// segments.
+/// segments, but for those with values that cannot be read.
+///
+/// # Errors
+/// Why such a value cannot be read, once all others are moved; what keeps the store from working.
 fn empty(
     env: &JobEnv,
     wanted: &BTreeSet<SegmentNumber>,
     progress: &mut dyn FnMut(GcProgress),
 ) -> Result<()> {
+    let values = &env.read.value_log;
+    // Once it is in here a segment is waited for no more, even if others try again.
+    let mut unreadable = BTreeMap::new();
+    let mut left = || {
+        for number in wanted {
+            if let Some(why) = values.why_excluded(*number) {
+                unreadable.entry(*number).or_insert_with(|| Error::from(why));
+            }
+        }
+        let refers = |number: &&SegmentNumber| values.live_bytes_of(**number) > 0;
+        let stays = wanted.iter().filter(refers);
+        let why = stays.clone().find_map(|number| unreadable.get(number)).cloned();
+        (stays.filter(|number| !unreadable.contains_key(number)).count(), why)
+    };
     let mut told =
-        GcProgress { steps: 0, read_bytes: 0, written_bytes: 0, segments_left: wanted.len() };
+        GcProgress { steps: 0, read_bytes: 0, written_bytes: 0, segments_left: left().0 };
     loop {
         env.base.health.check_writable()?;
         let victims = env.read.value_log.victims();
@@ -92,11 +110,7 @@ fn empty(
             gc::step(env);
         }
         let step = compact::run_for_values(env, pick_values)?;
-        let waits = |number: &&SegmentNumber| {
-            let values = &env.read.value_log;
-            values.live_bytes_of(**number) > 0 && values.why_excluded(**number).is_none()
-        };
-        let left = wanted.iter().filter(waits).count();
+        let (left, why_not_all) = left();
         if let Some((read, written)) = step {
             told.steps += 1;
             told.read_bytes += read;
@@ -110,9 +124,7 @@ fn empty(
         }
         if left == 0 {
             // All that can be read has been moved.
-            let excluded =
-                wanted.iter().find_map(|number| env.read.value_log.why_excluded(*number));
-            return excluded.map_or(Ok(()), |why| Err(why.into()));
+            return why_not_all.map_or(Ok(()), Err);
         }
         if step.is_none() {
             let mut has_waited = false;

@@ -85,9 +85,16 @@ pub(crate) fn step(env: &JobEnv) {
     }
 }
 
+/// The stats of the sealed segments that can be collected, as [`stats_of_all`].
+fn stats(env: &JobEnv) -> Vec<SegmentStats> {
+    let mut stats = stats_of_all(env);
+    stats.retain(|segment| env.read.value_log.why_excluded(segment.number).is_none());
+    stats
+}
+
 /// The stats of the sealed segments, with what its record takes beside a value counted as live: a
 /// move would not free it.
-pub(crate) fn stats(env: &JobEnv) -> Vec<SegmentStats> {
+pub(crate) fn stats_of_all(env: &JobEnv) -> Vec<SegmentStats> {
     let (mut referred, mut entries) = (0, 0);
     for family in env.read.families.load().iter() {
         // Entries whose values are inline are no records; where separation is off, nothing says how many.
@@ -103,7 +110,6 @@ pub(crate) fn stats(env: &JobEnv) -> Vec<SegmentStats> {
     }
     let record = 1.0 + RECORD_BYTES * entries as f64 / referred.max(1) as f64;
     let mut stats = env.read.value_log.segment_stats();
-    stats.retain(|segment| env.read.value_log.why_excluded(segment.number).is_none());
     for segment in &mut stats {
         let bytes = (segment.live_bytes as f64 * record) as u64;
         // What a file of its own costs counts for more the fewer values there are.

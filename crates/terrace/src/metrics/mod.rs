@@ -392,6 +392,8 @@ pub struct Metrics {
     pub gc_freed_bytes: u64,
     /// Value segments that are being collected now.
     pub gc_victim_segments: u64,
+    /// Value segments that are not collected, since a value in them could not be read when it was last tried.
+    pub gc_excluded_segments: u64,
     /// Times that writes were slowed, whatever for.
     pub slowdowns: u64,
     /// Times that writes stopped, whatever for.

@@ -196,6 +196,11 @@ impl Metrics {
             ("value_segment_bytes", "Length of these files", self.value_segment_bytes),
             ("value_live_bytes", "Bytes in the log that SSTs refer to", self.value_live_bytes),
             ("gc_victim_segments", "Value segments being collected", self.gc_victim_segments),
+            (
+                "gc_excluded_segments",
+                "Value segments not collected, since a value could not be read",
+                self.gc_excluded_segments,
+            ),
             ("cache_used_bytes", "Bytes the block cache holds", self.cache_used_bytes),
             ("cache_capacity_bytes", "Bytes the block cache may hold", self.cache_capacity_bytes),
             ("filter_memory_bytes", "Bytes of filter units in memory", self.filter_memory_bytes),

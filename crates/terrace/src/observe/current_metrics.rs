@@ -19,6 +19,7 @@ pub(crate) fn of(inner: &Inner) -> Metrics {
     }
     m.value_live_bytes = inner.read.value_log.live_bytes();
     m.gc_victim_segments = inner.read.value_log.victims().len() as u64;
+    m.gc_excluded_segments = inner.read.value_log.excluded_count() as u64;
     {
         let arbiter = inner.background.arbiter.lock();
         m.memory_moves = arbiter.moves;

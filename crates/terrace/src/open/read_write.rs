@@ -387,9 +387,9 @@ impl Nouns {
         let max_open = usize::try_from(max_open).unwrap_or(usize::MAX);
         let value_files = max_open / VALUE_FILES_SHARE;
         let direct = options.direct_io.reads;
+        let (vfs, clock) = (options.advanced.vfs.clone(), options.advanced.clock.clone());
         let value_log =
-            ValueLog::new(options.advanced.vfs.clone(), dir, direct, cache.clone(), value_files)
-                .read_only(read_only);
+            ValueLog::new(vfs, dir, direct, cache.clone(), value_files, clock).read_only(read_only);
         let table_cache = TableCache::new(
             options.advanced.vfs.clone(),
             dir,

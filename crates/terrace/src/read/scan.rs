@@ -15,7 +15,7 @@ use crate::iter::values::{MAX_WINDOW_BYTES, Reading, Values};
 use crate::iter::visible::{Fold, View, Visible};
 use crate::memory::table_cache::TableCache;
 use crate::memtable::MemTable;
-use crate::values::value_log::HeldValues;
+use crate::values::held_values::HeldValues;
 use crate::values::value_log::SegmentMap;
 use crate::version::family::Family;
 use crate::version::read_env::ReadEnv;

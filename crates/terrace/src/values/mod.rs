@@ -1,6 +1,9 @@
 //! Separated values: the log segments that they lie in ([`value_log`]), and what is known of the garbage
-//! among them ([`garbage`]), and how scans read many at once ([`value_source`]). Garbage is collected by `background/gc`.
+//! among them ([`garbage`]), which of them cannot be read ([`excluded`]), and how scans read many at once ([`value_source`]).
+//! Garbage is collected by `background/gc`.
 
+mod excluded;
 pub(crate) mod garbage;
+pub(crate) mod held_values;
 pub(crate) mod value_log;
 pub(crate) mod value_source;

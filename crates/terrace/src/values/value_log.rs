@@ -14,14 +14,14 @@
 //! ([`FileMeta::value_refs`]), so that a file or family that goes takes its references with it.
 
 use crate::event;
-use crate::values::value_source::ValueSource;
+use crate::values::excluded::{Excluded, Verdict};
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use terrace_base::sync::Mutex;
-use terrace_base::{Error, Result, SegmentNumber, ValueHandle};
+use terrace_base::{Clock, Error, Result, SegmentNumber, ValueHandle};
 use terrace_buf::Slice;
 use terrace_cache::CacheKey;
 use terrace_log::value::{self, ValueRead};
@@ -92,14 +92,6 @@ struct PendingDelete {
     segment: Weak<Segment>,
 }
 
-/// Why the values of a segment are not moved.
-#[derive(Debug, Clone)]
-struct Excluded {
-    /// Whether they are damaged; else the device did not give them.
-    is_damaged: bool,
-    why: String,
-}
-
 /// All segments with values, and the stats.
 pub(crate) struct ValueLog {
     vfs: Arc<dyn Vfs>,
@@ -119,8 +111,9 @@ pub(crate) struct ValueLog {
     /// Bytes that SSTs referred to when garbage collection had written a segment, by segment.
     collected: Mutex<BTreeMap<SegmentNumber, u64>>,
     victims: ArcSwap<HashSet<SegmentNumber>>,
-    /// Segments with a value that cannot be read, and why: they are not collected.
-    excluded: Mutex<BTreeMap<SegmentNumber, Excluded>>,
+    /// Segments with a value that cannot be read: they are not collected.
+    excluded: Excluded,
+    clock: Arc<dyn Clock>,
     pending_delete: Mutex<Vec<PendingDelete>>,
     open: Arc<AtomicUsize>,
     max_open: usize,
@@ -144,6 +137,7 @@ impl ValueLog {
         direct: bool,
         cache: Arc<BlockCache>,
         max_open: usize,
+        clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
             vfs,
@@ -157,7 +151,8 @@ impl ValueLog {
             live_bytes: AtomicU64::new(0),
             collected: Mutex::default(),
             victims: ArcSwap::default(),
-            excluded: Mutex::default(),
+            excluded: Excluded::default(),
+            clock,
             pending_delete: Mutex::default(),
             open: Arc::default(),
             max_open: max_open.max(4),
@@ -227,6 +222,7 @@ impl ValueLog {
         self.pending_delete.lock().extend(pending_delete);
         self.live.lock().retain(|number, _| !numbers.contains(number));
         self.collected.lock().retain(|number, _| !numbers.contains(number));
+        self.excluded.forget(numbers);
         let victims = self.victims.load();
         if victims.iter().any(|number| numbers.contains(number)) {
             let rest = victims.iter().filter(|n| !numbers.contains(n)).copied();
@@ -344,27 +340,42 @@ impl ValueLog {
         self.victims.store(Arc::new(victims));
     }
 
-    /// A value in `segment` cannot be read, so that it cannot be moved: the segment stays.
+    /// A value in `segment` cannot be read, so that it cannot be moved: the segment stays, at least for now.
     pub fn spare(&self, segment: SegmentNumber, error: &Error) {
-        let why = Excluded { is_damaged: error.is_corruption(), why: error.to_string() };
-        if self.excluded.lock().insert(segment, why).is_none() {
-            event::value_not_moved(segment, error);
+        match self.excluded.add(segment, error, self.clock.monotonic_us()) {
+            Verdict::Known => {}
+            Verdict::Pause(us) => event::value_not_moved(segment, Some(us), error),
+            Verdict::ForGood => event::value_not_moved(segment, None, error),
+        }
+        if !self.has(segment) {
+            // It has left meanwhile, and nobody says so again.
+            self.excluded.forget(&[segment]);
         }
         let victims = self.victims.load();
         let rest = victims.iter().filter(|number| **number != segment).copied();
         self.victims.store(Arc::new(rest.collect()));
     }
 
-    /// Why `segment` is not collected.
+    /// Why `segment` is not collected now.
     pub fn why_excluded(&self, segment: SegmentNumber) -> Option<Error> {
-        let Excluded { is_damaged, why } = self.excluded.lock().get(&segment).cloned()?;
+        let exclusion = self.excluded.why(segment, self.clock.monotonic_us())?;
         let path = self.map.load().get(&segment).map(|segment| segment.path.clone());
         let path = path.unwrap_or_else(|| names::log_path(&self.dir, segment));
-        Some(match is_damaged {
-            true => Error::corruption(&path, 0, why),
+        Some(match exclusion.is_damaged {
+            true => Error::corruption(&path, 0, exclusion.why),
             // The device may give it another time.
-            false => Error::io("move values of", &path, std::io::Error::other(why)),
+            false => Error::io("move values of", &path, std::io::Error::other(exclusion.why)),
         })
+    }
+
+    /// Somebody asks for a collection: values that the device did not give are tried again at once.
+    pub fn retry_excluded(&self) {
+        self.excluded.hurry();
+    }
+
+    /// How many segments have a value that could not be read when it was last tried to move it.
+    pub fn excluded_count(&self) -> usize {
+        self.excluded.count()
     }
 
     // Reading.
@@ -407,7 +418,7 @@ impl ValueLog {
         self.cached_of(&self.map.load(), handle)
     }
 
-    fn cached_of(&self, held: &SegmentMap, handle: &ValueHandle) -> Option<Slice> {
+    pub(super) fn cached_of(&self, held: &SegmentMap, handle: &ValueHandle) -> Option<Slice> {
         self.cached(&place_of(held.get(&handle.segment)?, handle))
     }
 
@@ -576,26 +587,6 @@ impl ValueLog {
 /// Under what the cache has the value at `handle`.
 fn place_of(segment: &Segment, handle: &ValueHandle) -> CacheKey {
     CacheKey { file: segment.cache_file, offset: handle.offset }
-}
-
-/// The values of a scan: its segments stay while this is held.
-pub(crate) struct HeldValues {
-    pub log: Arc<ValueLog>,
-    pub held: Arc<SegmentMap>,
-    /// Give only what the cache has.
-    pub in_memory: bool,
-}
-
-impl ValueSource for HeldValues {
-    fn read(&self, wanted: &[(&[u8], ValueHandle)], max_bytes: usize) -> Vec<Result<Slice>> {
-        if self.in_memory {
-            let cached = |(_, handle): &(&[u8], ValueHandle)| {
-                self.log.cached_of(&self.held, handle).ok_or(Error::NotInMemory)
-            };
-            return wanted.iter().map(cached).collect();
-        }
-        self.log.read_held(&self.held, wanted, max_bytes)
-    }
 }
 
 /// The file of a value segment.

@@ -1,9 +1,15 @@
 //! Values in the log: written once, read back, moved between states of the store.
 
 use crate::basics::copy_without_lock;
-use crate::harness::eventually;
+use crate::harness::{eventually, stopped_clock};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use terrace::vfs::SimVfs;
 use terrace::{Compression, Db, Options, ReadOptions, WriteBatch};
+use terrace_base::ManualClock;
+use terrace_vfs::{Call, Interposed};
 
 const SMALL: usize = 100;
 
@@ -204,6 +210,9 @@ fn a_value_that_cannot_be_read_stops_neither_compaction_nor_the_collection_of_ot
     let is_damage = |error: terrace::Error| matches!(error, terrace::Error::Corruption(_));
     assert!(is_damage(db.collect_garbage(0.0).unwrap_err()));
     db.compact_range::<&[u8]>(..).unwrap();
+    // Also once it is known.
+    assert!(is_damage(db.collect_garbage(0.0).unwrap_err()));
+    assert_eq!(db.metrics().gc_excluded_segments, 1);
     db.put(key(0), value(0, 0)).unwrap();
     for n in 0..count {
         match db.get(key(n)) {
@@ -214,4 +223,101 @@ fn a_value_that_cannot_be_read_stops_neither_compaction_nor_the_collection_of_ot
     db.put(key(100), value(100, 1)).unwrap();
     assert_eq!(db.get(key(100)).unwrap().as_deref(), Some(&value(100, 1)[..]));
     assert!(!db.metrics().poisoned);
+    // Nothing refers to it any more.
+    db.compact_range::<&[u8]>(..).unwrap();
+    db.collect_garbage(0.0).unwrap();
+    assert_eq!(db.metrics().gc_excluded_segments, 0);
+}
+
+/// A file system whose device does not give log segments, as long as `fails` says so.
+#[derive(Clone)]
+struct Failing {
+    sim: SimVfs,
+    fails: Arc<AtomicBool>,
+}
+
+impl Interposed for Failing {
+    type Files = SimVfs;
+
+    fn files(&self) -> &SimVfs {
+        &self.sim
+    }
+
+    fn around<T>(
+        &self,
+        call: Call<'_>,
+        path: &Path,
+        work: impl FnOnce() -> terrace_base::Result<T>,
+    ) -> terrace_base::Result<T> {
+        let is_log = path.extension().is_some_and(|ending| ending == "log");
+        match call {
+            Call::Open if is_log && self.fails.load(Ordering::SeqCst) => {
+                let unreadable = std::io::Error::from_raw_os_error(terrace_vfs::EIO);
+                Err(terrace_base::Error::io("open", path, unreadable))
+            }
+            _ => work(),
+        }
+    }
+}
+
+/// A store of which most values are garbage, all in segments that cannot be read for now.
+fn with_unreadable_garbage(clock: &ManualClock, gc_garbage_ratio: f64) -> (Db, Arc<AtomicBool>) {
+    let fails = Arc::new(AtomicBool::new(true));
+    let mut options = options();
+    let a = &mut options.advanced;
+    a.vfs = Arc::new(Failing { sim: SimVfs::new(1), fails: fails.clone() });
+    a.clock = Arc::new(clock.clone());
+    a.gc_garbage_ratio = gc_garbage_ratio;
+    let db = Db::open("/db", options).unwrap();
+    for round in 0..3 {
+        for n in 0..200 {
+            // The same keys keep a value of the first round in every segment.
+            if round == 0 || n % 10 > 0 {
+                db.put(key(n), value(n, round)).unwrap();
+            }
+        }
+        db.flush().unwrap();
+        db.compact_range::<&[u8]>(..).unwrap();
+    }
+    (db, fails)
+}
+
+fn check_unreadable_garbage(db: &Db) {
+    for n in 0..200 {
+        let round = if n % 10 > 0 { 2 } else { 0 };
+        assert_eq!(db.get(key(n)).unwrap().as_deref(), Some(&value(n, round)[..]), "{n}");
+    }
+}
+
+#[test]
+fn segments_that_the_device_did_not_give_are_collected_when_they_are_asked_for_again() {
+    let (db, fails) = with_unreadable_garbage(&stopped_clock(), 1.0);
+    for _ in 0..2 {
+        let error = db.collect_garbage(0.0).unwrap_err();
+        assert!(matches!(error, terrace::Error::Io(_)), "{error}");
+    }
+    let metrics = db.metrics();
+    assert!(metrics.gc_excluded_segments > 0 && metrics.gc_moved_values == 0, "{metrics}");
+    fails.store(false, Ordering::SeqCst);
+    db.collect_garbage(0.0).unwrap();
+    let metrics = db.metrics();
+    assert!(metrics.gc_excluded_segments == 0 && metrics.gc_moved_values > 0, "{metrics}");
+    check_unreadable_garbage(&db);
+}
+
+#[test]
+fn segments_that_the_device_did_not_give_are_collected_by_themselves_after_a_pause() {
+    let clock = ManualClock::at(1_000_000);
+    let (db, fails) = with_unreadable_garbage(&clock, 0.1);
+    eventually("a segment cannot be collected", || {
+        clock.advance(1000);
+        db.metrics().gc_excluded_segments > 0
+    });
+    assert_eq!(db.metrics().gc_moved_values, 0);
+    fails.store(false, Ordering::SeqCst);
+    eventually("values are moved", || {
+        clock.advance(1000);
+        db.metrics().gc_moved_values > 0
+    });
+    check_unreadable_garbage(&db);
 }

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 use terrace_base::key::pack_trailer;
 use terrace_base::{
-    FileNumber, ManualClock, RangeTombstone, Rng, SegmentNumber, SplitMix64, ValueKind,
+    FileNumber, ManualClock, RangeTombstone, Rng, SegmentNumber, SplitMix64, SystemClock, ValueKind,
 };
 use terrace_sst::{BlockCache, ReadCounters};
 use terrace_vfs::{Fault, FaultKind, SimVfs};
@@ -50,7 +50,8 @@ impl Store {
         vfs.create_dir_all(dir).unwrap();
         let cache = Arc::new(BlockCache::new(1 << 20));
         let counters = Arc::new(ReadCounters::default());
-        let log = ValueLog::new(vfs.clone(), dir, false, cache.clone(), 100);
+        let clock = Arc::new(SystemClock::default());
+        let log = ValueLog::new(vfs.clone(), dir, false, cache.clone(), 100, clock);
         let table_cache =
             TableCache::new(vfs.clone(), dir, cache, counters, FilterBudget::cached(), false, 100);
         Self {
