@@ -6,10 +6,11 @@
 //! preceded by a sync of the log.
 
 use crate::batch;
+use crate::event;
 use crate::open::recover::Outcome;
 use crate::options::Options;
 use crate::version::file_numbers::FileNumbers;
-use crate::version::log_history::{HistorySegment, LogHistory, Retention, linked};
+use crate::version::log_history::{HistorySegment, Linked, LogHistory, Retention, linked};
 use crate::write::log_segments;
 use crate::write::queue::LogState;
 use std::path::Path;
@@ -18,7 +19,7 @@ use terrace_log::format::HEADER_BYTES;
 use terrace_log::{LogPosition, LogReader, RecordKind, SegmentFile, Step};
 use terrace_manifest::ManifestState;
 use terrace_manifest::names::{self, FileName};
-use terrace_vfs::Vfs;
+use terrace_vfs::{Vfs, is_unreadable};
 
 /// A log that was replayed.
 pub(super) struct ReplayedLog<'a> {
@@ -60,20 +61,36 @@ impl ReplayedLog<'_> {
 
     /// The segments that stay, made durable, and where the last one ends; none if something is missing.
     fn kept(&self) -> terrace_base::Result<(Vec<HistorySegment>, Option<LogPosition>)> {
+        let (kept, end) = match self.found() {
+            // The store needs nothing of what cannot be read: feeds begin anew.
+            Err(error) if is_unreadable(&error) => {
+                event::log_history_ends(&error);
+                (Vec::new(), None)
+            }
+            found => found?,
+        };
+        for SegmentFile { number, path } in self.segments {
+            if kept.iter().any(|segment| segment.number == *number) {
+                // After a mere kill the device may not have all that was replayed.
+                self.vfs.sync_file(path)?;
+            }
+        }
+        Ok((kept, end))
+    }
+
+    /// The segments that lead to the end of the log, and where that is; none if something is missing.
+    fn found(&self) -> terrace_base::Result<(Vec<HistorySegment>, Option<LogPosition>)> {
         let Some(end) = self.end()? else { return Ok((Vec::new(), None)) };
-        let kept = linked(self.vfs, self.dir, end)?;
+        let Linked { segments: kept, unreadable } = linked(self.vfs, self.dir, end)?;
+        if let Some(error) = unreadable {
+            event::log_history_ends(&error);
+        }
         let flushed = self.state.families.values().map(|family| family.flushed_seqno);
         let files = self.state.families.values().flat_map(|family| family.version.all_files());
         let in_ssts = flushed.chain(files.map(|(_, file)| file.largest_seqno)).max();
         let in_log = self.last_seqno(&kept)?;
         if in_ssts.unwrap_or_default() > in_log || in_log > self.outcome.last_seqno {
             return Ok((Vec::new(), None));
-        }
-        for SegmentFile { number, path } in self.segments {
-            if kept.iter().any(|segment| segment.number == *number) {
-                // After a mere kill the device may not have all that was replayed.
-                self.vfs.sync_file(path)?;
-            }
         }
         let end = Some(end).filter(|_| !kept.is_empty());
         Ok((kept, end))

@@ -45,7 +45,11 @@ impl Segments {
         // Before the look: what is there then stays.
         let pin = ReaderPin::take(&*inner.base.vfs, &inner.base.dir)?;
         let end = inner.last_look.lock().as_ref().and_then(|look| look.log_end);
-        let list = linked(&*inner.base.vfs, &inner.base.dir, end.unwrap_or_default())?;
+        let found = linked(&*inner.base.vfs, &inner.base.dir, end.unwrap_or_default())?;
+        if let Some(error) = found.unreadable {
+            return Err(error.into());
+        }
+        let list = found.segments;
         Ok(Self { list, keeper: Keeper::Reader { pin, _before: None } })
     }
 

@@ -21,7 +21,7 @@ use terrace_base::sync::Mutex;
 use terrace_base::{AtomicSeqNo, SegmentNumber, SeqNo};
 use terrace_log::LogPosition;
 use terrace_manifest::names;
-use terrace_vfs::Vfs;
+use terrace_vfs::{Vfs, is_unreadable};
 
 /// A segment of the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,29 +190,38 @@ impl Drop for HistoryPin {
     }
 }
 
-/// The segments in `dir` that lead to `end` by the links in their headers, ascending, as far back as they are there.
+/// What [`linked`] finds.
+#[derive(Debug)]
+pub(crate) struct Linked {
+    /// Ascending.
+    pub segments: Vec<HistorySegment>,
+    /// Why they go no further back, if the device does not give the header of the one before them.
+    pub unreadable: Option<terrace_base::Error>,
+}
+
+/// The segments in `dir` that lead to `end` by the links in their headers, as far back as they are there.
 ///
 /// # Errors
 /// I/O.
-pub(crate) fn linked(
-    vfs: &dyn Vfs,
-    dir: &Path,
-    end: LogPosition,
-) -> terrace_base::Result<Vec<HistorySegment>> {
-    let mut segments = VecDeque::new();
+pub(crate) fn linked(vfs: &dyn Vfs, dir: &Path, end: LogPosition) -> terrace_base::Result<Linked> {
+    let (mut segments, mut unreadable) = (VecDeque::new(), None);
     let mut next = Some(end).filter(|end| end.segment > SegmentNumber::ZERO);
     while let Some(LogPosition { segment, offset }) = next {
         let header = match terrace_log::read_header(vfs, &names::log_path(dir, segment)) {
             Ok(Ok(header)) if header.segment == segment => header,
             Ok(_) => break,
             Err(error) if error.is_not_found() => break,
+            Err(error) if is_unreadable(&error) => {
+                unreadable = Some(error);
+                break;
+            }
             Err(error) => return Err(error),
         };
         let (number, end) = (segment, Some(offset));
         segments.push_front(HistorySegment { number, end, first_seqno: None });
         next = header.previous;
     }
-    Ok(segments.into())
+    Ok(Linked { segments: segments.into(), unreadable })
 }
 
 #[cfg(test)]

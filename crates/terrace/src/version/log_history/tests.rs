@@ -85,7 +85,7 @@ fn links_lead_back_to_the_first_segment_that_is_missing() {
         end = Some(writer.end());
     }
     let found = |end| -> Vec<u64> {
-        let segments = linked(&sim, dir, end).unwrap();
+        let segments = linked(&sim, dir, end).unwrap().segments;
         segments.iter().map(|segment| segment.number.get()).collect()
     };
     assert_eq!(found(end.unwrap()), [1, 2, 5, 7]);

@@ -3,10 +3,14 @@
 use super::{keys, log_files, options, rest};
 use crate::harness::{DIR, eventually};
 use crate::held::{FLUSH, Held};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use terrace::vfs::SimVfs;
-use terrace::{Db, Error, SyncMode, UpdateOp, Updates, WriteBatch};
+use terrace::{Db, Error, RepairOptions, SyncMode, UpdateOp, Updates, WriteBatch};
+use terrace_base::SegmentNumber;
+use terrace_manifest::names;
 
 const WRITERS: u64 = 3;
 const BATCHES: u64 = 300;
@@ -217,4 +221,56 @@ fn a_feed_whose_segments_a_full_disk_has_taken_says_so() {
         }
     }
     assert!(gone > 0);
+}
+
+/// The store needs nothing of what is kept for feeds only.
+#[test]
+fn a_kept_segment_that_the_device_does_not_give_costs_updates_and_not_the_store() {
+    let sim = SimVfs::new(1);
+    let mut options = options(&sim);
+    options.advanced.log_retention_bytes = 1 << 30;
+    let db = Db::open(DIR, options.clone()).unwrap();
+    let mut written = Vec::new();
+    for n in 0..20 {
+        written.push(format!("{n:02}"));
+        db.put(&written[n], [1; 300]).unwrap();
+        if n % 5 == 4 {
+            db.flush().unwrap();
+        }
+    }
+    db.close().unwrap();
+    drop(db);
+    let kept: Vec<_> = log_files(&sim).into_iter().filter(|(_, bytes)| *bytes > 1500).collect();
+    assert_eq!(kept.len(), 4);
+    // The header, and records behind it.
+    for lost in [0..8, 512..1024] {
+        for (number, _) in &kept {
+            let what = format!("{lost:?} of segment {number}");
+            let image = sim.kill_image();
+            let path = names::log_path(Path::new(DIR), SegmentNumber::new(*number));
+            assert!(image.lose_sector(path, lost.clone()));
+            options.advanced.vfs = Arc::new(image);
+            let report = terrace::repair(
+                DIR,
+                options.clone(),
+                RepairOptions { dry_run: true, ..Default::default() },
+            );
+            report.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let db =
+                Db::open(DIR, options.clone()).unwrap_or_else(|error| panic!("{what}: {error}"));
+            for key in &written {
+                assert_eq!(db.get(key).unwrap().as_deref(), Some(&[1; 300][..]), "{what}: {key}");
+            }
+            let all = db.updates_since(1).and_then(|feed| feed.collect::<Result<Vec<_>, _>>());
+            let is_told = matches!(all, Err(Error::UpdatesGone { .. } | Error::Io(_)));
+            assert!(is_told, "{what}: {all:?}");
+            db.put("new", "value").unwrap();
+            let mut feed = db.updates_since(db.latest_seqno()).unwrap();
+            assert_eq!(keys(&mut feed), ["new"], "{what}");
+            drop(feed);
+            db.close().unwrap();
+            drop(db);
+            Db::open(DIR, options.clone()).unwrap_or_else(|error| panic!("{what}, again: {error}"));
+        }
+    }
 }
