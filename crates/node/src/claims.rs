@@ -6,7 +6,7 @@
 //! ```
 
 use crate::directory::{Directory, NodeState};
-use crate::epochs::{self, Passed};
+use crate::epochs::{self, Passed, TooFar};
 use crate::error::Error;
 use crate::owner::{self, TakenOver};
 use crate::part::Part;
@@ -300,8 +300,10 @@ impl Claims {
         match request {
             OwnerRequest::Probe => {
                 tokio::spawn(async move {
-                    let probed = probe(&shared, instance).await;
-                    answer(OwnerAnswer::Probed(probed == Probed::Answers));
+                    // A claim would be given up at once.
+                    let is_too_far = shared.too_far.lock().get(&id).is_some_and(TooFar::is_fresh);
+                    let answers = !is_too_far && probe(&shared, instance).await == Probed::Answers;
+                    answer(OwnerAnswer::Probed(answers));
                 });
             }
             OwnerRequest::Claim { seen, replace, lease } => {
@@ -396,10 +398,7 @@ async fn fence(shared: &Arc<Shared>, instance: NodeId, id: ShardId, epoch: Epoch
     match epochs::pass(shared, id, epoch, known).await {
         Ok(Passed::Yes) => FenceAnswer::Deposed(known),
         // The claim serves nobody, and would be taken for an owner.
-        Ok(Passed::TooFar) => match give_up(shared, id, epoch, epoch.0).await {
-            true => FenceAnswer::Deposed(known),
-            false => FenceAnswer::Unknown,
-        },
+        Ok(Passed::TooFar) => FenceAnswer::Refused,
         Err(why) => {
             tracing::warn!("epochs up to {known} are not passed: {why}");
             FenceAnswer::Unknown

@@ -5,14 +5,31 @@
 use crate::shared::Shared;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use terrace_cluster::{Epoch, NodeId, ShardId};
 use terrace_metadata::{Error, Transaction};
 use tokio::task::JoinSet;
 
-/// Epochs grow with everything that is written in the metadata store: this many are made in hours. Who knows one that is
-/// further away is damaged, or no node of this cluster.
-const MAX_PASSED: u64 = 100_000_000;
+/// Epochs grow with everything that is written in the metadata store. Each that is passed is a revision that etcd keeps until
+/// it is compacted, some 100 bytes; by default etcd has 2 GiB for all of them.
+const MAX_PASSED: u64 = 5_000_000;
+
+/// How long a shard of which an instance knows an epoch that is too far away is left alone.
+const TOO_FAR_PAUSE: Duration = Duration::from_secs(10);
+
+/// An instance knows an epoch that is too far away.
+pub(crate) struct TooFar {
+    /// For people.
+    pub why: String,
+    noted: Instant,
+}
+
+impl TooFar {
+    /// Whether that is so recent that nothing is tried.
+    pub fn is_fresh(&self) -> bool {
+        self.noted.elapsed() < TOO_FAR_PAUSE
+    }
+}
 
 /// Commits at the same time.
 const COMMITS: usize = 32;
@@ -92,8 +109,9 @@ fn note_too_far(shared: &Shared, shard: ShardId, epoch: Epoch, known: Epoch) {
         "an instance knows epoch {known} of shard {shard}, more than {MAX_PASSED} above the revision {epoch} of the \
          metadata: they are not of one cluster, and the shard is not served with it"
     );
-    let before = shared.too_far.lock().insert(shard, why.clone());
-    if before.is_none() {
+    let noted = TooFar { why: why.clone(), noted: Instant::now() };
+    let before = shared.too_far.lock().insert(shard, noted);
+    if before.is_none_or(|before| before.why != why) {
         tracing::error!("{why}");
     }
 }
@@ -112,6 +130,10 @@ pub(crate) async fn introduce(
     let known = shared.fence_at(at, shard, epoch).await;
     let known = known.map_err(|status| status.message().to_string())?;
     if known <= epoch {
+        // What is known of this node's own instance is for the fence of the next term.
+        if at != shared.me {
+            shared.too_far.lock().remove(&shard);
+        }
         return Ok(true);
     }
     match pass(shared, shard, epoch, known).await.map_err(|error| error.to_string())? {

@@ -2,6 +2,7 @@
 
 use crate::config::NodeConfig;
 use crate::directory::{Directory, Layout};
+use crate::epochs::TooFar;
 use crate::gate::{Gate, Token};
 use crate::part_check::PartCheck;
 use crate::rpc::{MoveMessage, Peer, ShardRecords, TopCounts};
@@ -93,7 +94,7 @@ pub(crate) struct Shared {
     /// Held while revisions are made, see `epochs`.
     pub passing: tokio::sync::Mutex<()>,
     /// Shards of which an instance knows an epoch that is too far away, for people.
-    pub too_far: Mutex<BTreeMap<ShardId, String>>,
+    pub too_far: Mutex<BTreeMap<ShardId, TooFar>>,
     pub is_draining: watch::Sender<bool>,
     pub leads_partitioner: AtomicBool,
     pub moved_keys: AtomicU64,
@@ -379,7 +380,7 @@ impl Shared {
 
     /// Why shards are not served; `None` if nothing is known that keeps them from it.
     pub fn refusal_for_people(&self) -> Option<String> {
-        let too_far = || self.too_far.lock().values().next().cloned();
+        let too_far = || self.too_far.lock().values().next().map(|it| it.why.clone());
         self.part_check.refusal().or_else(too_far)
     }
 

@@ -1,10 +1,10 @@
 //! The metadata are lost, the stores are not, and the cluster is created again.
 
-use crate::harness::{MemoryStore, TestCluster, shards_of, wait_for};
+use crate::harness::{MemoryStore, TestCluster, TestNode, shards_of, wait_for};
 use std::sync::Arc;
 use std::time::Duration;
 use terrace::{Db, Options, SystemClock};
-use terrace_cluster::{DbKey, Epoch, Placement, ShardCall, ShardId};
+use terrace_cluster::{DbKey, Epoch, Owner, Placement, ShardCall, ShardId};
 use terrace_metadata::{Embedded, Metadata};
 use terrace_node::InstanceStore;
 
@@ -180,9 +180,13 @@ async fn in_another_order_nothing_is_swept_and_in_the_right_one_everything_is_th
     for shard in [1, 2] {
         // Nobody claims what the node of its instance cannot serve: it is counted, and the others would believe it.
         wait_for("no claim", async || {
-            let owner =
-                cluster.nodes[2].node().coordinator().topology()?.shards[&ShardId(shard)].owner;
-            owner.is_none_or(|owner| !owner.is_claimed).then_some(())
+            // As each of them sees it.
+            let owner = |node: &TestNode| {
+                Some(node.node().coordinator().topology()?.shards[&ShardId(shard)].owner)
+            };
+            let owners: Option<Vec<_>> = cluster.nodes.iter().map(owner).collect();
+            let is_claimed = |it: &Option<Owner>| it.is_some_and(|owner| owner.is_claimed);
+            (!owners?.iter().any(is_claimed)).then_some(())
         })
         .await;
     }

@@ -1,6 +1,8 @@
 //! What test suites and monitoring for Redis send, and go by.
 
-use crate::client::{array, bulk, error, field, hears_nothing, int, ok, shown, text, until};
+use crate::client::{
+    Client, array, bulk, error, field, hears_nothing, int, ok, shown, text, until,
+};
 use crate::served::Served;
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -139,6 +141,7 @@ fn nothing_is_written_after_a_pause_has_begun() {
     let stop = AtomicBool::new(false);
     let mut client = served.client();
     std::thread::scope(|scope| {
+        let _ended = EndOfWriters(&stop, served.client());
         for writer in 0..4 {
             let (mut client, stop) = (served.client(), &stop);
             scope.spawn(move || {
@@ -161,8 +164,17 @@ fn nothing_is_written_after_a_pause_has_begun() {
             assert_eq!(client.say("GET k"), first, "{round}");
             assert_eq!(client.say("CLIENT UNPAUSE"), ok());
         }
-        stop.store(true, Ordering::SeqCst);
     });
+}
+
+/// Lets writers end, also when an assertion fails.
+struct EndOfWriters<'a>(&'a AtomicBool, Client);
+
+impl Drop for EndOfWriters<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+        self.1.say("CLIENT UNPAUSE");
+    }
 }
 
 #[test]
