@@ -68,9 +68,17 @@ mod tests {
         ] {
             assert_eq!(of(name), Kind::Growing, "{name}");
         }
-        for name in
-            ["CURRENT", "000012.sst", "000012.vlog", "000012.sst.damaged", "0a1b-77", "7", "x.log"]
-        {
+        for name in [
+            "CURRENT",
+            "000012.sst",
+            "000012.vlog",
+            "000012.sst.damaged",
+            "0a1b-77",
+            "7",
+            "x.log",
+            "REPORT",
+            "REPORT.1",
+        ] {
             assert_eq!(of(name), Kind::Whole, "{name}");
         }
         assert_eq!((of("LOCK.sst"), of("RESERVE.1")), (Kind::Whole, Kind::Whole));

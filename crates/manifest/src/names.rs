@@ -121,7 +121,8 @@ pub fn temp_path(dir: &Path, number: FileNumber) -> PathBuf {
     dir.join(format!("{number:06}.tmp"))
 }
 
-/// The file in `dir` that becomes one of its others, written anew under another key, by a rename.
+/// The file in `dir` that becomes one of its others, written anew, by a rename: under another key, or in `lost` the report
+/// of a repair.
 pub fn rewrite_path(dir: &Path) -> PathBuf {
     dir.join(REWRITE_NAME)
 }

@@ -7,7 +7,7 @@ use crate::standard_output;
 use anyhow::Result;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use terrace::{Db, Options, RepairOptions};
+use terrace::{Db, Options, RepairOptions, RepairReport};
 use terrace_inspect::Contents;
 use terrace_keyspace::StoreKind;
 
@@ -48,7 +48,16 @@ pub fn run(args: &RepairArgs) -> Result<Outcome> {
     let options =
         Options { memory_budget: args.memory, create_if_missing: false, ..files::options() };
     let how = RepairOptions { dry_run: args.dry_run, from_lost: args.from_lost };
-    let report = terrace::repair(&args.dir, options.clone(), how)?;
+    let tell = |report: &RepairReport| tell_report(args, options.clone(), report);
+    let report = terrace::repair_telling(&args.dir, options.clone(), how, tell)?;
+    Ok(match report.lost.is_empty() {
+        true => Outcome::Done,
+        false => Outcome::Partial,
+    })
+}
+
+/// Until this has ended the next repair tells the losses again.
+fn tell_report(args: &RepairArgs, options: Options, report: &RepairReport) -> Result<()> {
     // Also when an earlier repair was killed before it came to this.
     let has_lost = !report.lost.is_empty() || args.dir.join("lost").exists();
     let doubted = match has_lost && !args.dry_run {
@@ -69,9 +78,10 @@ pub fn run(args: &RepairArgs) -> Result<Outcome> {
         writeln!(out, "note: before a server writes to the store, repair it again: {error:#}")?;
     }
     if !args.dry_run {
-        let terrace::RepairReport { sst_files, sst_bytes, entries, .. } = report;
+        let RepairReport { sst_files, sst_bytes, entries, .. } = report;
         writeln!(out, "now: {sst_files} SSTs, {sst_bytes} bytes, {entries} entries")?;
     }
+    let dir = args.dir.display();
     match (args.dry_run, report.was_sound, report.lost.len()) {
         (true, ..) => writeln!(out, "dry run: nothing was written")?,
         (false, true, 0) => writeln!(out, "the store is sound")?,
@@ -80,10 +90,7 @@ pub fn run(args: &RepairArgs) -> Result<Outcome> {
             writeln!(out, "repaired, with {n} losses; what was replaced is in {dir}/lost")?
         }
     }
-    Ok(match report.lost.is_empty() {
-        true => Outcome::Done,
-        false => Outcome::Partial,
-    })
+    Ok(out.flush()?)
 }
 
 /// What a server's store says of itself may be older than its data, if something of it is lost: the next open searches for

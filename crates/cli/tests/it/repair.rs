@@ -1,7 +1,7 @@
 //! `terrace repair` on stores that do not open.
 
 use crate::program::Program;
-use terrace::{Db, Options};
+use terrace::{Db, Error, Options, RepairOptions, RepairReport, repair_telling};
 use terrace_keyspace::{COLLECTIONS, CommandBatch, ELEMENTS, Keyspace, Mode, Placement};
 
 fn manifest(program: &Program) -> std::path::PathBuf {
@@ -27,6 +27,30 @@ fn a_cut_manifest_is_made_anew() {
     assert_eq!(program.ok(&["scan"]), before);
     assert!(program.ok(&["verify"]).ends_with("sound\n"));
     assert!(program.store().join("lost").join(path.file_name().unwrap()).exists());
+}
+
+/// As when the command is killed after it has repaired the store and before it has said so.
+#[test]
+fn what_a_killed_repair_found_is_told_by_the_next() {
+    let program = Program::with_store();
+    let path = manifest(&program);
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() / 3]).unwrap();
+    let mut found = Vec::new();
+    let killed = |report: &RepairReport| {
+        found.clone_from(&report.lost);
+        Err(Error::InvalidArgument("killed".into()))
+    };
+    let how = RepairOptions::default();
+    repair_telling(program.store(), Options::default(), how, killed).unwrap_err();
+    assert!(!found.is_empty());
+    for arguments in [&["repair", "terrace-data", "--dry-run"][..], &["repair", "terrace-data"]] {
+        let ran = program.run(arguments);
+        let is_told = |loss: &String| ran.out.contains(&format!("LOST: {loss}\n"));
+        assert!(ran.code == 3 && found.iter().all(is_told), "{}{}", ran.out, ran.err);
+    }
+    assert!(program.store().join("lost/REPORT.1").exists());
+    assert!(program.ok(&["repair", "terrace-data"]).contains("the store is sound"));
 }
 
 #[test]

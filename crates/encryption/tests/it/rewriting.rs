@@ -47,6 +47,8 @@ fn a_store_is_encrypted_gets_a_new_key_and_is_decrypted() {
         ("lost/000099.log", &b"TERRALOG secret, but lost"[..]),
         ("lost/000005.sst.damaged", b"secret, and damaged"),
         ("lost/CURRENT.1", b"secret"),
+        ("lost/REPORT", b"LOST: secret"),
+        ("lost/REPORT.1", b"LOST: secret"),
         ("backup-work/000001.sst", b"secret link"),
         ("backup-work.partial/000001.sst", b"secret link"),
         ("000077.tmp", b"secret, for a while"),
@@ -82,6 +84,9 @@ fn a_store_is_encrypted_gets_a_new_key_and_is_decrypted() {
     db.close().unwrap();
     assert_eq!(sim.read_file(path("lost/000099.log")).unwrap(), b"TERRALOG secret, but lost");
     assert_eq!(sim.read_file(path("lost/000005.sst.damaged")).unwrap(), b"secret, and damaged");
+    for report in ["lost/REPORT", "lost/REPORT.1"] {
+        assert_eq!(sim.read_file(path(report)).unwrap(), b"LOST: secret");
+    }
 }
 
 #[test]

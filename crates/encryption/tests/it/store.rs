@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use terrace::vfs::{Fault, FaultKind, OpClass, SimVfs, Vfs};
 use terrace::{
-    BulkOptions, CfOptions, Db, Error, IngestOptions, IngestPosition, RepairOptions, SstWriter,
-    SyncMode, WriteBatch, WriteOptions, repair,
+    BulkOptions, CfOptions, Db, Error, IngestOptions, IngestPosition, RepairOptions, RepairReport,
+    SstWriter, SyncMode, WriteBatch, WriteOptions, repair, repair_telling,
 };
 use terrace_backup::Backups;
 use terrace_encryption::{EncryptedVfs, KeyRing};
@@ -417,6 +417,32 @@ fn a_damaged_header_of_any_file_is_repaired_as_far_as_it_can_be() {
             assert!(again.was_sound || missing > 0, "{file:?}, byte {at}");
         }
     }
+}
+
+/// It names keys.
+#[test]
+fn the_report_of_a_repair_is_encrypted_and_is_read_by_the_next() {
+    let sim = SimVfs::new(1);
+    let db = open(&sim, &[1]);
+    fill(&db);
+    db.close().unwrap();
+    let files = sim.files().into_iter().map(|(path, _)| path);
+    let ssts = files.filter(|path| path.extension().is_some_and(|ending| ending == "sst"));
+    ssts.for_each(|path| sim.remove(&path).unwrap());
+    let options = options(encrypted(&sim, &[1]));
+    let mut found = Vec::new();
+    let fails = |report: &RepairReport| {
+        found.clone_from(&report.lost);
+        Err(Error::InvalidArgument("nobody is there".into()))
+    };
+    repair_telling(DIR, options.clone(), RepairOptions::default(), fails).unwrap_err();
+    assert!(found.iter().any(|loss| loss.contains("secret-key")), "{found:?}");
+    assert!(sim.exists(&Path::new(DIR).join("lost/REPORT")).unwrap());
+    assert_hidden(&sim);
+    let report = repair(DIR, options.clone(), RepairOptions::default()).unwrap();
+    assert_eq!(report.lost, found);
+    assert_hidden(&sim);
+    assert!(repair(DIR, options, RepairOptions::default()).unwrap().was_sound);
 }
 
 /// Opening a file reads its end with one read, which takes in pages of data, and scans read ahead.

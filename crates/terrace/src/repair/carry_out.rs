@@ -4,6 +4,7 @@ use super::Repair;
 use super::merge::LAST_LEVEL;
 use super::plan::{Files, Plan};
 use super::ssts::version_of;
+use super::unended;
 use crate::admin::checkpoint;
 use crate::error::Result;
 use crate::inner::Inner;
@@ -28,6 +29,9 @@ impl Repair<'_> {
         self.vfs.sync_dir(self.dir)?;
         state.next_file_number = state.next_file_number.max(numbers.next());
         self.back_up(&state, &numbers, &headers)?;
+        if !self.report.lost.is_empty() {
+            unended::write(&*self.vfs, self.dir, &self.report.lost)?;
+        }
         for SegmentFile { number, path } in headers {
             self.mend_header(number, &path)?;
         }

@@ -10,7 +10,8 @@
 //!    step; the log is replayed as far as it is sound.
 //!
 //! Until the new manifest is in force the store's own files are as they were; from then on it is a store like
-//! any other. A crash leaves the one or the other, so repair can be run again. A store in which nothing is
+//! any other. A crash leaves the one or the other, so repair can be run again; what the first run was about to tell stands
+//! in the store by then ([`unended`]). A store in which nothing is
 //! wrong is only opened and closed. What repair cannot know is said in `docs/repair.md`.
 
 mod base;
@@ -19,6 +20,7 @@ mod log;
 mod merge;
 mod plan;
 mod ssts;
+mod unended;
 mod values;
 
 use crate::admin::families::DEFAULT_FAMILY;
@@ -28,6 +30,7 @@ use crate::merge_operator::{MergeError, MergeOperator, builtin_merge_operator};
 use crate::open::read_write;
 use crate::options::{CfOptions, Options};
 use plan::Plan;
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use terrace_manifest::names::{self, FileName};
@@ -78,6 +81,9 @@ pub struct RepairReport {
 /// [`Error::Unsupported`] for files of later builds; [`Error::Io`] and [`Error::DiskFull`]: the store is as it
 /// was, or can be repaired again.
 ///
+/// The losses that a repair was about to tell which was killed are told by the next one. That counts as told what this
+/// function returns: a program that may be killed before it has passed it on calls [`repair_telling`].
+///
 /// ```no_run
 /// use terrace::{Options, RepairOptions, repair};
 /// # fn main() -> terrace::Result<()> {
@@ -86,8 +92,33 @@ pub struct RepairReport {
 /// # Ok(()) }
 /// ```
 pub fn repair(dir: impl AsRef<Path>, options: Options, how: RepairOptions) -> Result<RepairReport> {
-    options.check()?;
+    repair_telling(dir, options, how, |_| Ok(()))
+}
+
+/// As [`repair`], and calls `tell` with the report when the store is repaired and closed. Unless that succeeds the losses are
+/// told again by the next repair.
+///
+/// # Errors
+/// Those of [`repair`], and that of `tell`.
+pub fn repair_telling<E: From<Error>>(
+    dir: impl AsRef<Path>,
+    options: Options,
+    how: RepairOptions,
+    tell: impl FnOnce(&RepairReport) -> std::result::Result<(), E>,
+) -> std::result::Result<RepairReport, E> {
     let dir = dir.as_ref();
+    let vfs = options.advanced.vfs.clone();
+    let report = run(dir, options, how)?;
+    tell(&report)?;
+    if !how.dry_run {
+        // If that fails the next repair tells the same again, which is no loss.
+        let _ = unended::end(&*vfs, dir);
+    }
+    Ok(report)
+}
+
+fn run(dir: &Path, options: Options, how: RepairOptions) -> Result<RepairReport> {
+    options.check()?;
     let vfs = options.advanced.vfs.clone();
     check_is_store(&*vfs, dir)?;
     let lock = read_write::lock(&*vfs, dir)?;
@@ -96,7 +127,8 @@ pub fn repair(dir: impl AsRef<Path>, options: Options, how: RepairOptions) -> Re
         repair.take_back()?;
     }
     let plan = repair.plan(how.from_lost)?;
-    repair.report.was_sound = plan.is_sound();
+    let told_again = repair.tell_again()?;
+    repair.report.was_sound = plan.is_sound() && !told_again;
     if how.dry_run {
         return Ok(repair.report);
     }
@@ -164,6 +196,21 @@ impl Repair<'_> {
 
     fn lost(&mut self, text: String) {
         self.report.lost.push(text);
+    }
+
+    /// Tells what an earlier repair was about to tell that did not end. Gives whether there was one.
+    fn tell_again(&mut self) -> Result<bool> {
+        let earlier = unended::read(&*self.vfs, self.dir)?;
+        if earlier.is_empty() {
+            return Ok(false);
+        }
+        self.note(
+            "an earlier repair did not end; what it was about to tell is told with this".into(),
+        );
+        let found: HashSet<String> =
+            self.report.lost.iter().map(|loss| unended::line(loss)).collect();
+        self.report.lost.extend(earlier.into_iter().filter(|loss| !found.contains(loss)));
+        Ok(true)
     }
 
     /// Moves SSTs and segments from `lost/` back under their names, if these are free.

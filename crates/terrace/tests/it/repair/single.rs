@@ -4,7 +4,7 @@ use crate::harness::{DIR, key, small_options, stopped_clock};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace::vfs::{SimVfs, Vfs};
-use terrace::{CfOptions, Db, Options, RepairOptions, RepairReport};
+use terrace::{CfOptions, Db, Error, Options, RepairOptions, RepairReport};
 use terrace_base::ManualClock;
 
 struct Fixture {
@@ -160,6 +160,74 @@ fn a_file_with_a_number_far_past_all_others_is_left_alone() {
     }
     assert_eq!(fixture.open().get(key(1)).unwrap().as_deref(), Some(&b"value"[..]));
     assert!(fixture.repair(false).was_sound);
+}
+
+/// The store is sound by the time the report is told.
+#[test]
+fn what_could_not_be_told_is_told_by_the_next_repair_and_no_other() {
+    let fixture = Fixture::new();
+    let db = fixture.open();
+    (0..50).for_each(|n| db.put(key(n), b"value").unwrap());
+    db.flush().unwrap();
+    db.close().unwrap();
+    fixture.files(".sst").iter().for_each(|path| fixture.sim.remove(path).unwrap());
+    let mut found = Vec::new();
+    for round in 0..2 {
+        let fails = |report: &RepairReport| {
+            assert!(!report.was_sound && !report.lost.is_empty(), "{report:?}");
+            match round {
+                0 => found.clone_from(&report.lost),
+                _ => assert_eq!(report.lost, found),
+            }
+            Err(Error::InvalidArgument("nobody is there".into()))
+        };
+        let how = RepairOptions::default();
+        let told = terrace::repair_telling(DIR, fixture.options.clone(), how, fails);
+        assert!(matches!(told, Err(Error::InvalidArgument(_))), "{told:?}");
+        let how = RepairOptions { dry_run: true, ..how };
+        let dry = terrace::repair(DIR, fixture.options.clone(), how).unwrap();
+        assert!(!dry.was_sound && dry.lost == found, "{dry:?}");
+        fixture.open().close().unwrap();
+    }
+    let report = fixture.repair(false);
+    assert!(!report.was_sound && report.lost == found, "{report:?}");
+    let kept = fixture.sim.read_file(Path::new(DIR).join("lost/REPORT.1")).unwrap();
+    let kept = String::from_utf8(kept).unwrap();
+    assert!(found.iter().all(|loss| kept.contains(&format!("LOST: {loss}\n"))), "{kept}");
+    assert!(fixture.repair(false).was_sound);
+}
+
+#[test]
+fn the_newest_reports_that_were_told_stay() {
+    let fixture = Fixture::new();
+    let lost = Path::new(DIR).join("lost");
+    for round in 1..=20_u64 {
+        let db = fixture.open();
+        db.put(key(round), b"value").unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        fixture.files(".sst").iter().for_each(|path| fixture.sim.remove(path).unwrap());
+        assert!(!fixture.repair(false).lost.is_empty());
+        let mut kept = fixture.sim.list(&lost).unwrap();
+        kept.retain(|name| name.starts_with("REPORT"));
+        assert_eq!(kept.len() as u64, round.min(16), "{kept:?}");
+        assert!(kept.contains(&format!("REPORT.{round}")), "{kept:?}");
+    }
+}
+
+#[test]
+fn a_report_that_says_nothing_is_a_loss_of_its_own() {
+    let fixture = Fixture::new();
+    fixture.open().close().unwrap();
+    let lost = Path::new(DIR).join("lost");
+    fixture.sim.create_dir_all(&lost).unwrap();
+    for bytes in [&b""[..], &[0; 70], b"LOST:\n", &[0xFF; 9]] {
+        assert!(fixture.sim.write_file(lost.join("REPORT"), bytes));
+        let report = fixture.repair(false);
+        let is_told = report.lost.len() == 1 && report.lost[0].contains("cannot be read");
+        assert!(is_told && !report.was_sound, "{report:?}");
+        assert!(fixture.repair(false).was_sound);
+    }
 }
 
 /// What `verify` refuses is not sound, even if all that was cut is garbage.
