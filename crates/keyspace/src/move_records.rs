@@ -30,7 +30,7 @@ pub const CLUSTER: &str = "cluster";
 const EXCEPTION: u8 = 1;
 const INTENT: u8 = 2;
 const COPY: u8 = 3;
-const FENCE: &[u8] = b"\xFFfence";
+pub(crate) const FENCE: &[u8] = b"\xFFfence";
 const LAST: &[u8] = b"\xFFlast";
 
 /// What a batch changes, once it is committed.

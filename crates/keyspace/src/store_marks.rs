@@ -13,10 +13,19 @@ use crate::encode::{
 use crate::error::{Error, Result};
 use crate::families::{Families, of_keys};
 use crate::key_layout::{KeyLayout, MAX_DATABASES};
+use crate::move_records::{CLUSTER, FENCE};
 use crate::store_kind::{self, MARK};
 use std::ops::ControlFlow;
-use terrace::{ColumnFamily, Db, Iter, ReadOptions, WriteBatch};
+use terrace::{ColumnFamily, Db, FamilySign, Iter, ReadOptions, WriteBatch};
 use terrace_cluster::Placement;
+
+/// How a repair knows the families of a keyspace if nothing but the log is left. A new store makes those with the mark first,
+/// in this order.
+pub const FAMILY_SIGNS: &[FamilySign] = &[
+    FamilySign { name: COLLECTIONS, id: Some(1), key_prefix: MARK },
+    FamilySign { name: ELEMENTS, id: Some(2), key_prefix: MARK },
+    FamilySign { name: CLUSTER, id: None, key_prefix: FENCE },
+];
 
 /// See the module.
 pub(crate) struct StoreMarks {

@@ -110,7 +110,7 @@ pub use read::estimate::Estimate;
 pub use read::get::explain::{ExplainOutcome, ExplainPart, ExplainStep, Explanation};
 pub use read::get::{EntryInfo, Found};
 pub use read::scan::{Iter, MAX_STEPPED_OVER_IN_MEMORY, ReadOptions};
-pub use repair::{RepairOptions, RepairReport, repair, repair_telling};
+pub use repair::{FamilySign, RepairOptions, RepairReport, repair, repair_telling};
 pub use terrace_base::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use terrace_base::{Clock, SystemClock};
 pub use terrace_buf::Slice;

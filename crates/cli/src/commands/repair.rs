@@ -47,7 +47,8 @@ pub fn run(args: &RepairArgs) -> Result<Outcome> {
     }
     let options =
         Options { memory_budget: args.memory, create_if_missing: false, ..files::options() };
-    let how = RepairOptions { dry_run: args.dry_run, from_lost: args.from_lost };
+    let RepairArgs { dry_run, from_lost, .. } = *args;
+    let how = RepairOptions { dry_run, from_lost, family_signs: terrace_keyspace::FAMILY_SIGNS };
     let tell = |report: &RepairReport| tell_report(args, options.clone(), report);
     let report = terrace::repair_telling(&args.dir, options.clone(), how, tell)?;
     Ok(match report.lost.is_empty() {

@@ -102,6 +102,38 @@ fn ids_of_a_servers_store_are_not_used_again_after_a_repair_with_losses() {
     assert_eq!(add(b"{t}new", b"of new"), [1, 1]);
 }
 
+/// Of a store whose writes are still all in the log nothing else tells the names of its families.
+#[test]
+fn a_servers_store_without_a_manifest_is_one_after_its_repair() {
+    for placement in [Placement::Range, Placement::Slots] {
+        let program = Program::new();
+        let open = |path| Keyspace::open_placed(path, Options::default(), placement).unwrap();
+        let space = open(program.store());
+        let mut batch = space.command_batch(Mode::Device);
+        batch.lock_everything();
+        batch.set_add(0, b"set", [&b"member"[..]].into_iter()).unwrap();
+        batch.commit().unwrap();
+        drop(batch);
+        // What a killed server leaves.
+        let left = program.path("left");
+        std::fs::create_dir(&left).unwrap();
+        for file in std::fs::read_dir(program.store()).unwrap() {
+            let file = file.unwrap();
+            let name = file.file_name().into_string().unwrap();
+            assert!(!name.ends_with(".sst"), "{name}");
+            if !["MANIFEST", "CURRENT", "SYNCED"].iter().any(|part| name.starts_with(part)) {
+                std::fs::copy(file.path(), left.join(name)).unwrap();
+            }
+        }
+        space.close().unwrap();
+        let ran = program.run(&["repair", "left"]);
+        assert!(ran.code == 3 && !ran.out.contains("`family-"), "{}{}", ran.out, ran.err);
+        let space = open(left);
+        assert_eq!(size(&mut space.command_batch(Mode::Device), b"set"), 1, "{}", ran.out);
+        space.close().unwrap();
+    }
+}
+
 /// How many members are found, of all that the elements say.
 fn size(batch: &mut CommandBatch, key: &[u8]) -> usize {
     let Some(set) = batch.set(0, key).unwrap() else { return 0 };

@@ -1,12 +1,12 @@
 //! The commit log: what a replay will find in it, and segments whose header is damaged.
 
-use super::Repair;
 use super::base::is_loss;
+use super::{FamilySign, Repair};
 use crate::batch;
 use crate::error::Result;
 use crate::open::recover;
 use crate::version::file_numbers::FileNumbers;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use terrace_base::{SegmentNumber, SeqNo};
 use terrace_log::format::{HEADER_BYTES, Header, encode_header};
@@ -30,6 +30,8 @@ pub(super) struct LogSurvey {
     pub batches: u64,
     /// Ids of the families that the batches write to.
     pub families: BTreeSet<u32>,
+    /// The names that their keys tell.
+    pub names: BTreeMap<u32, &'static str>,
     pub end: Option<LogPosition>,
     pub gaps: Vec<Gap>,
     /// Why it ends where it does, if it looks as if a crash had cut it.
@@ -51,10 +53,10 @@ impl Repair<'_> {
         let vfs = self.vfs.clone();
         let mut log = recover::Log::new(&*vfs, self.dir, &segments, claims, state);
         let complete = recover::live_segments(self.dir, listing, state, numbers).map(drop);
-        let mut survey = match complete.and_then(|()| read(&log)) {
+        let mut survey = match complete.and_then(|()| read(&log, self.signs)) {
             Err(error) if is_loss(&error) => {
                 log.salvages = true;
-                read(&log)?
+                read(&log, self.signs)?
             }
             read => read?,
         };
@@ -188,17 +190,21 @@ impl Repair<'_> {
 }
 
 /// Reads what a replay would, and checks what it would check.
-fn read(log: &recover::Log<'_>) -> terrace_base::Result<LogSurvey> {
+fn read(log: &recover::Log<'_>, signs: &[FamilySign]) -> terrace_base::Result<LogSurvey> {
     let mut survey = LogSurvey::default();
     let mut next_seqno = SeqNo::ZERO;
     let mut apply = |segment: SegmentNumber, offset: u64, payload: &[u8]| {
         let path = names::log_path(log.dir, segment);
         let wrong = |why: String| terrace_base::Error::corruption(&path, offset, why);
         let (first, count, ops) = batch::decode_next(payload, next_seqno).map_err(wrong)?;
-        let ops: std::result::Result<Vec<_>, usize> =
-            ops.map(|op| op.map(|op| op.family)).collect();
+        let ops: std::result::Result<Vec<_>, usize> = ops.collect();
         next_seqno = first + u64::from(count);
-        survey.families.extend(ops.map_err(|at| wrong(batch::not_a_batch(at)))?);
+        for op in ops.map_err(|at| wrong(batch::not_a_batch(at)))? {
+            survey.families.insert(op.family);
+            if let Some(sign) = signs.iter().find(|sign| sign.is_of(op.family, op.key)) {
+                survey.names.insert(op.family, sign.name);
+            }
+        }
         Ok(())
     };
     let (recovered, gaps) = log.read(&mut apply)?;

@@ -47,6 +47,25 @@ pub struct RepairOptions {
     /// First take SSTs and segments back from `lost/`, and take in every SST whatever the manifest says.
     /// Keys that were deleted may come back.
     pub from_lost: bool,
+    /// What tells the names of families of which only writes in the log are left.
+    pub family_signs: &'static [FamilySign],
+}
+
+/// How a family is known by its keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FamilySign {
+    /// The family's name.
+    pub name: &'static str,
+    /// Its id, if it always has the same one.
+    pub id: Option<u32>,
+    /// What a key of it begins with; without an `id`, no key of another family does.
+    pub key_prefix: &'static [u8],
+}
+
+impl FamilySign {
+    fn is_of(&self, family: u32, key: &[u8]) -> bool {
+        self.id.is_none_or(|id| id == family) && key.starts_with(self.key_prefix)
+    }
 }
 
 /// What a repair did, in sentences.
@@ -122,7 +141,8 @@ fn run(dir: &Path, options: Options, how: RepairOptions) -> Result<RepairReport>
     let vfs = options.advanced.vfs.clone();
     check_is_store(&*vfs, dir)?;
     let lock = read_write::lock(&*vfs, dir)?;
-    let mut repair = Repair { vfs, dir, options, report: RepairReport::default() };
+    let signs = how.family_signs;
+    let mut repair = Repair { vfs, dir, options, signs, report: RepairReport::default() };
     if how.from_lost && !how.dry_run {
         repair.take_back()?;
     }
@@ -182,6 +202,7 @@ struct Repair<'a> {
     vfs: Arc<dyn Vfs>,
     dir: &'a Path,
     options: Options,
+    signs: &'static [FamilySign],
     report: RepairReport,
 }
 

@@ -301,6 +301,13 @@ impl Repair<'_> {
             if proof == Proof::Whole || state.families.contains_key(&id) || id < first_unknown {
                 continue;
             }
+            if let Some(known) = log.names.get(&id) {
+                let name = add_family(state, id, known);
+                self.note(format!(
+                    "family {id}, which has writes in the log only, is called `{name}`: its keys tell"
+                ));
+                continue;
+            }
             let name = add_family(state, id, &format!("family-{id}"));
             self.lost(format!(
                 "the name of family {id}, which has writes in the log only; it is `{name}` now"

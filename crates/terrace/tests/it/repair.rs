@@ -21,7 +21,7 @@ use terrace_base::rng::{Rng, SplitMix64};
 use terrace_log::{LogReader, RecordKind, Step};
 use terrace_manifest::{FileMeta, Manifest};
 
-const DRY_RUN: RepairOptions = RepairOptions { dry_run: true, from_lost: false };
+const DRY_RUN: RepairOptions = RepairOptions { dry_run: true, from_lost: false, family_signs: &[] };
 
 pub fn repair(
     specimen: &Specimen,

@@ -4,7 +4,7 @@ use crate::harness::{DIR, key, small_options, stopped_clock};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace::vfs::{SimVfs, Vfs};
-use terrace::{CfOptions, Db, Error, Options, RepairOptions, RepairReport};
+use terrace::{CfOptions, Db, Error, FamilySign, Options, RepairOptions, RepairReport};
 use terrace_base::ManualClock;
 
 struct Fixture {
@@ -28,7 +28,7 @@ impl Fixture {
     }
 
     fn repair(&self, from_lost: bool) -> RepairReport {
-        let how = RepairOptions { from_lost, dry_run: false };
+        let how = RepairOptions { from_lost, ..RepairOptions::default() };
         terrace::repair(DIR, self.options.clone(), how).unwrap()
     }
 
@@ -99,6 +99,40 @@ fn families_keep_ids_and_names_and_one_that_is_in_the_log_only_gets_one() {
     // A new family does not get the id of an old one.
     let fresh = db.create_column_family("fresh", CfOptions::default()).unwrap();
     assert_eq!(fresh.get(key(1)).unwrap(), None);
+}
+
+#[test]
+fn keys_tell_the_name_of_a_family_that_is_in_the_log_only() {
+    const SIGNS: &[FamilySign] = &[
+        FamilySign { name: "one", id: Some(1), key_prefix: b"mark" },
+        FamilySign { name: "two", id: Some(2), key_prefix: b"mark" },
+        FamilySign { name: "three", id: None, key_prefix: b"of three" },
+        FamilySign { name: "four", id: Some(7), key_prefix: b"mark" },
+    ];
+    let fixture = Fixture::new();
+    let db = fixture.open();
+    let keys = [("one", "mark"), ("two", "mark 2"), ("three", "of three 3"), ("four", "mark")];
+    for (name, key) in keys {
+        let family = db.create_column_family(name, CfOptions::default()).unwrap();
+        family.put(key, name).unwrap();
+    }
+    db.sync().unwrap();
+    let image = fixture.sim.kill_image();
+    drop(db);
+    let mut options = fixture.options.clone();
+    options.advanced.vfs = Arc::new(image.clone());
+    let fixture = Fixture { sim: image, options, ..fixture };
+    assert!(fixture.files(".sst").is_empty(), "{:?}", fixture.sim.files());
+    fixture.lose_the_manifest();
+    let how = RepairOptions { family_signs: SIGNS, ..RepairOptions::default() };
+    let report = terrace::repair(DIR, fixture.options.clone(), how).unwrap();
+    assert!(!report.lost.iter().any(|loss| loss.contains("of family 1")), "{report:?}");
+    let db = fixture.open();
+    for (name, key) in keys {
+        let named = if name == "four" { "family-4" } else { name };
+        let family = db.column_family(named).unwrap_or_else(|| panic!("{named}: {report:?}"));
+        assert_eq!(family.get(key).unwrap().as_deref(), Some(name.as_bytes()));
+    }
 }
 
 #[test]
