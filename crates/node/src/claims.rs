@@ -6,11 +6,12 @@
 //! ```
 
 use crate::directory::{Directory, NodeState};
-use crate::epochs::{self, Passed, TooFar};
+use crate::epochs::{self, Passed};
 use crate::error::Error;
 use crate::owner::{self, TakenOver};
 use crate::part::Part;
 use crate::shared::Shared;
+use crate::too_far::TooFar;
 use crate::view::Order;
 use std::collections::HashMap;
 use std::sync::Arc;

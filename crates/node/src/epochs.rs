@@ -3,9 +3,10 @@
 //! later epoch.
 
 use crate::shared::Shared;
+use crate::too_far::TooFar;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use terrace_cluster::{Epoch, NodeId, ShardId};
 use terrace_metadata::{Error, Transaction};
 use tokio::task::JoinSet;
@@ -13,23 +14,6 @@ use tokio::task::JoinSet;
 /// Epochs grow with everything that is written in the metadata store. Each that is passed is a revision that etcd keeps until
 /// it is compacted, some 100 bytes; by default etcd has 2 GiB for all of them.
 const MAX_PASSED: u64 = 5_000_000;
-
-/// How long a shard of which an instance knows an epoch that is too far away is left alone.
-const TOO_FAR_PAUSE: Duration = Duration::from_secs(10);
-
-/// An instance knows an epoch that is too far away.
-pub(crate) struct TooFar {
-    /// For people.
-    pub why: String,
-    noted: Instant,
-}
-
-impl TooFar {
-    /// Whether that is so recent that nothing is tried.
-    pub fn is_fresh(&self) -> bool {
-        self.noted.elapsed() < TOO_FAR_PAUSE
-    }
-}
 
 /// Commits at the same time.
 const COMMITS: usize = 32;
@@ -109,8 +93,7 @@ fn note_too_far(shared: &Shared, shard: ShardId, epoch: Epoch, known: Epoch) {
         "an instance knows epoch {known} of shard {shard}, more than {MAX_PASSED} above the revision {epoch} of the \
          metadata: they are not of one cluster, and the shard is not served with it"
     );
-    let noted = TooFar { why: why.clone(), noted: Instant::now() };
-    let before = shared.too_far.lock().insert(shard, noted);
+    let before = shared.too_far.lock().insert(shard, TooFar::new(why.clone()));
     if before.is_none_or(|before| before.why != why) {
         tracing::error!("{why}");
     }

@@ -34,6 +34,7 @@ mod shared;
 mod stamp;
 mod store;
 mod sweep;
+mod too_far;
 mod view;
 mod wishes;
 

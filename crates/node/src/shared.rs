@@ -2,12 +2,12 @@
 
 use crate::config::NodeConfig;
 use crate::directory::{Directory, Layout};
-use crate::epochs::TooFar;
 use crate::gate::{Gate, Token};
 use crate::part_check::PartCheck;
 use crate::rpc::{MoveMessage, Peer, ShardRecords, TopCounts};
 use crate::stamp::LeaseStamp;
 use crate::store::{InstanceStore, StoreError, StoreLoad};
+use crate::too_far::TooFar;
 use crate::view::View;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;

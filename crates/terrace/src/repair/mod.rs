@@ -100,7 +100,7 @@ pub struct RepairReport {
 /// [`Error::Unsupported`] for files of later builds; [`Error::Io`] and [`Error::DiskFull`]: the store is as it
 /// was, or can be repaired again.
 ///
-/// The losses that a repair was about to tell which was killed are told by the next one. That counts as told what this
+/// The losses that a repair was about to tell which was killed are in the report of the next one. That counts as told what this
 /// function returns: a program that may be killed before it has passed it on calls [`repair_telling`].
 ///
 /// ```no_run
@@ -226,7 +226,7 @@ impl Repair<'_> {
             return Ok(false);
         }
         self.note(
-            "an earlier repair did not end; what it was about to tell is told with this".into(),
+            "an earlier repair did not end; this report has what it was about to tell".into(),
         );
         let found: HashSet<String> =
             self.report.lost.iter().map(|loss| unended::line(loss)).collect();

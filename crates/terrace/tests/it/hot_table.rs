@@ -129,7 +129,6 @@ fn hot_keys_are_never_flushed_and_all_reads_see_them() {
     let mut rng = SplitMix64::new(1);
     store.heat(&mut rng);
     check(&store.db, &store.contents, None);
-    // What still waits for its flush is none of what comes.
     store.db.wait_idle().unwrap();
     let before = store.db.metrics();
     assert!(before.hot_keys <= HOT + 8, "{} keys are hot, {HOT} should be", before.hot_keys);

@@ -10,7 +10,7 @@ use terrace::{Error, RepairOptions, RepairReport, repair_telling};
 
 /// Repairs on a device that dies after each number of operations, and again what that leaves: after a power cut
 /// and after a mere kill. Between the two, every open must show at least what the report says. Of the losses that a repair
-/// tells which is not cut short, each is told by one of the two; the third finds nothing and tells nothing.
+/// tells which is not cut short, each is in the report of one of the two; the third finds nothing and tells nothing.
 fn interrupted(specimen: &Specimen, damaged: &SimVfs, most_wrong: usize) {
     let rehearsal = damaged.kill_image();
     let losses = repair(specimen, &rehearsal, RepairOptions::default()).unwrap().lost;

@@ -196,7 +196,7 @@ fn a_file_with_a_number_far_past_all_others_is_left_alone() {
     assert!(fixture.repair(false).was_sound);
 }
 
-/// The store is sound by the time the report is told.
+/// The store is sound by the time the report comes.
 #[test]
 fn what_could_not_be_told_is_told_by_the_next_repair_and_no_other() {
     let fixture = Fixture::new();
