@@ -114,6 +114,8 @@ pub(super) struct NoRoom {
 /// What merges may take, once one has found too little.
 struct Room {
     bytes: u64,
+    /// What a merge may take whatever others do: these have written a part of what they want already.
+    small: u64,
     wanted: RoomWanted,
 }
 
@@ -126,18 +128,19 @@ impl Room {
         let free = vfs.free_space_bytes(dir).ok().filter(|free| *free < u64::MAX)?;
         let kept = reserve::kept_bytes(vfs, dir).unwrap_or(0);
         let taken: u64 = jobs.running.iter().map(|running| running.needs_bytes).sum();
-        let bytes = free.saturating_add(kept).saturating_sub(besides).saturating_sub(taken);
+        let free = free.saturating_add(kept).saturating_sub(besides);
+        let bytes = free.saturating_sub(taken);
         if bytes / 2 >= wanted.bytes {
             env.jobs.errors.room_came(bytes);
             return None;
         }
-        Some(Self { bytes, wanted })
+        Some(Self { bytes, small: free / 4, wanted })
     }
 
     fn fits(&self, env: &JobEnv, merge: &Compaction) -> bool {
         let deletes_ranges = || merge.files().any(|file| file.range_tombstone_count > 0);
         let may_try = || env.jobs.errors.merges_failed(merge.family) < TRIES_OF_DELETED;
-        needs_bytes(env, merge) <= self.bytes || (deletes_ranges() && may_try())
+        needs_bytes(env, merge) <= self.bytes.max(self.small) || (deletes_ranges() && may_try())
     }
 }
 

@@ -152,6 +152,7 @@ pub(crate) fn run_next(env: &JobEnv) -> Result<bool> {
             Next::Job(family, choice) => (family, choice),
             Next::Nothing => return Ok(false),
             Next::NoRoom(no_room) => {
+                drop(jobs);
                 if no_room.stops_writes && !full {
                     // Now it is for deletions and for every merge to make room.
                     env.base.health.full("compaction", no_room.cause);
@@ -225,6 +226,7 @@ pub(crate) fn run_for_values(
 /// Runs and installs a choice, and keeps the stats on what fails and when it is tried again.
 pub(super) fn execute(env: &JobEnv, family: &Arc<Family>, choice: &Choice) -> Result<Volume> {
     let errors = &env.jobs.errors;
+    let was_full = env.base.health.is_disk_full();
     let job = compact_events::begun(env, family, choice);
     let start = Instant::now();
     let (result, files) = match choice {
@@ -250,7 +252,8 @@ pub(super) fn execute(env: &JobEnv, family: &Arc<Family>, choice: &Choice) -> Re
                 errors.job_failed(Work::Compaction, family.id, error, now_us);
             }
             if let (Error::DiskFull(_), Choice::Merge(merge)) = (error, choice) {
-                errors.no_room_for_merge(family.id, needs_bytes(env, merge), error);
+                let is_attempt = was_full || merge.reason == Reason::Manual;
+                errors.no_room_for_merge(needs_bytes(env, merge), is_attempt, error);
             }
             for (level, file) in to_blame {
                 quarantine(env, family, (level, file), error, now_us);

@@ -31,6 +31,7 @@ impl LastLook {
     /// The disk is not full.
     pub fn not_full(&mut self, env: &JobEnv) {
         self.rotated = env.base.counters.groups.load(Ordering::Relaxed);
+        self.waited = 0;
         self.unsized_room.not_full(env.base.clock.monotonic_us());
     }
 
@@ -129,7 +130,11 @@ fn look(env: &JobEnv, last: &mut LastLook) -> Result<()> {
     if has_room(env, last, reserve_bytes)? {
         let free = env.base.vfs.free_space_bytes(&env.base.dir)?;
         event::disk_has_room(free);
-        env.base.health.resume();
+        {
+            let _jobs = env.jobs.scheduler.lock();
+            env.base.health.resume();
+        }
+        last.waited = 0;
         // Where it is not known, merges that found no room keep their pauses.
         env.jobs.errors.room_came(if free == u64::MAX { 0 } else { free });
         env.jobs.scheduler.job_ended();
@@ -187,18 +192,26 @@ fn has_room(env: &JobEnv, last: &mut LastLook, reserve_bytes: u64) -> Result<boo
     let is_known = free < u64::MAX;
     let is_enough = kept.saturating_add(free) >= need + reserve_bytes
         && !(is_known && choose::has_no_room_for_writes(env));
-    let may_resume = {
+    let (makes_way, may_resume) = {
         let jobs = env.jobs.scheduler.lock();
         // A job that met the full disk would say so once more if it ended after this.
         let (makes_way, may_resume) = last.judge(is_enough, is_known, jobs.is_quiet());
-        env.base.health.set_makes_way(makes_way);
-        may_resume
+        // No job begins from now until writes have resumed.
+        env.base.health.set_makes_way(makes_way || may_resume);
+        (makes_way, may_resume)
     };
-    Ok(may_resume
-        && match is_known {
-            true => reserve::take(&*env.base.vfs, &env.base.dir, reserve_bytes)?,
-            false => last.unsized_room.find(env, need, reserve_bytes)?,
-        })
+    if !may_resume {
+        return Ok(false);
+    }
+    let is_found = match is_known {
+        true => reserve::take(&*env.base.vfs, &env.base.dir, reserve_bytes)?,
+        false => last.unsized_room.find(env, need, reserve_bytes)?,
+    };
+    if !is_found {
+        let _jobs = env.jobs.scheduler.lock();
+        env.base.health.set_makes_way(makes_way);
+    }
+    Ok(is_found)
 }
 
 #[cfg(test)]

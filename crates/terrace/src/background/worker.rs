@@ -251,6 +251,7 @@ fn compaction_loop(env: &JobEnv) {
 fn house_loop(env: &JobEnv) {
     let mut last_sync = Instant::now();
     let mut last_look = LastLook::default();
+    let mut purge_at = Instant::now();
     let mut left_memtables = TableCache::pin(&env.read.table_cache, 0);
     while !env.jobs.scheduler.is_stopping() {
         let sync = env.base.dynamic.sync();
@@ -264,7 +265,13 @@ fn house_loop(env: &JobEnv) {
                 env.jobs.scheduler.wait_for_end(&mut jobs, tick);
             }
         }
-        attempt(env, "delete obsolete files", || install::purge(&env.versions));
+        // A file that stays holds up nothing else.
+        if Instant::now() >= purge_at
+            && let Err(error) = install::purge(&env.versions)
+        {
+            env.base.report("delete obsolete files", &error);
+            purge_at = Instant::now() + AFTER_ERROR;
+        }
         left_memtables.resize(env.read.table_cache.left_memtables().held_bytes());
         rebalance::step(env);
         if env.base.health.is_disk_full() {

@@ -128,15 +128,13 @@ impl BackgroundErrors {
         }
     }
 
-    /// A merge on `family` that needs `bytes` has just met a full disk. If it is not the first in a row, what it needed
-    /// was not enough.
-    pub fn no_room_for_merge(&self, family: u32, bytes: u64, error: &Error) {
+    /// A merge that needs `bytes` has just met a full disk. What merges want is known to be more than before, unless it
+    /// `is_attempt`: it was begun although it might not fit.
+    pub fn no_room_for_merge(&self, bytes: u64, is_attempt: bool, error: &Error) {
         self.change(|state| {
-            let failed = state.jobs.get(&(Work::Compaction, family));
-            let before = failed.map_or(0, |failure| failure.in_a_row.saturating_sub(1));
-            let bytes = bytes.saturating_mul(1 << before.min(20));
             let known = state.room_wanted.as_ref().map_or(0, |wanted| wanted.bytes);
-            let bytes = bytes.max(known);
+            let least = if is_attempt { known } else { known.saturating_mul(2) };
+            let bytes = bytes.max(least);
             state.room_wanted = Some(RoomWanted { bytes, error: error.clone() });
         });
     }
@@ -328,7 +326,10 @@ mod tests {
         for round in 1..=8 {
             errors.job_failed(Work::Flush, 1, &full(), now_us);
             let pause = errors.job_failed(Work::Compaction, 1, &full(), now_us).unwrap();
-            errors.no_room_for_merge(1, 1000, &full());
+            errors.no_room_for_merge(1000, false, &full());
+            assert_eq!(errors.room_wanted().unwrap().bytes, 1000 << (round - 1));
+            // However often one is tried on a full disk.
+            errors.no_room_for_merge(1000, true, &full());
             assert_eq!(errors.room_wanted().unwrap().bytes, 1000 << (round - 1));
             // Less than twice what it wanted: writes go on, and it waits.
             errors.room_came(1999);

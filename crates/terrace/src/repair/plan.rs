@@ -294,14 +294,17 @@ impl Repair<'_> {
         }
     }
 
-    /// Families of which nothing but writes in the log is left get a name.
+    /// Families of which nothing but writes in the log is left get a name: the one that their keys tell, if they do of
+    /// all of them. Else it is not the store that the signs are of, or lacks what else it has.
     fn name_families_of_log(&mut self, state: &mut ManifestState, log: &LogSurvey, proof: Proof) {
         let first_unknown = state.next_family_id;
-        for id in log.families.iter().copied() {
-            if proof == Proof::Whole || state.families.contains_key(&id) || id < first_unknown {
-                continue;
-            }
-            if let Some(known) = log.names.get(&id) {
+        let is_nameless = |id: &u32| {
+            proof != Proof::Whole && !state.families.contains_key(id) && *id >= first_unknown
+        };
+        let nameless: Vec<u32> = log.families.iter().copied().filter(is_nameless).collect();
+        let is_told = nameless.iter().all(|id| log.names.contains_key(id));
+        for id in nameless {
+            if let Some(known) = log.names.get(&id).filter(|_| is_told) {
                 let name = add_family(state, id, known);
                 self.note(format!(
                     "family {id}, which has writes in the log only, is called `{name}`: its keys tell"

@@ -109,29 +109,34 @@ fn keys_tell_the_name_of_a_family_that_is_in_the_log_only() {
         FamilySign { name: "three", id: None, key_prefix: b"of three" },
         FamilySign { name: "four", id: Some(7), key_prefix: b"mark" },
     ];
-    let fixture = Fixture::new();
-    let db = fixture.open();
     let keys = [("one", "mark"), ("two", "mark 2"), ("three", "of three 3"), ("four", "mark")];
-    for (name, key) in keys {
-        let family = db.create_column_family(name, CfOptions::default()).unwrap();
-        family.put(key, name).unwrap();
-    }
-    db.sync().unwrap();
-    let image = fixture.sim.kill_image();
-    drop(db);
-    let mut options = fixture.options.clone();
-    options.advanced.vfs = Arc::new(image.clone());
-    let fixture = Fixture { sim: image, options, ..fixture };
-    assert!(fixture.files(".sst").is_empty(), "{:?}", fixture.sim.files());
-    fixture.lose_the_manifest();
-    let how = RepairOptions { family_signs: SIGNS, ..RepairOptions::default() };
-    let report = terrace::repair(DIR, fixture.options.clone(), how).unwrap();
-    assert!(!report.lost.iter().any(|loss| loss.contains("of family 1")), "{report:?}");
-    let db = fixture.open();
-    for (name, key) in keys {
-        let named = if name == "four" { "family-4" } else { name };
-        let family = db.column_family(named).unwrap_or_else(|| panic!("{named}: {report:?}"));
-        assert_eq!(family.get(key).unwrap().as_deref(), Some(name.as_bytes()));
+    // One that has none makes the others doubtful.
+    for (count, named) in
+        [(3, ["one", "two", "three", ""]), (4, ["family-1", "family-2", "family-3", "family-4"])]
+    {
+        let fixture = Fixture::new();
+        let db = fixture.open();
+        for (name, key) in &keys[..count] {
+            let family = db.create_column_family(name, CfOptions::default()).unwrap();
+            family.put(key, name).unwrap();
+        }
+        db.sync().unwrap();
+        let image = fixture.sim.kill_image();
+        drop(db);
+        let mut options = fixture.options.clone();
+        options.advanced.vfs = Arc::new(image.clone());
+        let fixture = Fixture { sim: image, options, ..fixture };
+        assert!(fixture.files(".sst").is_empty(), "{:?}", fixture.sim.files());
+        fixture.lose_the_manifest();
+        let how = RepairOptions { family_signs: SIGNS, ..RepairOptions::default() };
+        let report = terrace::repair(DIR, fixture.options.clone(), how).unwrap();
+        let is_lost = report.lost.iter().any(|loss| loss.contains("of family 1"));
+        assert_eq!(is_lost, count == 4, "{report:?}");
+        let db = fixture.open();
+        for ((name, key), named) in keys[..count].iter().zip(named) {
+            let family = db.column_family(named).unwrap_or_else(|| panic!("{named}: {report:?}"));
+            assert_eq!(family.get(key).unwrap().as_deref(), Some(name.as_bytes()));
+        }
     }
 }
 
