@@ -21,8 +21,6 @@ use terrace_manifest::Version;
 
 /// Smaller merges that are looked for in the place of one that does not fit.
 const MAX_SMALLER: usize = 16;
-/// Merges of deleted ranges, which write little where much is deleted, are tried so often although they may not fit.
-const TRIES_OF_DELETED: u32 = 3;
 
 /// What all families' choices are made from that is not theirs: separated values, and files that
 /// cannot be read.
@@ -139,8 +137,8 @@ impl Room {
 
     fn fits(&self, env: &JobEnv, merge: &Compaction) -> bool {
         let deletes_ranges = || merge.files().any(|file| file.range_tombstone_count > 0);
-        let may_try = || env.jobs.errors.merges_failed(merge.family) < TRIES_OF_DELETED;
-        needs_bytes(env, merge) <= self.bytes.max(self.small) || (deletes_ranges() && may_try())
+        // These write little where much is deleted. One that fails has its pause all the same.
+        needs_bytes(env, merge) <= self.bytes.max(self.small) || deletes_ranges()
     }
 }
 

@@ -165,17 +165,6 @@ impl BackgroundErrors {
         });
     }
 
-    /// How often compactions of `family` have failed in a row.
-    pub fn merges_failed(&self, family: u32) -> u32 {
-        match self.is_empty() {
-            true => 0,
-            false => {
-                let state = self.state.lock();
-                state.jobs.get(&(Work::Compaction, family)).map_or(0, |failure| failure.in_a_row)
-            }
-        }
-    }
-
     /// A file left the store.
     pub fn forget(&self, file: FileNumber) {
         if !self.is_empty() {
@@ -337,7 +326,6 @@ mod tests {
             assert!(!errors.may_begin(Work::Compaction, 1, now_us));
             errors.hurry(Work::Compaction);
             assert_eq!(errors.may_begin(Work::Compaction, 1, now_us), round < PATIENT_AFTER);
-            assert_eq!(errors.merges_failed(1), round);
             now_us += pause;
         }
         errors.job_failed(Work::Compaction, 2, &unreadable(), now_us);
