@@ -12,6 +12,8 @@ use terrace_binding::{Failure, Kept, Outcome, guard};
 pub struct Iter {
     cursor: Option<Kept<Cursor>>,
     failure: Option<Failure>,
+    /// The target of the last seek. The bytes that C gives may be a part of the entry, of which a seek lets go.
+    target: Vec<u8>,
 }
 
 #[unsafe(no_mangle)]
@@ -23,14 +25,15 @@ pub unsafe extern "C" fn leveldb_create_iterator(
         // SAFETY: the rules of LevelDB.
         let (db, options) = unsafe { (Db::of(db)?, options.as_ref()) };
         match options {
-            Some(options) => db.cursor(options.reading()?),
+            Some(options) => db.cursor(&options.reading()?),
             None => db.cursor(&terrace::ReadOptions::default()),
         }
     });
-    handle(match made {
-        Ok(cursor) => Iter { cursor: Some(Kept::new(cursor)), failure: None },
-        Err(failure) => Iter { cursor: None, failure: Some(failure) },
-    })
+    let (cursor, failure) = match made {
+        Ok(cursor) => (Some(Kept::new(cursor)), None),
+        Err(failure) => (None, Some(failure)),
+    };
+    handle(Iter { cursor, failure, target: Vec::new() })
 }
 
 #[unsafe(no_mangle)]
@@ -60,7 +63,14 @@ pub unsafe extern "C" fn leveldb_iter_seek_to_last(iter: *mut Iter) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_iter_seek(iter: *mut Iter, key: *const c_char, klen: size_t) {
     // SAFETY: the rules of LevelDB.
-    unsafe { moved(iter, |cursor| cursor.seek(bytes(key, klen))) };
+    unsafe {
+        let Some(iter) = iter.as_mut() else { return };
+        let mut target = std::mem::take(&mut iter.target);
+        target.clear();
+        target.extend_from_slice(bytes(key, klen));
+        moved(iter, |cursor| cursor.seek(&target));
+        iter.target = target;
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -113,7 +123,9 @@ unsafe fn standing<'a>(iter: *const Iter) -> Option<&'a Cursor> {
 /// NULL or live, and no other thread uses it.
 unsafe fn moved(iter: *mut Iter, how: impl FnOnce(&mut Cursor) -> Outcome<()>) {
     // SAFETY: said above.
-    let Some(Iter { cursor: Some(cursor), failure }) = (unsafe { iter.as_mut() }) else { return };
+    let Some(Iter { cursor: Some(cursor), failure, .. }) = (unsafe { iter.as_mut() }) else {
+        return;
+    };
     if let Err(error) = guard(|| how(cursor.get_mut()?)) {
         failure.get_or_insert(error);
     }
