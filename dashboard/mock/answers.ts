@@ -4,7 +4,7 @@ import type {
 } from "../src/api.ts";
 import { STREAM_FILES_MAX } from "../src/api.ts";
 import { ENTRY_BYTES, type Engine, L0_COMPACT, L0_SLOW, MEMTABLE_LIMIT, MIB, type MockFile, PARTITION_KEYS, total } from "./engine.ts";
-import { keyOf, nameAt } from "./keys.ts";
+import { engineKeyOf, keyOf, nameAt } from "./keys.ts";
 import { rng } from "./rng.ts";
 
 const UNITS = 5;
@@ -38,8 +38,8 @@ export function shape(engine: Engine, with_files: boolean): Shape {
         number: file.number,
         size_bytes: file.bytes,
         entry_count: Math.round(file.bytes / ENTRY_BYTES),
-        smallest: keyOf(nameAt(file.from), 0),
-        largest: keyOf(nameAt(file.to), 0),
+        smallest: engineKeyOf(nameAt(file.from), 0, engine.slots),
+        largest: engineKeyOf(nameAt(file.to), 0, engine.slots),
         heat: Math.round(engine.heatOf(file.from, file.to, level) * 10) / 10,
         filter_bytes: Math.round((file.bytes / ENTRY_BYTES) * 1.9),
         filter_units: partitions.length * UNITS,
@@ -69,6 +69,7 @@ export function shape(engine: Engine, with_files: boolean): Shape {
       empty("elements"),
     ],
     log_segments: 3,
+    slot_bytes: engine.slots ? 2 : 0,
     ...(engine.scenario === "empty" ? { value_segments: 0, value_bytes: 0, garbage_bytes: 0 } : { value_segments: 12, value_bytes: 640 * MIB, garbage_bytes: 87 * MIB }),
   };
 }
@@ -173,7 +174,7 @@ export function model(engine: Engine, number: number): Model | null {
     return segment;
   });
   const error_counts = [0.42, 0.2, 0.13, 0.09, 0.06, 0.045, 0.03, 0.02, 0.005].map((share) => Math.round(share * blocks * (0.8 + 0.4 * random())));
-  return { file: number, keys, blocks, model_bytes: 40 + count * 14, index_bytes: blocks * 22, segments, error_counts };
+  return { file: number, keys, blocks, model_bytes: 40 + count * 14, index_bytes: blocks * 22, segment_count: count, segments, error_counts };
 }
 
 export function hotkeys(engine: Engine): HotKeys {

@@ -55,7 +55,7 @@ export class Engine {
   private next_number = 100;
   private next_job = 1;
 
-  constructor(readonly scenario: Scenario, seed = 7) {
+  constructor(readonly scenario: Scenario, seed = 7, readonly slots = false) {
     this.random = rng(seed);
     const unit = scenario === "huge" ? 8 : 1;
     this.targets = [0, 64 * MIB * unit, 400 * MIB * unit, 2400 * MIB * unit, 400_000 * MIB];

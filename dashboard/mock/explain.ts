@@ -1,7 +1,7 @@
 // EXPLAIN in the mock: a walk down the make-believe tree that reads like the engine's own.
 import type { Explanation, ExplainStep } from "../src/api.ts";
 import type { Engine } from "./engine.ts";
-import { keyOf, positionOf } from "./keys.ts";
+import { engineKeyOf, keyOf, positionOf } from "./keys.ts";
 import { rng } from "./rng.ts";
 
 export function explain(engine: Engine, db: number, name: string): Explanation {
@@ -36,7 +36,7 @@ export function explain(engine: Engine, db: number, name: string): Explanation {
   });
   const value = keyOf(`{"name":"${name}","seen":1766384400,"tags":["a","b"],"note":"made up by the mock"}`);
   return {
-    db, key: keyOf(name), type: found ? "string" : null,
+    db, key: keyOf(name), engine_key: engineKeyOf(name, db, engine.slots).hex, type: found ? "string" : null,
     found: found ? { value, expires_at_ms: name.startsWith("session:") ? Date.now() + 1_200_000 : null } : null,
     steps, total_ns: steps.reduce((sum, s) => sum + s.ns, 0), device_reads: steps.reduce((sum, s) => sum + s.device_reads, 0),
     memory: steps.some((s) => s.device_reads > 0) ? "One more MiB would save the most in the pool `blocks`: about 12.0 device reads a second." : null,

@@ -9,14 +9,24 @@ const SPACES: { prefix: string; from: number; digits: number }[] = [
   { prefix: "user:", from: 0.6, digits: 9 },
 ];
 
-export function keyOf(text: string, db: number | null = null): Key {
-  const bytes = Buffer.from(text, "utf8");
-  const whole = db === null ? bytes : Buffer.concat([Buffer.from([db]), bytes]);
-  return {
-    text: (db === null ? "" : `\\x${db.toString(16).padStart(2, "0")}`) + text,
-    hex: whole.subarray(0, 256).toString("hex"),
-    len: whole.length,
-  };
+const SLOTS = 16_384;
+
+/** A key, with bytes in front of it if it is one of the engine. */
+export function keyOf(text: string, prefix: number[] = []): Key {
+  const whole = Buffer.concat([Buffer.from(prefix), Buffer.from(text, "utf8")]);
+  return { text: prefix.map(escaped).join("") + text, hex: whole.subarray(0, 256).toString("hex"), len: whole.length };
+}
+
+function escaped(byte: number): string {
+  if (byte === 0x5c) return "\\\\";
+  return byte >= 0x20 && byte < 0x7f ? String.fromCharCode(byte) : `\\x${byte.toString(16).padStart(2, "0")}`;
+}
+
+/** The engine's key. Slots are in the order of places, as no hash has them. */
+export function engineKeyOf(name: string, db: number, slots: boolean): Key {
+  if (!slots) return keyOf(name, [db]);
+  const slot = Math.floor(positionOf(name) * SLOTS);
+  return keyOf(name, [slot >> 8, slot & 0xff, db]);
 }
 
 export function nameAt(position: number): string {

@@ -31,12 +31,16 @@ export interface MockOptions {
   tick_ms?: number;
   /** Seconds of history to begin with. */
   warm_s?: number;
+  /** Keys begin with a slot, as in placement `slots`. */
+  slots?: boolean;
 }
 
 export interface Mock {
   url: string;
   engine: Engine;
   ring: Ring;
+  /** Pages that listen, and how many may. */
+  streams: { count(): number; most: number };
   close(): Promise<void>;
 }
 
@@ -44,10 +48,11 @@ class BadRequest extends Error {}
 
 export async function startMock(options: MockOptions = {}): Promise<Mock> {
   const tick_ms = options.tick_ms ?? 1000;
-  const engine = new Engine(options.scenario ?? "live");
+  const engine = new Engine(options.scenario ?? "live", undefined, options.slots ?? false);
   const ring = new Ring();
   if (engine.scenario !== "empty") ring.marks = Ring.marksOfTheDay(answers.summary(engine).version);
   const streams = new Set<{ response: ServerResponse; finished: FinishedJob[] }>();
+  const room = { count: () => streams.size, most: Number.POSITIVE_INFINITY };
   const warm = options.warm_s ?? 240;
   for (let second = warm; second > 0; second--) {
     engine.tick(1);
@@ -106,18 +111,19 @@ export async function startMock(options: MockOptions = {}): Promise<Mock> {
     response.setHeader("Content-Security-Policy", CSP);
     response.setHeader("X-Content-Type-Options", "nosniff");
     response.setHeader("Cache-Control", "no-store");
-    if (url.pathname === "/api/v1/stream") {
-      response.writeHead(200, { "Content-Type": "text/event-stream" });
-      const stream = { response, finished: [] };
-      streams.add(stream);
-      request.on("close", () => streams.delete(stream));
-      response.write(`event: live\ndata: ${JSON.stringify(answers.live(engine, []))}\n\n`);
-      return;
-    }
     const json = (status: number, body: unknown) => {
       response.writeHead(status, { "Content-Type": "application/json" });
       response.end(JSON.stringify(body));
     };
+    if (url.pathname === "/api/v1/stream") {
+      if (streams.size >= room.most) return json(503, { error: "enough pages are listening" });
+      response.writeHead(200, { "Content-Type": "text/event-stream" });
+      const stream = { response, finished: [] };
+      streams.add(stream);
+      response.on("close", () => streams.delete(stream));
+      response.write(`event: live\ndata: ${JSON.stringify(answers.live(engine, []))}\n\n`);
+      return;
+    }
     if (url.pathname.startsWith("/api/v1/")) {
       try {
         const body = api(url.pathname.slice("/api/v1/".length), url.searchParams);
@@ -146,7 +152,7 @@ export async function startMock(options: MockOptions = {}): Promise<Mock> {
     server.closeAllConnections();
     await new Promise((resolve) => server.close(resolve));
   };
-  return { url, engine, ring, close };
+  return { url, engine, ring, streams: room, close };
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

@@ -15,12 +15,14 @@ export interface Advice {
 
 /** How far back stalls count. */
 const STALL_WINDOW_S = 600;
+/** Less of it than this may be unknown without a word. */
+const UNKNOWN_S = 5;
 /** Over how long lookups are looked at. */
 const LOOKUP_WINDOW_S = 60;
 const MIB = 1 << 20;
 /** What a process may hold besides the budget of its store, as MEMORY DOCTOR has it. */
 const PROCESS_BYTES = 64 * MIB;
-/** More memory is advised if a quarter more saves this share of all device reads, and there are so many. */
+/** More memory is advised if a quarter more saves this share of all device reads, and these are at least this many a second. */
 const WORTHWHILE_SHARE = 0.05;
 const WORTHWHILE_READS = 10;
 /** A value log below this is not worth a word. */
@@ -33,7 +35,15 @@ export function advise(live: Live, series: SeriesBuffer): Advice[] {
   const found = all.filter((one) => one !== null);
   found.sort((a, b) => Number(b.urgency === "now") - Number(a.urgency === "now"));
   if (found.length > 0) return found;
-  return [{ id: "fine", urgency: "fine", text: `Nothing to do: writes were not held back in the last ${duration(STALL_WINDOW_S)}, and more memory would save little.`, numbers: [] }];
+  return [{ id: "fine", urgency: "fine", text: `${quiet(series)} More memory would save little.`, numbers: [] }];
+}
+
+/** Nothing was found, as far as the time is known. */
+function quiet(series: SeriesBuffer): string {
+  const known = series.known(STALL_WINDOW_S);
+  const window = duration(STALL_WINDOW_S);
+  if (known > STALL_WINDOW_S - UNKNOWN_S) return `Nothing to do: writes were not held back in the last ${window}.`;
+  return `Nothing to do as far as this page knows: it has seen ${duration(Math.round(known))} of the last ${window}, and in these writes were not held back.`;
 }
 
 /** Why writes are held back, or were lately, and what helps against that cause. */

@@ -7,7 +7,7 @@
 // `started_ms` tells a restart. NaN and infinities are never sent (`null` instead).
 //
 // Errors: the HTTP status says what went wrong and the body is `ApiError`. 401: log in (HTTP Basic);
-// 403: the user may not see this; 404: no such endpoint, family or file; 400: a parameter is wrong.
+// 403: the user may not see this; 404: no such endpoint, family or file; 400: a parameter is wrong; 503: not now.
 
 /** Body of every answer whose status is not 200. */
 export interface ApiError {
@@ -114,6 +114,8 @@ export interface Shape {
   value_segments: number;
   value_bytes: number;
   garbage_bytes: number;
+  /** Bytes in front of the database in keys of files: 2 in a store with placement `slots`; 0, or left out, in any other. */
+  slot_bytes?: number;
 }
 
 export interface FamilyShape {
@@ -133,7 +135,8 @@ export interface FamilyShape {
 export interface LevelShape {
   file_count: number;
   size_bytes: number;
-  /** Size at which the level is compacted; `null`: by number of files (L0), or no limit. */
+  /** Size from which on the level is merged into the next one; `null`: no target by bytes. L0 and levels of tiered families go by the
+   *  number of files or runs, and the last level is never merged into another one. */
   target_bytes: number | null;
   entry_count: number;
   /** By smallest key; L0: newest first. `null` only inside `live` events, when the store has more
@@ -177,7 +180,9 @@ export interface Job {
   started_ms: number;
   /** Sum of the input files (flush: of the memtables); 0 if unknown. */
   input_bytes: number;
+  /** Of these, what it has read; exact at the end. */
   read_bytes: number;
+  /** At the end mostly less than `input_bytes`: versions that nobody sees any more are dropped. */
   written_bytes: number;
 }
 
@@ -288,6 +293,8 @@ export interface Model {
   model_bytes: number;
   /** Bytes of the index partitions that the model stands for. */
   index_bytes: number;
+  segment_count: number;
+  /** All of them if these are not too many to be drawn, else some, evenly spread, with the first and the last. */
   segments: ModelSegment[];
   /** Predictions by error. Slot 0: exact; slot i: over i-1 and at most i eighths of the error bound. */
   error_counts: number[];
@@ -309,6 +316,8 @@ export interface ModelSegment {
 export interface Explanation {
   db: number;
   key: Key;
+  /** What was looked up, in the form of the keys of files: `slot_bytes` of a slot, the database, the key. Two digits a byte. */
+  engine_key: string;
   /** As TYPE says: "string", "hash", …; `null`: not there. */
   type: string | null;
   found: Found | null;
@@ -410,7 +419,7 @@ export interface CommandReply {
 // ---------------------------------------------------------------- GET /api/v1/hotkeys
 
 export interface HotKeys {
-  /** One of so many operations is counted; counts are scaled up. */
+  /** One operation of this many is counted; counts are scaled up. */
   sampled_one_in: number;
   /** About how far back the counts reach, in seconds. */
   window_s: number;

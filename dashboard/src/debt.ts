@@ -10,7 +10,7 @@ export interface Debt {
   l0_stop_files: number;
   /** Immutable memtables, of all families. */
   waiting_memtables: number;
-  /** Compactions that run, and what they have not written yet. */
+  /** Compactions that run, and what they have not read yet. */
   running_jobs: number;
   running_bytes: number;
   /** Garbage in the value log; `null`: there is no value log. */
@@ -29,7 +29,12 @@ export function debtOf(shape: Shape, jobs: Job[]): Debt {
     l0_stop_files: fullest?.l0_stop_files ?? 0,
     waiting_memtables: shape.families.reduce((sum, family) => sum + family.immutable_memtables, 0),
     running_jobs: running.length,
-    running_bytes: running.reduce((sum, job) => sum + Math.max(0, job.input_bytes - job.written_bytes), 0),
+    running_bytes: running.reduce((sum, job) => sum + Math.max(0, job.input_bytes - job.read_bytes), 0),
     garbage_share: shape.value_bytes > 0 ? Math.min(1, shape.garbage_bytes / shape.value_bytes) : null,
   };
+}
+
+/** How far a job is, 0 to 1: what it has read of its input. */
+export function doneShare(job: Job): number {
+  return job.input_bytes > 0 ? Math.min(1, job.read_bytes / job.input_bytes) : 0;
 }

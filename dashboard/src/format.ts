@@ -93,15 +93,33 @@ export function fileName(number: number): string {
   return `${String(number).padStart(6, "0")}.sst`;
 }
 
-/** Families of the keyspace begin every key with the number of its database. */
-const WITH_DB = new Set(["default", "collections", "elements"]);
+/** Whether `hex` has all bytes of the key. */
+export function isWhole(key: Key): boolean {
+  return key.hex.length === key.len * 2;
+}
 
-/** An engine's key for people: the database apart, the middle of long keys left out. */
-export function engineKey(key: Key, family: string, most = 40): string {
-  const db = WITH_DB.has(family) ? Number.parseInt(key.hex.slice(0, 2), 16) : Number.NaN;
-  const text = Number.isNaN(db) ? key.text : key.text.replace(/^(\\x[0-9a-f]{2}|[\s\S])/i, "");
-  const cut = middle(text, most);
+/** Families of the keyspace begin every key with the number of its database, behind a slot if the store has slots. */
+const WITH_DB = new Set(["default", "collections", "elements"]);
+/** Has slots as these, and no database in this place. */
+const RECORDS = "cluster";
+/** Keys that begin higher than slots do belong to the store, and have no slot. */
+const LAST_SLOT = "3fff";
+
+/** An engine's key for people: without its slot, the database apart, the middle of long keys left out. */
+export function engineKey(key: Key, family: string, slot_bytes: number, most = 40): string {
+  const has_db = WITH_DB.has(family);
+  const has_slot = (has_db || family === RECORDS) && key.hex.slice(0, 2 * slot_bytes) <= LAST_SLOT;
+  const slot = has_slot ? slot_bytes : 0;
+  const db = has_db ? Number.parseInt(key.hex.slice(2 * slot, 2 * slot + 2), 16) : Number.NaN;
+  const cut = middle(behind(key.text, Number.isNaN(db) ? slot : slot + 1), most);
   return Number.isNaN(db) || db === 0 ? cut : `${db}│${cut}`;
+}
+
+/** `text` without its first bytes: each is printable ASCII, a doubled backslash, or `\xNN`. */
+function behind(text: string, bytes: number): string {
+  let rest = text;
+  for (let n = 0; n < bytes; n++) rest = rest.replace(/^(\\x[0-9a-f]{2}|\\\\|[\s\S])/i, "");
+  return rest;
 }
 
 export function middle(text: string, most: number): string {

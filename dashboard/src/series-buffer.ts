@@ -61,10 +61,18 @@ export class SeriesBuffer {
     for (const sample of this.samples) sample.hits = sample.misses = null;
   }
 
-  /** Puts what the server remembers before what the page saw itself. */
-  prepend(history: History): void {
-    const first = this.samples[0]?.t ?? Number.POSITIVE_INFINITY;
-    this.samples = [...samplesOf(history).filter((sample) => sample.t <= first - 0.5), ...this.samples].slice(-KEPT_S - 1);
+  /** Puts what the server remembers where the page saw nothing itself within half a second, before the last second that it saw. */
+  merge(history: History): void {
+    const own = this.samples;
+    const last = own.at(-1)?.t ?? Number.POSITIVE_INFINITY;
+    let at = 0;
+    const unseen = samplesOf(history).filter(({ t }) => {
+      while (at < own.length && own[at]!.t <= t - 0.5) at++;
+      return t < last && (at === own.length || own[at]!.t >= t + 0.5);
+    });
+    const all = [...own, ...unseen].sort((a, b) => a.t - b.t);
+    const oldest = (all.at(-1)?.t ?? 0) - KEPT_S;
+    this.samples = all.filter((sample) => sample.t >= oldest);
   }
 
   /** Shows what the server remembers, and nothing else. */
@@ -112,6 +120,18 @@ export class SeriesBuffer {
     const first = this.samples.find((sample) => sample.hits !== null && sample.t >= last.t - seconds);
     if (first === undefined || first === last) return rate(last.hits, last.misses);
     return rate(last.hits - first.hits!, last.misses - first.misses!);
+  }
+
+  /** Seconds of the last `seconds` of which something is known. */
+  known(seconds: number): number {
+    const end = this.samples.at(-1)?.t ?? 0;
+    let [sum, before] = [0, Number.NEGATIVE_INFINITY];
+    for (const { t } of this.samples) {
+      if (t <= end - seconds) continue;
+      sum += t - before < 1.8 * this.step_s ? t - before : this.step_s;
+      before = t;
+    }
+    return Math.min(seconds, sum);
   }
 
   /** Mean of a column over the last `seconds`; `null`: not known. */

@@ -4,7 +4,8 @@ import { KeyAxis } from "./axis.ts";
 import type { Explanation, FamilyShape, FileShape, FinishedJob, History, Live, Mark, Shape } from "./api.ts";
 import { SeriesBuffer } from "./series-buffer.ts";
 
-export type Connection = "connecting" | "live" | "lost" | "denied";
+/** `full`: the server gives no stream more; `paused`: nobody sees the page. */
+export type Connection = "connecting" | "live" | "lost" | "denied" | "full" | "paused";
 
 export interface Events {
   /** A `live` event came. */
@@ -67,7 +68,7 @@ export class Store {
   remember(history: History): void {
     this.marks = history.marks;
     if (history.step_s > 1) this.day.replace(history);
-    else this.series.prepend(history);
+    else this.series.merge(history);
     this.emit("history", undefined);
   }
 
@@ -92,6 +93,11 @@ export class Store {
   family(): FamilyShape | null {
     const families = this.shape?.families ?? [];
     return families.find((family) => family.name === this.family_name) ?? families[0] ?? null;
+  }
+
+  /** Bytes in front of the database in the keys of files. */
+  slotBytes(): number {
+    return this.shape?.slot_bytes ?? 0;
   }
 
   showFamily(name: string): void {

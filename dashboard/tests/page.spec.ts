@@ -6,11 +6,9 @@ import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import type { Cluster, Explanation, History, HotKeys, KeyList, KeyValue, Live, Memory, Shape, Summary } from "../src/api.ts";
 import { type Mock, startMock } from "../mock/server.ts";
 import { bytes, count } from "../src/format.ts";
-import { launch } from "./browser.ts";
+import { eventually, LAPTOP, launch, openPage, PHONE, type Recorded } from "./browser.ts";
 import { wireTo } from "./cut.ts";
 
-const LAPTOP = { viewport: { width: 1440, height: 900 } };
-const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true, deviceScaleFactor: 2 };
 const outside = process.env.TERRACE_URL?.replace(/\/$/, "");
 let browser: Browser;
 let mock: Mock | null = null;
@@ -27,38 +25,8 @@ after(async () => {
   await mock?.close();
 });
 
-/** What the init script keeps: the last event as the page got it, and how many. */
-interface Recorded { last: Live | null; events: number }
-
-async function open(options: BrowserContextOptions, url = base): Promise<{ page: Page; errors: string[] }> {
-  const context = await browser.newContext(options);
-  const page = await context.newPage();
-  const errors: string[] = [];
-  page.on("console", (message) => (message.type() === "error" || message.type() === "warning") && errors.push(message.text()));
-  page.on("pageerror", (error) => errors.push(String(error)));
-  await page.addInitScript(() => {
-    const recorded: Recorded = { last: null, events: 0 };
-    (window as unknown as { recorded: Recorded }).recorded = recorded;
-    const listen = EventSource.prototype.addEventListener as (...all: unknown[]) => void;
-    EventSource.prototype.addEventListener = function (this: EventSource, name: string, heard: (event: MessageEvent<string>) => void) {
-      listen.call(this, name, (event: MessageEvent<string>) => {
-        heard(event);
-        recorded.last = JSON.parse(event.data) as Live;
-        recorded.events++;
-      });
-    } as typeof EventSource.prototype.addEventListener;
-  });
-  await page.goto(url);
-  await page.waitForSelector('.state[data-state="live"]', { timeout: 10_000 });
-  return { page, errors };
-}
-
-async function eventually(what: string, holds: () => Promise<boolean>, within_ms = 10_000): Promise<void> {
-  const end = Date.now() + within_ms;
-  while (!(await holds())) {
-    if (Date.now() > end) assert.fail(`not within ${within_ms} ms: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
+function open(options: BrowserContextOptions, url = base): Promise<{ page: Page; errors: string[] }> {
+  return openPage(browser, options, url);
 }
 
 async function api<T>(path: string): Promise<T> {

@@ -4,8 +4,8 @@ import { test } from "node:test";
 import { live } from "../mock/answers.ts";
 import { Engine } from "../mock/engine.ts";
 import { type Advice, advise } from "../src/advice.ts";
-import type { Live, Pool, Stall } from "../src/api.ts";
-import { debtOf } from "../src/debt.ts";
+import type { Job, Live, Pool, Stall } from "../src/api.ts";
+import { debtOf, doneShare } from "../src/debt.ts";
 import { SeriesBuffer } from "../src/series-buffer.ts";
 
 const MIB = 1 << 20;
@@ -43,6 +43,18 @@ test("a store at rest needs nothing", () => {
   assert.equal(only(atRest(), "fine").urgency, "fine");
 });
 
+test("nothing to do is said of the time that is known", () => {
+  assert.match(only(atRest(), "fine").text, /^Nothing to do as far as this page knows: it has seen 31 s of the last 10 min, and in these writes were not held back\./);
+  const now = atRest();
+  const said = (is_seen: (second: number) => boolean): string => {
+    const series = new SeriesBuffer();
+    for (let second = 599; second >= 0; second--) if (is_seen(second)) series.push({ ...now.summary, now_ms: now.summary.now_ms - second * 1000 });
+    return advise(now, series)[0]!.text;
+  };
+  assert.match(said(() => true), /^Nothing to do: writes were not held back in the last 10 min\./);
+  assert.match(said((second) => second > 400 || second < 100), /it has seen 4 min 59 s of the last 10 min/);
+});
+
 test("a stop since memtables wait names what they hold, and what more memory would save", () => {
   const now = atRest((now) => {
     now.summary.stall = { cause: "memtables wait for their flush", is_stopped: true, seconds_total: 9, count: 1 };
@@ -64,7 +76,7 @@ test("every cause of a stall has words and numbers of its own, and so has one th
     const [family] = now.shape.families;
     Object.assign(family!, { l0_slowdown_files: 20, l0_stop_files: 36 });
     family!.levels = [{ file_count: 23, size_bytes: 23 * MIB, target_bytes: null, entry_count: 1, files: [] }];
-    now.jobs = [{ id: 1, kind: "compaction", family: "default", inputs: [], output_level: 1, started_ms: 0, input_bytes: 80 * MIB, read_bytes: 0, written_bytes: 30 * MIB }];
+    now.jobs = [{ id: 1, kind: "compaction", family: "default", inputs: [], output_level: 1, started_ms: 0, input_bytes: 80 * MIB, read_bytes: 30 * MIB, written_bytes: 4 * MIB }];
   }), "stall");
   assert.match(of("too many L0 files").text, /^Writes are slowed because L0 has 23 files: from 20 on writes are slowed, at 36 they stop/);
   assert.match(of("pending compaction").text, /50 MiB are left to merge in 1 compaction that runs/);
@@ -114,5 +126,8 @@ test("the debt is that of the fullest L0 and of what runs", () => {
     now.shape = { ...now.shape, value_bytes: 0 };
   });
   const debt = debtOf(now.shape, now.jobs);
+  const job: Job = { id: 1, kind: "compaction", family: "default", inputs: [], output_level: 1, started_ms: 0, input_bytes: 100, read_bytes: 60, written_bytes: 20 };
+  const jobs = [job, { ...job, input_bytes: 0, read_bytes: 5, written_bytes: 5 }];
+  assert.deepEqual([debtOf(now.shape, jobs).running_bytes, ...jobs.map(doneShare)], [40, 0.6, 0]);
   assert.deepEqual([debt.l0_files, debt.l0_bytes, debt.waiting_memtables, debt.running_bytes, debt.garbage_share], [9, 5, 3, 0, null]);
 });

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { keyOf } from "../mock/keys.ts";
-import { ago, bytes, count, digits, duration, engineKey, micros, middle, nanos, percent, ratio, UNKNOWN } from "../src/format.ts";
+import { evenly } from "../src/evenly.ts";
+import { ago, bytes, count, digits, duration, engineKey, isWhole, micros, middle, nanos, percent, ratio, UNKNOWN } from "../src/format.ts";
 import { placeOf } from "../src/hill/places.ts";
 
 test("three digits that matter, never a false round number", () => {
@@ -27,12 +28,36 @@ test("times", () => {
 });
 
 test("keys of the keyspace are shown without the number of database 0", () => {
-  assert.equal(engineKey(keyOf("user:1", 0), "default"), "user:1");
-  assert.equal(engineKey(keyOf("user:1", 3), "default"), "3│user:1");
-  assert.equal(engineKey(keyOf("user:1"), "other"), "user:1");
+  assert.equal(engineKey(keyOf("user:1", [0]), "default", 0), "user:1");
+  assert.equal(engineKey(keyOf("user:1", [3]), "default", 0), "3│user:1");
+  assert.equal(engineKey(keyOf("\\\\x", [0x5c]), "default", 0), "92│\\\\x", "a backslash is doubled");
+  assert.equal(engineKey(keyOf("user:1"), "other", 0), "user:1");
   const cut = middle("a".repeat(50) + "z", 20);
   assert.equal(cut.length, 20);
   assert.ok(cut.startsWith("aaa") && cut.includes("…") && cut.endsWith("z"));
+});
+
+test("keys of a store with slots are shown without them", () => {
+  assert.equal(engineKey(keyOf("user:1", [0x12, 0xc3, 0]), "default", 2), "user:1");
+  assert.equal(engineKey(keyOf("user:1", [0x3f, 0x5c, 7]), "collections", 2), "7│user:1");
+  assert.equal(engineKey(keyOf("abcdefgh", [0x20, 0x42, 0]), "elements", 2), "abcdefgh");
+  assert.equal(engineKey(keyOf("k", [0, 9, 1, 0]), "cluster", 2), "\\x01\\x00k", "the kind of the record stays");
+  assert.equal(engineKey(keyOf("ids", [0xff]), "collections", 2), "255│ids", "a key of the store has no slot");
+  assert.equal(engineKey(keyOf("user:1", [0, 9]), "other", 2), "\\x00\\x09user:1", "a family of someone else has none");
+});
+
+test("a key is whole if all of its bytes are known", () => {
+  assert.ok(isWhole(keyOf("a".repeat(256))));
+  assert.ok(!isWhole(keyOf("a".repeat(257))));
+});
+
+test("fewer things are spread evenly, and the ends stay", () => {
+  assert.deepEqual([evenly(0, 5), evenly(1, 5), evenly(5, 5), evenly(9, 1)], [[], [0], [0, 1, 2, 3, 4], [0]]);
+  assert.deepEqual(evenly(9, 5), [0, 2, 4, 6, 8]);
+  const some = evenly(30_001, 500);
+  assert.deepEqual([some.length, new Set(some).size, some[0], some.at(-1)], [500, 500, 0, 30_000]);
+  const steps = some.slice(1).map((index, at) => index - some[at]!);
+  assert.ok(steps.every((step) => step === 60 || step === 61), steps.join());
 });
 
 test("places of an explanation", () => {

@@ -109,7 +109,7 @@ test("series: history before, gaps where seconds are missing, stalls as bands, t
   for (let second = 90; second <= 101; second++) ring.push(at(second));
   for (const second of [100, 101, 102]) series.push(at(second));
   series.push(at(102));
-  series.prepend(ring.history(600));
+  series.merge(ring.history(600));
   assert.equal(series.length, 13);
   const stall = { stall: { ...base.stall, cause: "too many L0 files" } };
   for (const second of [110, 111]) series.push(at(second, stall));
@@ -120,6 +120,31 @@ test("series: history before, gaps where seconds are missing, stalls as bands, t
   assert.deepEqual(series.bands(), [{ cause: "too many L0 files", from: 109, to: 111, held: 2 }]);
   assert.ok(Math.abs(series.hitRate(10)! - 0.9) < 1e-9);
   assert.equal(new SeriesBuffer().hitRate(10), null);
+});
+
+test("series: what the server remembers fills every gap, and stays out of what the page saw itself", () => {
+  const base = { ...summary(engine), stall: { cause: null, is_stopped: false, seconds_total: 0, count: 0 } };
+  const at = (second: number, reads: number) => ({ ...base, now_ms: second * 1000, reads_per_s: reads });
+  const [series, ring] = [new SeriesBuffer(), new Ring()];
+  for (const second of [100, 101, 110, 111]) series.push(at(second, 1));
+  // Sampled a little later than the page got it; and one second more than the page has.
+  for (let second = 95; second <= 112; second++) ring.push(at(second + 0.25, 2));
+  series.merge(ring.history(600));
+  series.push(at(112, 1));
+  const [times, reads] = series.window(600, ["reads_per_s"]);
+  assert.deepEqual(times, [95.25, 96.25, 97.25, 98.25, 99.25, 100, 101, 102.25, 103.25, 104.25, 105.25, 106.25, 107.25, 108.25, 109.25, 110, 111, 112]);
+  assert.deepEqual(reads, times!.map((t) => (Number.isInteger(t) ? 1 : 2)));
+  assert.equal(series.known(600), 17.75);
+  // Ten minutes are kept, whatever is remembered.
+  const [late, long] = [new SeriesBuffer(), new Ring()];
+  late.push(at(2005, 1));
+  for (let second = 1300; second <= 1999; second++) long.push(at(second, 2));
+  late.merge(long.history(600));
+  assert.equal(late.window(86_400, ["reads_per_s"])[0]![0], 1405);
+  assert.equal(late.length, 596);
+  const empty = new SeriesBuffer();
+  empty.merge(long.history(600));
+  assert.equal(empty.length, 600);
 });
 
 test("series: a restart leaves what was before, and no hit rate from counters of two runs", () => {

@@ -1,6 +1,7 @@
 // What moves on the hillside: rain into the basin, flushes and compactions flowing down while they run,
 // and the way of an explained key. Painted on a second canvas over the still picture.
 import type { Explanation, Job } from "../api.ts";
+import { doneShare } from "../debt.ts";
 import { basinsOf, type Block, type Hill, toX, type View } from "./geometry.ts";
 import { placeOf } from "./places.ts";
 
@@ -47,9 +48,9 @@ export function paintMotion(g: CanvasRenderingContext2D, scene: Scene, colors: M
 
 function paintBasins(g: CanvasRenderingContext2D, scene: Scene, colors: MotionColors, time_ms: number): void {
   const flush = scene.jobs.find((job) => job.kind === "flush" && job.family === scene.family);
-  const drained = flush !== undefined && flush.input_bytes > 0 ? flush.written_bytes / flush.input_bytes : 0;
+  const drained = flush === undefined ? 0 : doneShare(flush);
   basinsOf(scene.hill, scene.immutables).forEach((basin, at) => {
-    const full = at === 0 ? scene.fill : at === 1 ? 1 - Math.min(1, drained) : 1;
+    const full = at === 0 ? scene.fill : at === 1 ? 1 - drained : 1;
     const depth = Math.max(2, (basin.height - 6) * Math.min(1, full));
     const wave = scene.still ? 0 : 1.6;
     g.save();
@@ -119,7 +120,7 @@ function paintJob(g: CanvasRenderingContext2D, scene: Scene, job: Job, colors: M
     g.stroke();
   }
   g.globalAlpha = 1;
-  const done = job.input_bytes > 0 ? Math.min(1, job.written_bytes / job.input_bytes) : 0;
+  const done = doneShare(job);
   g.lineCap = "round";
   g.lineWidth = 4;
   g.strokeStyle = colors.flow;

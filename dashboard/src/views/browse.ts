@@ -2,24 +2,20 @@
 import type { Key, KeyList, KeyRow, KeyValue } from "../api.ts";
 import { get, Refused } from "../client.ts";
 import { card, h, replace, setText } from "../dom.ts";
-import { bytes, count, duration, middle, plural } from "../format.ts";
+import { bytes, count, duration, isWhole, middle, plural } from "../format.ts";
 import type { Store } from "../store.ts";
+import type { Explain } from "./explain.ts";
 
 /** Keys that are listed at most: a longer prefix finds what is behind them. */
 const MOST_KEYS = 1000;
 const COLUMNS: Record<string, string[]> = { hash: ["field", "value"], zset: ["member", "score"], set: ["member"], list: ["#", "value"] };
 const UNITS: Record<string, string> = { hash: "field", set: "member", zset: "member", list: "element" };
 
-/** Whether `hex` is the whole key. */
-function isWhole(key: Key): boolean {
-  return key.hex.length === key.len * 2;
-}
-
 function problem(error: unknown): string {
   return error instanceof Refused ? error.message : "the server does not answer";
 }
 
-export function browseCard(store: Store, explain: (db: number, hex: string, text: string) => void): HTMLElement {
+export function browseCard(store: Store, explain: Explain): HTMLElement {
   const about = h("span", { class: "muted", role: "status" });
   const { root, body } = card("browse", "Keys", about);
   const db = h("input", { type: "number", min: "0", max: "127", value: "0", id: "browse-db", inputmode: "numeric", "aria-label": "Database of the keys" });
@@ -91,14 +87,14 @@ export function browseCard(store: Store, explain: (db: number, hex: string, text
   return root;
 }
 
-function picture(value: KeyValue, store: Store, explain: (db: number, hex: string, text: string) => void): HTMLElement[] {
+function picture(value: KeyValue, store: Store, explain: Explain): HTMLElement[] {
   const { key, type, size, text, elements } = value;
   const name = h("h3", { class: "mono" }, middle(key.text, 120));
   if (type === null) return [name, h("p", { class: "muted" }, "It is not there any more.")];
   const now = store.live?.summary.now_ms ?? Date.now();
   const what = text === null ? `${type}, ${plural(size, UNITS[type] ?? "element")}` : `${type}, ${bytes(size)}`;
   const expires = value.expires_at_ms === null ? "" : `, expires in ${duration(Math.max(0, Math.round((value.expires_at_ms - now) / 1000)))}`;
-  const follow = h("button", { type: "button", onclick: () => explain(value.db, key.hex, key.text) }, "Follow this key");
+  const follow = h("button", { type: "button", onclick: () => explain(value.db, key) }, "Follow this key");
   const head = [name, h("div", { class: "row" }, h("span", {}, what + expires), follow)];
   if (text !== null) return [...head, h("pre", { class: "value", tabindex: "0", "aria-label": "Value of the key" }, text.text + (isWhole(text) ? "" : " …"))];
   const columns = COLUMNS[type] ?? ["name", "value"];

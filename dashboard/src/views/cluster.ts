@@ -10,6 +10,8 @@ import { amplification, since, sum, type Work, workOf } from "../work.ts";
 const EVERY_MS = 2000;
 /** While the card cannot be seen: whether there is a cluster at all. */
 const RARELY_MS = 10_000;
+/** How long the server may take: it asks all nodes, of which some may be gone. */
+const ANSWER_MS = 75_000;
 /** Rows of shards; a cluster with more lists its first ones, and says how many there are. */
 const MOST_SHARDS = 40;
 const ID_DIGITS = 8;
@@ -52,7 +54,7 @@ export function clusterCard(store: Store): HTMLElement {
 
   const now = poll(store, EVERY_MS, wanted, async () => {
     asked = Date.now();
-    const cluster = await get<Cluster | null>("cluster");
+    const cluster = await get<Cluster | null>("cluster", {}, { within_ms: ANSWER_MS });
     root.hidden = cluster === null;
     if (cluster !== null) show(cluster);
   });

@@ -8,9 +8,10 @@ import { printed } from "../resp.ts";
 /** Commands that the arrow keys bring back, and replies that are shown. */
 const MOST_LINES = 200;
 const MOST_REPLIES = 50;
+const READY = "commands that only read";
 
 export function commandCard(): HTMLElement {
-  const about = h("span", { class: "muted", role: "status" }, "commands that only read");
+  const about = h("span", { class: "muted", role: "status" }, READY);
   const { root, body } = card("command", "Command line", about);
   const db = h("input", { type: "number", min: "0", max: "127", value: "0", id: "command-db", inputmode: "numeric", "aria-label": "Database of the commands" });
   const line = h("input", {
@@ -18,14 +19,16 @@ export function commandCard(): HTMLElement {
     enterkeyhint: "go", "aria-label": "Command; the arrow keys bring earlier ones back",
   });
   const clear = h("button", { type: "button", class: "quiet-button" }, "Clear");
-  const form = h("form", { class: "explain-form" }, h("label", { class: "db" }, h("span", {}, "db"), db), line, h("button", { type: "submit" }, "Run"), clear);
+  const cancel = h("button", { type: "button", class: "quiet-button", title: "Cancel (Escape)", hidden: true }, "Cancel");
+  const form = h("form", { class: "explain-form" }, h("label", { class: "db" }, h("span", {}, "db"), db), line, h("button", { type: "submit" }, "Run"), cancel, clear);
   const log = h("div", { class: "command-log", role: "log", tabindex: "0", "aria-label": "Replies" });
   body.append(form, log);
   const said: string[] = [];
   // Where the arrow keys stand, and what was being written before.
   let at = 0;
   let draft = "";
-  let running = false;
+  // Ends the command that runs.
+  let running: AbortController | null = null;
 
   const show = (prompt: string, lines: string[], bad: boolean): void => {
     const reply = h("pre", { class: bad ? "bad" : "" }, lines.join("\n"));
@@ -35,27 +38,37 @@ export function commandCard(): HTMLElement {
   };
   const run = async (text: string, number: number): Promise<void> => {
     const prompt = `${number === 0 ? "" : `[${number}]`}> ${text}`;
-    running = true;
-    setText(about, "running");
+    const control = new AbortController();
+    running = control;
+    cancel.hidden = false;
+    setText(about, "running; Escape cancels it");
     try {
-      const answer = await get<CommandAnswer>("command", { db: number, line: text });
+      const answer = await get<CommandAnswer>("command", { db: number, line: text }, { signal: control.signal });
       const lines = printed(answer.reply);
       show(prompt, answer.is_cut ? [...lines, "(cut: not all of the reply is shown)"] : lines, answer.reply.type === "error");
     } catch (error) {
-      show(prompt, [error instanceof Refused ? `(refused) ${error.message}` : "(error) the server does not answer"], true);
+      const why = control.signal.aborted ? "(cancelled)" : error instanceof Refused ? `(refused) ${error.message}` : "(error) the server does not answer";
+      show(prompt, [why], true);
+    } finally {
+      running = null;
+      if (document.activeElement === cancel) line.focus();
+      cancel.hidden = true;
+      setText(about, READY);
     }
-    running = false;
-    setText(about, "commands that only read");
   };
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const text = line.value.trim();
     // The one before is answered first.
-    if (text === "" || running) return;
+    if (text === "" || running !== null) return;
     if (said.at(-1) !== text) said.push(text);
     if (said.length > MOST_LINES) said.shift();
     [at, draft, line.value] = [said.length, "", ""];
     void run(text, Number(db.value) || 0);
+  });
+  cancel.addEventListener("click", () => running?.abort());
+  root.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") running?.abort();
   });
   clear.addEventListener("click", () => {
     log.textContent = "";

@@ -1,15 +1,19 @@
 // A key looked up step by step: every place asked, down the terraces, with its answer and its price.
-import type { Explanation, ExplainStep } from "../api.ts";
+import type { Explanation, ExplainStep, Key } from "../api.ts";
 import { get, Refused } from "../client.ts";
 import { card, h, replace } from "../dom.ts";
-import { count, duration, middle, nanos, plural } from "../format.ts";
+import { count, duration, isWhole, middle, nanos, plural } from "../format.ts";
 import { placeOf } from "../hill/places.ts";
 import type { Store } from "../store.ts";
+import { calm } from "../theme.ts";
+
+/** Follows a key of a database, if all of it is known. */
+export type Explain = (db: number, key: Key) => void;
 
 const SIGNS: Record<ExplainStep["outcome"], string> = { no: "○", maybe: "◐", found: "●", deleted: "✕", skip: "–" };
 const WORDS: Record<ExplainStep["outcome"], string> = { no: "not here", maybe: "maybe", found: "found", deleted: "deleted", skip: "not asked" };
 
-export function explainCard(store: Store): { root: HTMLElement; explain: (db: number, hex: string, text: string) => void } {
+export function explainCard(store: Store): { root: HTMLElement; explain: Explain } {
   const { root, body } = card("explain", "Follow a key");
   const db = h("input", { type: "number", min: "0", max: "255", value: "0", id: "explain-db", inputmode: "numeric", "aria-label": "Database" });
   const key = h("input", { type: "text", id: "explain-key", placeholder: "key, as you would GET it", autocomplete: "off", autocapitalize: "off", spellcheck: "false", "aria-label": "Key" });
@@ -18,6 +22,8 @@ export function explainCard(store: Store): { root: HTMLElement; explain: (db: nu
   const result = h("div", { class: "explain-result", "aria-live": "polite" }, hint());
   body.append(form, result);
   let ticket = 0;
+  /** Chosen on another card: the field shows its text, which may be escaped; its bytes are what is asked for. */
+  let chosen: Key | null = null;
 
   const run = async (query: Record<string, string | number>): Promise<void> => {
     const mine = ++ticket;
@@ -33,19 +39,24 @@ export function explainCard(store: Store): { root: HTMLElement; explain: (db: nu
       store.setExplanation(null);
       const text = error instanceof Refused ? error.message : "the server does not answer";
       replace(result, h("p", { class: "bad" }, `Could not explain: ${text}.`));
+    } finally {
+      if (mine === ticket) root.classList.remove("asking");
     }
-    root.classList.remove("asking");
   };
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     if (key.value === "") return key.focus();
-    void run({ db: Number(db.value) || 0, key: key.value });
+    const number = Number(db.value) || 0;
+    if (chosen !== null && key.value === chosen.text) void run({ db: number, hex: chosen.hex });
+    else void run({ db: number, key: key.value });
   });
-  const explain = (number: number, hex: string, text: string): void => {
+  const explain: Explain = (number, of) => {
+    if (!isWhole(of)) return;
+    chosen = of;
     db.value = String(number);
-    key.value = text;
-    void run({ db: number, hex });
-    root.scrollIntoView({ behavior: "smooth", block: "nearest" });
+    key.value = of.text;
+    void run({ db: number, hex: of.hex });
+    root.scrollIntoView({ behavior: calm.matches ? "auto" : "smooth", block: "nearest" });
   };
   return { root, explain };
 }

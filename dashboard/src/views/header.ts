@@ -1,7 +1,7 @@
 // The head of the page: is it alive, how fast, how well cached, how full, and does anything hold writes back.
 import { h, s, setText, setValue, setWidth } from "../dom.ts";
 import { bytes, count, duration, micros, percent, UNKNOWN } from "../format.ts";
-import type { Store } from "../store.ts";
+import type { Connection, Store } from "../store.ts";
 import { currentChoice, nextChoice } from "../theme.ts";
 
 const HIT_WINDOW_S = 10;
@@ -14,7 +14,10 @@ function figure(id: string, label: string): { root: HTMLElement; value: HTMLElem
 }
 
 export function header(store: Store): HTMLElement {
-  const state = h("span", { class: "state", role: "status", "data-state": "connecting" }, "connecting");
+  const word = h("span", { role: "status" }, "connecting");
+  // Changes every second, and is not read aloud each time.
+  const since = h("span", { class: "since num" });
+  const state = h("span", { class: "state", "data-state": "connecting" }, word, since);
   const theme_button = h("button", { class: "theme", type: "button" });
   const showChoice = () => {
     setText(theme_button, { auto: "◐ auto", light: "☀ light", dark: "☾ dark" }[currentChoice()]);
@@ -79,12 +82,17 @@ export function header(store: Store): HTMLElement {
   });
 
   store.on("connection", (connection) => {
-    const since = store.lost_since_ms === null ? 0 : Math.round((Date.now() - store.lost_since_ms) / 1000);
-    const texts = { connecting: "connecting", live: "live", lost: `connection lost${since > 1 ? ` ${since} s ago` : ""}, trying again`, denied: `not allowed: ${store.denied_reason}` };
+    const seconds = store.lost_since_ms === null ? 0 : Math.round((Date.now() - store.lost_since_ms) / 1000);
+    const texts: Record<Connection, string> = {
+      connecting: "connecting", live: "live", paused: "paused while nobody looks", lost: "connection lost, trying again",
+      full: "too many pages are listening, trying again", denied: `not allowed: ${store.denied_reason}`,
+    };
     state.dataset.state = connection;
-    setText(state, texts[connection]);
-    document.documentElement.classList.toggle("stale", connection === "lost" || connection === "denied");
-    if (connection === "lost") document.title = "✕ Terrace";
+    setText(word, texts[connection]);
+    setText(since, seconds > 1 ? `for ${duration(seconds)}` : "");
+    document.documentElement.classList.toggle("stale", ["lost", "denied", "full"].includes(connection));
+    if (connection === "lost" || connection === "full") document.title = "✕ Terrace";
+    if (connection === "paused") document.title = "Terrace";
   });
   return root;
 }

@@ -1,5 +1,6 @@
 // The jobs that run now, with how far they are, and those that just ended.
 import type { FinishedJob, Job } from "../api.ts";
+import { doneShare } from "../debt.ts";
 import { h, replace } from "../dom.ts";
 import { bytes, duration, plural } from "../format.ts";
 import type { Store } from "../store.ts";
@@ -32,7 +33,7 @@ export function route(job: Job): string {
 
 function row(job: Job, now_ms: number, ended: FinishedJob | null): HTMLElement {
   const seconds = Math.max(0.001, ((ended?.ended_ms ?? now_ms) - job.started_ms) / 1000);
-  const share = ended !== null ? 1 : job.input_bytes > 0 ? Math.min(1, job.written_bytes / job.input_bytes) : 0;
+  const share = ended !== null ? 1 : doneShare(job);
   const bar = h("progress", { max: 100, value: Math.round(share * 100), "aria-label": `${NAMES[job.kind]} ${route(job)}` });
   const files = job.inputs.length > 0 ? plural(job.inputs.length, "file") : bytes(job.input_bytes);
   const rate = seconds > 0.5 ? `${bytes(job.written_bytes / seconds)}/s` : "";

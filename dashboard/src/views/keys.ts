@@ -2,12 +2,13 @@
 import type { HotKey, HotKeys } from "../api.ts";
 import { get, poll } from "../client.ts";
 import { card, h, replace, setText, setWidth, whileVisible } from "../dom.ts";
-import { count, middle } from "../format.ts";
+import { count, isWhole, middle } from "../format.ts";
 import type { Store } from "../store.ts";
+import type { Explain } from "./explain.ts";
 
 const SHOWN = 10;
 
-export function hotKeys(store: Store, explain: (db: number, hex: string, text: string) => void): HTMLElement {
+export function hotKeys(store: Store, explain: Explain): HTMLElement {
   const about = h("span", { class: "muted" });
   const { root, body } = card("keys", "Top keys", about);
   const read = h("ol", { class: "top-keys" });
@@ -22,9 +23,10 @@ export function hotKeys(store: Store, explain: (db: number, hex: string, text: s
     replace(node, ...keys.slice(0, SHOWN).map((hot) => {
       const bar = h("span", { class: "bar-fill" });
       setWidth(bar, hot.per_s / most);
+      const what = isWhole(hot.key) ? "Explain" : "Too long to be explained here";
       const button = h("button", {
-        type: "button", title: `${hot.key.text}\ndatabase ${hot.db}, at most ${count(hot.error_per_s)}/s too high. Explain`,
-        onclick: () => explain(hot.db, hot.key.hex, hot.key.text),
+        type: "button", title: `${hot.key.text}\ndatabase ${hot.db}, at most ${count(hot.error_per_s)}/s too high. ${what}`,
+        disabled: !isWhole(hot.key), onclick: () => explain(hot.db, hot.key),
       }, h("span", { class: "key-text" }, hot.db === 0 ? "" : `${hot.db}│`, middle(hot.key.text, 34)), h("span", { class: "num" }, `${count(hot.per_s)}/s`));
       return h("li", {}, bar, button);
     }));

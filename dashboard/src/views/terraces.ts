@@ -32,12 +32,14 @@ export function terraces(store: Store): HTMLElement {
     class: "stage", tabindex: "0", role: "application",
     "aria-label": "SSTs of the tree. Arrow keys go from file to file and from level to level, Enter shows one, plus and minus zoom.",
   }, still, moving, basin_label, empty);
-  body.append(stage, speech, jobList(store), filePanel(store));
+  body.append(stage, speech, jobList(store), filePanel(store, () => stage.focus({ preventScroll: true })));
 
   let hill: Hill = hillOf(null, 800);
   let view: View = { from: 0, to: 1 };
   let targets: Block[] = [];
   let focused: Block | null = null;
+  /** Where the explained key is on the axis. */
+  let key_place: number | null = null;
   let on_screen = true;
   let drawn_ms = 0;
   let dirty = true;
@@ -98,8 +100,7 @@ export function terraces(store: Store): HTMLElement {
       hill, view, blocks: blocks.shown, jobs: live?.jobs ?? [], still: quiet || store.connection !== "live",
       fill: family && family.memtable_limit_bytes > 0 ? family.memtable_bytes / family.memtable_limit_bytes : 0,
       immutables: family?.immutable_memtables ?? 0, writes_per_s: live?.summary.writes_per_s ?? 0,
-      key_place: explanation === null ? null : store.axis.at(explained(explanation.db, explanation.key.hex)),
-      explanation, family: family?.name ?? "default",
+      key_place, explanation, family: family?.name ?? "default",
     }, motion, now);
   };
 
@@ -126,7 +127,7 @@ export function terraces(store: Store): HTMLElement {
     if (family === null || file === undefined) return [];
     const now = store.live?.summary.now_ms ?? Date.now();
     return [
-      ["keys", `${engineKey(file.smallest, family.name, 30)} … ${engineKey(file.largest, family.name, 30)}`],
+      ["keys", `${engineKey(file.smallest, family.name, store.slotBytes(), 30)} … ${engineKey(file.largest, family.name, store.slotBytes(), 30)}`],
       ["size", `${bytes(file.size_bytes)}, ${count(file.entry_count)} entries`],
       ["heat", `${count(Math.round(file.heat))} lookups lately`],
       ["filter", `${file.filter_units_in_memory} of ${file.filter_units} units in memory, ${bytes(file.filter_bytes)} on disk`],
@@ -219,16 +220,24 @@ export function terraces(store: Store): HTMLElement {
     }, name))));
   };
 
+  const placeKey = (): void => {
+    const { explanation } = store;
+    key_place = explanation === null ? null : store.axis.at(explanation.engine_key);
+    stage.dataset.key = key_place === null ? "" : key_place.toFixed(4);
+    dirty = true;
+  };
+
   store.on("shape", () => {
     showTabs();
     layout(false);
+    placeKey();
   });
   store.on("live", (live) => {
     const family = live.shape.families.find((one) => one.name === store.family()?.name);
     setText(basin_label, family === undefined ? "" : `memtable ${bytes(family.memtable_bytes)}`);
   });
   store.on("selection", () => (dirty = true));
-  store.on("explained", () => (dirty = true));
+  store.on("explained", placeKey);
   onTheme(() => {
     colors = readColors();
     motion = readMotion();
@@ -242,11 +251,6 @@ export function terraces(store: Store): HTMLElement {
   whileVisible(stage, (visible) => (on_screen = visible));
   requestAnimationFrame(frame);
   return root;
-}
-
-/** An explained key as the engine has it: after the number of its database. */
-function explained(db: number, hex: string): string {
-  return db.toString(16).padStart(2, "0") + hex;
 }
 
 function readColors(): Colors {
