@@ -155,15 +155,11 @@ class DBImpl final : public DB {
   ~DBImpl() override { leveldb_close(db_); }
 
   Status Put(const WriteOptions& options, const Slice& key, const Slice& value) override {
-    WriteBatch batch;
-    batch.Put(key, value);
-    return Write(options, &batch);
+    return DB::Put(options, key, value);
   }
 
   Status Delete(const WriteOptions& options, const Slice& key) override {
-    WriteBatch batch;
-    batch.Delete(key);
-    return Write(options, &batch);
+    return DB::Delete(options, key);
   }
 
   Status Write(const WriteOptions& options, WriteBatch* updates) override {
@@ -202,6 +198,7 @@ class DBImpl final : public DB {
   }
 
   bool GetProperty(const Slice& property, std::string* value) override {
+    value->clear();
     char* text = leveldb_property_value(db_, property.ToString().c_str());
     if (text == nullptr) return false;
     value->assign(text);
@@ -235,6 +232,19 @@ Options::Options() : comparator(BytewiseComparator()), env(Env::Default()) {}
 Snapshot::~Snapshot() = default;
 
 DB::~DB() = default;
+
+// For a program's own DB, which may call them.
+Status DB::Put(const WriteOptions& options, const Slice& key, const Slice& value) {
+  WriteBatch batch;
+  batch.Put(key, value);
+  return Write(options, &batch);
+}
+
+Status DB::Delete(const WriteOptions& options, const Slice& key) {
+  WriteBatch batch;
+  batch.Delete(key);
+  return Write(options, &batch);
+}
 
 Status DB::Open(const Options& options, const std::string& name, DB** dbptr) {
   *dbptr = nullptr;

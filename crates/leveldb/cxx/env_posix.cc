@@ -13,6 +13,8 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <set>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -169,6 +171,37 @@ class PosixFileLock final : public FileLock {
   File file;
 };
 
+// Locks or unlocks a whole file for this process: a child of a fork has no part in it. -1 and errno on failure.
+int SetLock(int fd, short type) {
+  struct flock lock = {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  return ::fcntl(fd, F_SETLK, &lock);
+}
+
+// Whether a file is locked by flock(2), as an open store locks its LOCK; -1 and errno if it is.
+int FindStoreLock(int fd) {
+  return ::flock(fd, LOCK_EX | LOCK_NB) != 0 ? -1 : ::flock(fd, LOCK_UN);
+}
+
+// The files that this process has locked: another lock would be granted to it.
+class LockedNames {
+ public:
+  bool Insert(const std::string& name) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return names_.insert(name).second;
+  }
+
+  void Remove(const std::string& name) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    names_.erase(name);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::string> names_;
+};
+
 class PosixEnv final : public Env {
  public:
   Status NewSequentialFile(const std::string& name, SequentialFile** result) override {
@@ -221,12 +254,15 @@ class PosixEnv final : public Env {
 
   Status LockFile(const std::string& name, FileLock** lock) override {
     *lock = nullptr;
+    // Before the file is opened: to close it again would unlock it.
+    if (!locked_.Insert(name)) {
+      return Status::IOError("lock " + name, "already held by process");
+    }
     const int fd = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (fd < 0) return Failed(name, errno);
-    // By open files, not by processes: a second lock of the same process is refused too.
-    if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-      const Status status = Failed("lock " + name, errno);
-      ::close(fd);
+    if (fd < 0 || FindStoreLock(fd) != 0 || SetLock(fd, F_WRLCK) != 0) {
+      const Status status = Failed(fd < 0 ? name : "lock " + name, errno);
+      if (fd >= 0) ::close(fd);
+      locked_.Remove(name);
       return status;
     }
     *lock = new PosixFileLock(name, fd);
@@ -235,8 +271,12 @@ class PosixEnv final : public Env {
 
   Status UnlockFile(FileLock* lock) override {
     auto* held = static_cast<PosixFileLock*>(lock);
-    const Status status = held->file.Close();
+    const std::string name = held->file.name();
+    const Status status = Checked(SetLock(held->file.fd(), F_UNLCK), "unlock " + name);
+    // As in LevelDB, a lock that cannot be given back is still held.
+    if (!status.ok()) return status;
     delete held;
+    locked_.Remove(name);
     return status;
   }
 
@@ -267,7 +307,7 @@ class PosixEnv final : public Env {
   }
 
   Status NewLogger(const std::string& name, Logger** result) override {
-    std::FILE* file = std::fopen(name.c_str(), "we");
+    std::FILE* file = std::fopen(name.c_str(), "ae");
     *result = file == nullptr ? nullptr : new PosixLogger(file);
     return file == nullptr ? Failed(name, errno) : Status::OK();
   }
@@ -301,6 +341,7 @@ class PosixEnv final : public Env {
     }
   }
 
+  LockedNames locked_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool has_thread_ = false;

@@ -4,9 +4,9 @@ use crate::db::{Db, path};
 use crate::directory;
 use crate::memory::{bytes, call, copied, string};
 use crate::options::Options;
+use crate::repair;
 use libc::{c_char, c_int, c_void, size_t};
 use std::ptr;
-use terrace::RepairOptions;
 use terrace_binding::guard;
 
 #[unsafe(no_mangle)]
@@ -107,12 +107,10 @@ pub unsafe extern "C" fn leveldb_repair_db(
         // SAFETY: the rules of LevelDB.
         let (options, dir) = unsafe { (options.as_ref(), path(name)) };
         directory::refuse_leveldb(dir)?;
-        let options = match options {
-            Some(options) => options.of_terrace(),
-            None => terrace::Options::default(),
-        };
-        terrace::repair(dir, options, RepairOptions::default())?;
-        Ok(())
+        let none = Options::default();
+        let options = options.unwrap_or(&none);
+        let files = options.open_files();
+        repair::repair(dir, options.of_terrace(&files), &options.order())
     };
     // SAFETY: the rules of LevelDB.
     unsafe { call(errptr, (), repair) };

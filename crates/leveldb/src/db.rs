@@ -3,6 +3,7 @@
 use crate::batch::{Batch, ops};
 use crate::directory;
 use crate::memory::{bytes, call, copied, free, handle, string};
+use crate::open_files::OpenFiles;
 use crate::options::{Options, ReadOptions, WriteOptions};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
@@ -17,6 +18,8 @@ use terrace_binding::{Failure, Kept, Outcome, guard};
 /// An open store.
 pub struct Db {
     kept: Kept<Store>,
+    /// Given back when the store is closed.
+    _files: OpenFiles,
 }
 
 impl Db {
@@ -47,11 +50,13 @@ pub unsafe extern "C" fn leveldb_open(
         // SAFETY: the rules of LevelDB.
         let (options, dir) = unsafe { (options.as_ref(), path(name)) };
         let options = options.ok_or_else(|| Failure::argument("the options are NULL"))?;
-        let wanted = options.of_terrace();
         directory::refuse_leveldb(dir)?;
         directory::check_wanted(dir, options.create_if_missing, options.error_if_exists)?;
-        let db = terrace::Db::open(dir, wanted)?;
-        Ok(handle(Db { kept: Kept::new(Store::open(db, options.order())?) }))
+        let files = options.open_files();
+        let db = terrace::Db::open(dir, options.of_terrace(&files))?;
+        directory::check_ssts(dir, &db)?;
+        let kept = Kept::new(Store::open(db, options.order())?);
+        Ok(handle(Db { kept, _files: files }))
     };
     // SAFETY: the rules of LevelDB.
     unsafe { call(errptr, ptr::null_mut(), open) }
@@ -145,7 +150,7 @@ pub unsafe extern "C" fn leveldb_get(
         // SAFETY: the rules of LevelDB.
         let (db, options, key) = unsafe { (Db::of(db)?, options.as_ref(), bytes(key, keylen)) };
         match options {
-            Some(options) => db.get(key, options.reading()?),
+            Some(options) => db.get(key, &options.reading()?),
             None => db.get(key, &terrace::ReadOptions::default()),
         }
     };

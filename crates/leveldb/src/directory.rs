@@ -1,11 +1,14 @@
 //! What lies in a directory: a store of Terrace, LevelDB's own files, or something else.
 
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use terrace::Db;
 use terrace::vfs::{PosixVfs, Vfs};
+use terrace_base::FileNumber;
 use terrace_binding::{Code, Failure, Outcome};
 use terrace_manifest::names::{self, FileName};
 
@@ -75,23 +78,70 @@ pub fn has_store(dir: &Path) -> bool {
     names::current_path(dir).exists()
 }
 
-/// Refuses what an open does not want: a store where there may be none, or none where there must be one.
+/// Refuses what an open does not want: a store where there may be none, or none where there must be one. And what is
+/// left of a store without its `CURRENT`.
 pub fn check_wanted(dir: &Path, create_if_missing: bool, error_if_exists: bool) -> Outcome<()> {
     let there = dir.display();
-    match has_store(dir) {
-        true if error_if_exists => {
-            Err(Failure::argument(format!("{there}: exists (error_if_exists is true)")))
-        }
+    if has_store(dir) {
+        return match error_if_exists {
+            true => Err(Failure::argument(format!("{there}: exists (error_if_exists is true)"))),
+            false => Ok(()),
+        };
+    }
+    if let Some(name) = data_in(dir) {
+        let message =
+            format!("{there}: CURRENT is missing although there is {name}; RepairDB makes it anew");
+        return Err(Failure { code: Code::Corruption, message });
+    }
+    match create_if_missing {
+        // As in LevelDB, only the last directory is made.
+        true if !has_parent(dir) => Err(failed(dir, &io::Error::from_raw_os_error(libc::ENOENT))),
+        true => Ok(()),
         // A directory that cannot be written is the more telling error, as in LevelDB.
-        false if !create_if_missing && dir.is_dir() && !is_writable(dir) => {
-            let error = io::Error::from(io::ErrorKind::PermissionDenied);
-            Err(Failure { code: Code::Io, message: format!("{there}: {error}") })
+        false if dir.is_dir() && !is_writable(dir) => {
+            Err(failed(dir, &io::Error::from(io::ErrorKind::PermissionDenied)))
         }
-        false if !create_if_missing => {
+        false => {
             Err(Failure::argument(format!("{there}: does not exist (create_if_missing is false)")))
         }
-        _ => Ok(()),
     }
+}
+
+/// A file that holds data of a store.
+fn data_in(dir: &Path) -> Option<String> {
+    use FileName::{Evidence, Log, Sst, ValueLog};
+    let is_data =
+        |name: &String| matches!(names::parse(name), Evidence(_) | Log(_) | Sst(_) | ValueLog(_));
+    names_in(dir).ok()?.into_iter().find(is_data)
+}
+
+/// Whether the directory that `dir` lies in is there.
+fn has_parent(dir: &Path) -> bool {
+    match dir.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => true,
+        Some(parent) => parent.is_dir(),
+        None => true,
+    }
+}
+
+/// Refuses a store in `dir` that lacks SSTs. The engine opens one that does, and gives an error where they are read.
+pub fn check_ssts(dir: &Path, db: &Db) -> Outcome<()> {
+    let needed = || -> BTreeSet<u64> {
+        let levels = db.shape().families.into_iter().flat_map(|family| family.levels);
+        levels.flatten().map(|file| file.number).collect()
+    };
+    let path = |number: u64| names::sst_path(dir, FileNumber::new(number));
+    let mut missing = needed();
+    missing.retain(|number| !path(*number).exists());
+    if missing.is_empty() {
+        return Ok(());
+    }
+    // Merges are under way: what they have removed is not needed any more.
+    let still = needed();
+    missing.retain(|number| still.contains(number));
+    let Some(first) = missing.first() else { return Ok(()) };
+    let message = format!("{} missing files; e.g.: {}", missing.len(), path(*first).display());
+    Err(Failure { code: Code::Corruption, message })
 }
 
 /// Whether this process may create files in a directory.

@@ -1,15 +1,17 @@
 //! Options of stores, reads and writes, and what Terrace makes of LevelDB's.
 
 use crate::memory::{free, handle};
+use crate::open_files::OpenFiles;
 use crate::order::Order;
 use crate::policies::{Cache, Comparator, Env, FilterPolicy, Logger};
 use crate::snapshot::Snapshot;
 use libc::{c_int, c_uchar, size_t};
+use std::sync::Weak;
 use terrace::{
     CfOptions, Compression, MIN_MEMORY_BUDGET, MemoryShares, ReadOptions as Reading, SyncMode,
-    WriteOptions as Writing, vfs,
+    WriteOptions as Writing,
 };
-use terrace_binding::{Kept, Outcome};
+use terrace_binding::{Failure, Kept, Outcome};
 
 pub const LEVELDB_NO_COMPRESSION: i32 = 0;
 pub const LEVELDB_SNAPPY_COMPRESSION: i32 = 1;
@@ -42,8 +44,13 @@ impl Options {
         self.order.clone()
     }
 
-    /// The options of Terrace.
-    pub(crate) fn of_terrace(&self) -> terrace::Options {
+    /// The files that a store which is opened with these options may have open.
+    pub(crate) fn open_files(&self) -> OpenFiles {
+        OpenFiles::take(self.max_open_files)
+    }
+
+    /// The options of Terrace, for a store that has `files`.
+    pub(crate) fn of_terrace(&self, files: &OpenFiles) -> terrace::Options {
         // LevelDB holds two write buffers, and a cache beside them.
         let memtables = 2 * self.write_buffer_bytes.clamp(64 << 10, 1 << 30);
         let budget = (memtables + self.cache_bytes.max(1 << 20)).max(MIN_MEMORY_BUDGET);
@@ -67,7 +74,7 @@ impl Options {
         let mut options = terrace::Options {
             memory_budget: budget,
             create_if_missing: self.create_if_missing,
-            max_open_files: open_files(self.max_open_files, vfs::open_file_soft_limit()),
+            max_open_files: files.count(),
             default_family: family,
             ..terrace::Options::default()
         };
@@ -80,30 +87,26 @@ impl Options {
     }
 }
 
-/// LevelDB's own least `max_open_files`: 64 tables and 10 other files.
-const LEAST_OPEN_FILES: u64 = 74;
-
-/// How many files a store may have open, if a program asks for `wanted` and the process may have `limit`. LevelDB's
-/// default is more than many processes may have, and LevelDB gets along with any limit. The limit is the program's,
-/// and is not raised.
-fn open_files(wanted: c_int, limit: u64) -> u64 {
-    u64::try_from(wanted).unwrap_or(0).max(LEAST_OPEN_FILES).min(limit / 4 * 3)
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            order: Order::bytes(),
+            create_if_missing: false,
+            error_if_exists: false,
+            write_buffer_bytes: WRITE_BUFFER_BYTES,
+            cache_bytes: CACHE_BYTES,
+            block_bytes: 4096,
+            max_file_bytes: MAX_FILE_BYTES,
+            max_open_files: 1000,
+            compression: LEVELDB_SNAPPY_COMPRESSION,
+            bits_per_key: None,
+        }
+    }
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_options_create() -> *mut Options {
-    handle(Options {
-        order: Order::bytes(),
-        create_if_missing: false,
-        error_if_exists: false,
-        write_buffer_bytes: WRITE_BUFFER_BYTES,
-        cache_bytes: CACHE_BYTES,
-        block_bytes: 4096,
-        max_file_bytes: MAX_FILE_BYTES,
-        max_open_files: 1000,
-        compression: LEVELDB_SNAPPY_COMPRESSION,
-        bits_per_key: None,
-    })
+    handle(Options::default())
 }
 
 #[unsafe(no_mangle)]
@@ -225,13 +228,31 @@ pub unsafe extern "C" fn leveldb_options_set_compression(options: *mut Options, 
 
 /// How a read is done.
 pub struct ReadOptions {
-    /// It may hold a snapshot, which in a forked process is not to be given back.
-    kept: Kept<Reading>,
+    /// It may name a snapshot, which is of one process.
+    kept: Kept<Choices>,
+}
+
+struct Choices {
+    fill_cache: bool,
+    /// Not held: the program gives it back when it wants.
+    snapshot: Option<Weak<terrace::Snapshot>>,
 }
 
 impl ReadOptions {
-    pub(crate) fn reading(&self) -> Outcome<&Reading> {
-        self.kept.get()
+    /// The options of Terrace.
+    ///
+    /// # Errors
+    /// The snapshot was released.
+    pub(crate) fn reading(&self) -> Outcome<Reading> {
+        let Choices { fill_cache, snapshot } = self.kept.get()?;
+        let released = || Failure::argument("the snapshot of the read options was released");
+        let snapshot = match snapshot {
+            Some(snapshot) => {
+                Some(terrace::Snapshot::clone(&snapshot.upgrade().ok_or_else(released)?))
+            }
+            None => None,
+        };
+        Ok(Reading { snapshot, fill_cache: *fill_cache, ..Reading::default() })
     }
 }
 
@@ -239,16 +260,16 @@ impl ReadOptions {
 ///
 /// # Safety
 /// NULL or live, and no other thread uses them.
-unsafe fn change_reading(options: *mut ReadOptions, change: impl FnOnce(&mut Reading)) {
+unsafe fn change_reading(options: *mut ReadOptions, change: impl FnOnce(&mut Choices)) {
     // SAFETY: said above.
-    if let Some(Ok(reading)) = unsafe { options.as_mut() }.map(|options| options.kept.get_mut()) {
-        change(reading);
+    if let Some(Ok(choices)) = unsafe { options.as_mut() }.map(|options| options.kept.get_mut()) {
+        change(choices);
     }
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_readoptions_create() -> *mut ReadOptions {
-    handle(ReadOptions { kept: Kept::new(Reading::default()) })
+    handle(ReadOptions { kept: Kept::new(Choices { fill_cache: true, snapshot: None }) })
 }
 
 #[unsafe(no_mangle)]
@@ -271,7 +292,7 @@ pub unsafe extern "C" fn leveldb_readoptions_set_fill_cache(
     on: c_uchar,
 ) {
     // SAFETY: the rules of LevelDB.
-    unsafe { change_reading(options, |reading| reading.fill_cache = on != 0) };
+    unsafe { change_reading(options, |choices| choices.fill_cache = on != 0) };
 }
 
 #[unsafe(no_mangle)]
@@ -281,8 +302,8 @@ pub unsafe extern "C" fn leveldb_readoptions_set_snapshot(
 ) {
     // SAFETY: the rules of LevelDB.
     unsafe {
-        if let Ok(snapshot) = snapshot.as_ref().map(Snapshot::held).transpose() {
-            change_reading(options, |reading| reading.snapshot = snapshot);
+        if let Ok(snapshot) = snapshot.as_ref().map(Snapshot::named).transpose() {
+            change_reading(options, |choices| choices.snapshot = snapshot);
         }
     }
 }
@@ -313,25 +334,59 @@ pub unsafe extern "C" fn leveldb_writeoptions_set_sync(options: *mut WriteOption
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::db::{Db, leveldb_close, leveldb_create_snapshot, leveldb_get, leveldb_open};
+    use crate::db::{leveldb_put, leveldb_release_snapshot};
+    use libc::c_char;
+    use std::ffi::{CStr, CString};
+    use std::ptr;
+
+    /// The value of "k", or the error.
+    unsafe fn get(db: *mut Db, reading: *const ReadOptions) -> Result<String, String> {
+        let (mut error, mut len): (*mut c_char, size_t) = (ptr::null_mut(), 0);
+        // SAFETY: live handles of the caller.
+        unsafe {
+            let value = leveldb_get(db, reading, c"k".as_ptr(), 1, &mut len, &mut error);
+            let text = if error.is_null() { value } else { error };
+            let copy = CStr::from_ptr(text).to_string_lossy().into_owned();
+            libc::free(text.cast());
+            if error.is_null() { Ok(copy) } else { Err(copy) }
+        }
+    }
 
     #[test]
-    fn no_store_opens_more_files_than_the_process_may() {
-        let limit = vfs::open_file_soft_limit();
-        for wanted in [c_int::MIN, -1, 0, 1, 50, 1000, c_int::MAX] {
+    fn read_options_do_not_hold_a_snapshot_that_was_released() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = CString::new(dir.path().join("store").into_os_string().into_encoded_bytes());
+        let (path, mut error) = (path.unwrap(), ptr::null_mut());
+        // SAFETY: handles of this function.
+        unsafe {
             let options = leveldb_options_create();
-            // SAFETY: the handle of this function.
-            let files = unsafe {
-                leveldb_options_set_max_open_files(options, wanted);
-                let files = (*options).of_terrace().max_open_files;
-                leveldb_options_destroy(options);
-                files
+            leveldb_options_set_create_if_missing(options, 1);
+            let db = leveldb_open(options, path.as_ptr(), &mut error);
+            let writing = leveldb_writeoptions_create();
+            let put = |value: &CStr| {
+                let mut error = ptr::null_mut();
+                leveldb_put(db, writing, c"k".as_ptr(), 1, value.as_ptr(), 1, &mut error);
+                assert!(error.is_null());
             };
-            let most = u64::try_from(wanted).unwrap_or(0).max(LEAST_OPEN_FILES);
-            assert!(files > 0 && files < limit && files <= most, "{wanted}");
+            put(c"1");
+            let snapshot = leveldb_create_snapshot(db);
+            put(c"2");
+            let reading = leveldb_readoptions_create();
+            leveldb_readoptions_set_snapshot(reading, snapshot);
+            assert_eq!(get(db, reading), Ok("1".into()));
+            let snapshots = || Db::of(db).unwrap().db.metrics().snapshots;
+            assert_eq!(snapshots(), 1);
+            leveldb_release_snapshot(db, snapshot);
+            assert_eq!(snapshots(), 0);
+            let refused = get(db, reading).unwrap_err();
+            assert!(refused.starts_with("Invalid argument: "), "{refused}");
+            leveldb_readoptions_set_snapshot(reading, ptr::null());
+            assert_eq!(get(db, reading), Ok("2".into()));
+            leveldb_readoptions_destroy(reading);
+            leveldb_writeoptions_destroy(writing);
+            leveldb_close(db);
+            leveldb_options_destroy(options);
         }
-        assert_eq!(open_files(1000, 1024), 768);
-        assert_eq!(open_files(100, 1024), 100);
-        assert_eq!(open_files(-1, 1024), 74);
-        assert_eq!(vfs::open_file_soft_limit(), limit, "the limit is the program's");
     }
 }

@@ -160,10 +160,13 @@ pub unsafe extern "C" fn leveldb_env_destroy(env: *mut Env) {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_env_get_test_directory(_env: *mut Env) -> *mut c_char {
-    let user = std::process::id();
-    let dir = std::env::var_os("TEST_TMPDIR").map(std::path::PathBuf::from);
-    let dir = dir.unwrap_or_else(|| std::env::temp_dir().join(format!("leveldbtest-{user}")));
+    let named = std::env::var_os("TEST_TMPDIR").filter(|dir| !dir.is_empty());
+    let dir = named.unwrap_or_else(|| {
+        // SAFETY: it has no arguments and does not fail.
+        let user = unsafe { libc::geteuid() };
+        format!("/tmp/leveldbtest-{user}").into()
+    });
     // What is missing shows when it is used.
-    let _ = std::fs::create_dir_all(&dir);
-    copied(std::os::unix::ffi::OsStrExt::as_bytes(dir.as_os_str()))
+    let _ = std::fs::create_dir(&dir);
+    copied(dir.as_encoded_bytes())
 }

@@ -13,6 +13,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// Types that no function has, as in LevelDB.
+typedef struct leveldb_filelock_t leveldb_filelock_t;
+typedef struct leveldb_randomfile_t leveldb_randomfile_t;
+typedef struct leveldb_seqfile_t leveldb_seqfile_t;
+typedef struct leveldb_writablefile_t leveldb_writablefile_t;
+
 #define leveldb_no_compression 0
 
 #define leveldb_snappy_compression 1

@@ -45,6 +45,7 @@ class LEVELDB_EXPORT DB {
   DB& operator=(const DB&) = delete;
   virtual ~DB();
 
+  // Put and Delete of this class call Write.
   virtual Status Put(const WriteOptions& options, const Slice& key, const Slice& value) = 0;
   // An absent key is no error.
   virtual Status Delete(const WriteOptions& options, const Slice& key) = 0;

@@ -45,6 +45,8 @@ class LEVELDB_EXPORT Env {
   virtual Status DeleteDir(const std::string& dirname);
   virtual Status GetFileSize(const std::string& fname, uint64_t* file_size) = 0;
   virtual Status RenameFile(const std::string& src, const std::string& target) = 0;
+  // For this process, against other processes and itself. Of the default Env: not for children of a fork, and until
+  // any descriptor of the file is closed.
   virtual Status LockFile(const std::string& fname, FileLock** lock) = 0;
   virtual Status UnlockFile(FileLock* lock) = 0;
   // In one background thread, in order.
@@ -52,6 +54,7 @@ class LEVELDB_EXPORT Env {
   // In a thread of its own.
   virtual void StartThread(void (*function)(void* arg), void* arg) = 0;
   virtual Status GetTestDirectory(std::string* path) = 0;
+  // What is logged comes behind what is in the file.
   virtual Status NewLogger(const std::string& fname, Logger** result) = 0;
   virtual uint64_t NowMicros() = 0;
   virtual void SleepForMicroseconds(int micros) = 0;

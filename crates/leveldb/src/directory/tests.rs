@@ -144,3 +144,45 @@ fn a_log_beside_files_with_names_of_leveldb_is_of_leveldb() {
     write(&dir, &["000005.ldb"], "x");
     assert!(open(&dir).unwrap_err().contains("(000005.ldb)"));
 }
+
+/// A store that lacks an SST is an error at once, and not only where it is read.
+#[test]
+fn a_store_without_one_of_its_ssts_is_damaged() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("store");
+    store(&dir);
+    open(&dir).unwrap();
+    let is_sst = |name: &&String| matches!(names::parse(name), FileName::Sst(_));
+    let names = there(&dir);
+    let sst = names.iter().find(is_sst).unwrap();
+    std::fs::remove_file(dir.join(sst)).unwrap();
+    let error = open(&dir).unwrap_err();
+    assert!(error.starts_with("Corruption: ") && error.contains(" missing files; e.g.: "), "{error}");
+    assert!(error.contains(sst), "{error}");
+}
+
+#[test]
+fn a_store_without_its_current_is_damaged_and_not_absent() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("store");
+    store(&dir);
+    std::fs::remove_file(dir.join("CURRENT")).unwrap();
+    let before = there(&dir);
+    let error = open(&dir).unwrap_err();
+    assert!(error.starts_with("Corruption: "), "{error}");
+    let refused = check_wanted(&dir, false, true).unwrap_err();
+    assert_eq!(refused.code, Code::Corruption);
+    assert_eq!(there(&dir), before);
+    let absent = temp.path().join("absent");
+    assert_eq!(check_wanted(&absent, false, false).unwrap_err().code, Code::InvalidArgument);
+}
+
+#[test]
+fn only_the_last_directory_is_made() {
+    let temp = tempfile::tempdir().unwrap();
+    let error = open(&temp.path().join("absent/store")).unwrap_err();
+    assert!(error.starts_with("IO error: "), "{error}");
+    assert!(there(temp.path()).is_empty());
+    open(&temp.path().join("store/")).unwrap();
+    assert!(has_parent(Path::new("store")) && has_parent(Path::new("/")));
+}

@@ -48,7 +48,15 @@ impl<'a> Edit<'a> {
     }
 
     /// The batch, and what the tree is once it is written.
-    pub fn finish(mut self) -> (WriteBatch, Meta) {
+    pub fn finish(self) -> (WriteBatch, Meta) {
+        let family = self.view.family.clone();
+        let (mut batch, meta) = self.finish_nodes();
+        batch.put_cf(&family, META, meta.encode());
+        (batch, meta)
+    }
+
+    /// As [`Self::finish`], of a tree that is not in force: the batch does not say where its root is.
+    pub fn finish_nodes(mut self) -> (WriteBatch, Meta) {
         let family = &self.view.family;
         for (id, kept) in self.nodes.iter().filter(|(_, kept)| kept.is_changed) {
             match &kept.node {
@@ -56,16 +64,11 @@ impl<'a> Edit<'a> {
                 None => self.batch.delete_cf(family, node_key(*id)),
             }
         }
-        self.batch.put_cf(family, META, self.meta.encode());
         (self.batch, self.meta)
     }
 
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Outcome<()> {
-        if self.meta.root == 0 {
-            self.meta.root = self.take_id();
-            let root = Node { is_leaf: true, entries: Vec::new() };
-            self.keep(self.meta.root, Some(root));
-        }
+        self.make_root();
         let (path, leaf) = self.find(key)?;
         let order = self.order;
         let at = position(self.node(leaf)?, order, key);
@@ -88,6 +91,33 @@ impl<'a> Edit<'a> {
         };
         self.batch.put_cf(&self.view.family, value_key(id), value);
         Ok(())
+    }
+
+    /// Gives `key` a value that is there. Of two values for a key it has the one that was made later.
+    pub fn link(&mut self, key: &[u8], id: u64) -> Outcome<()> {
+        self.make_root();
+        let (path, leaf) = self.find(key)?;
+        let order = self.order;
+        match position(self.node(leaf)?, order, key) {
+            Ok(at) if self.node(leaf)?.entries[at].id >= id => Ok(()),
+            Ok(at) => {
+                self.node_mut(leaf)?.entries[at] = Entry { key: key.to_vec(), id };
+                Ok(())
+            }
+            Err(at) => {
+                self.node_mut(leaf)?.entries.insert(at, Entry { key: key.to_vec(), id });
+                self.split(path, leaf)
+            }
+        }
+    }
+
+    /// Gives a tree without nodes its first leaf.
+    fn make_root(&mut self) {
+        if self.meta.root == 0 {
+            self.meta.root = self.take_id();
+            let root = Node { is_leaf: true, entries: Vec::new() };
+            self.keep(self.meta.root, Some(root));
+        }
     }
 
     pub fn delete(&mut self, key: &[u8]) -> Outcome<()> {

@@ -5,8 +5,9 @@
 //! ```
 
 use super::damaged;
+use crate::order::Order;
 use terrace_base::codec::Decoder;
-use terrace_binding::Outcome;
+use terrace_binding::{Code, Failure, Outcome};
 
 const VERSION: u8 = 1;
 
@@ -23,6 +24,16 @@ pub struct Meta {
 impl Meta {
     pub fn new(order: &[u8]) -> Self {
         Self { root: 0, next_id: 1, order: order.to_vec() }
+    }
+
+    /// Refuses another order than the tree's.
+    pub fn check_order(&self, order: &Order) -> Outcome<()> {
+        if self.order == order.name() {
+            return Ok(());
+        }
+        let name = String::from_utf8_lossy(&self.order);
+        let message = format!("{order:?} does not match existing comparator {name}");
+        Err(Failure { code: Code::InvalidArgument, message })
     }
 
     pub fn encode(&self) -> Vec<u8> {

@@ -5,17 +5,25 @@
 //! A batch becomes one write of the engine: the nodes that it changed, the values, and where the root is.
 //! So a crash leaves all of it or nothing, and a snapshot of the engine is one of the tree. Writers take turns;
 //! readers wait for nobody. Nodes that run empty are removed; nodes that are only less full are not merged.
+//!
+//! Records that a repair of the engine has lost, or of which it has found an older state, make a tree that is not
+//! whole: [`mend`] makes another one of what is there.
 
+mod check;
 mod cursor;
 mod edit;
+mod id_set;
 mod meta;
 mod node;
+mod rebuild;
+mod records;
 mod view;
 
 #[cfg(test)]
 mod tests;
 
 pub use cursor::Cursor;
+pub use view::META;
 
 use crate::order::Order;
 use edit::Edit;
@@ -31,6 +39,9 @@ pub const FAMILY: &str = "leveldb.ordered";
 
 /// More levels than any tree can have; a tree with more has a circle.
 const MAX_LEVELS: usize = 64;
+
+/// How many values [`mend`] looks at together, at a bit each.
+const IDS_TOGETHER: u64 = 1 << 26;
 
 /// The failure of records that are not those of a tree.
 fn damaged(what: &str) -> Failure {
@@ -56,11 +67,7 @@ impl Tree {
     pub fn open(family: ColumnFamily, order: Order) -> Outcome<Self> {
         let view = View { family: family.clone(), reading: ReadOptions::default() };
         let meta = view.meta()?.unwrap_or_else(|| Meta::new(order.name()));
-        if meta.order != order.name() {
-            let name = String::from_utf8_lossy(&meta.order).into_owned();
-            let message = format!("{order:?} does not match existing comparator {name}");
-            return Err(Failure { code: Code::InvalidArgument, message });
-        }
+        meta.check_order(&order)?;
         Ok(Self { family, order, meta: Mutex::new(meta) })
     }
 
@@ -75,9 +82,15 @@ impl Tree {
     }
 
     /// Whether nothing has been written to `family` yet.
+    ///
+    /// # Errors
+    /// There are records, and not the one that says what the tree is.
     pub fn is_new(family: &ColumnFamily) -> Outcome<bool> {
         let view = View { family: family.clone(), reading: ReadOptions::default() };
-        Ok(view.meta()?.is_none())
+        match view.meta()?.is_none() {
+            true if !view.is_empty()? => Err(damaged(check::LOST_META)),
+            is_new => Ok(is_new),
+        }
     }
 
     /// Writes `ops`, in their order, together with `batch`, which is for other families.
@@ -139,6 +152,26 @@ impl Tree {
     pub fn family(&self) -> &ColumnFamily {
         &self.family
     }
+}
+
+/// Makes a tree of the records in `family` if they are not one that is whole: of every leaf that is there, each key
+/// whose value is. `db` has nothing else to do meanwhile. Memory is bounded; an interruption leaves the records as they
+/// were, and more of them.
+///
+/// # Errors
+/// `InvalidArgument` if the keys have another order than `order`, with nothing changed.
+pub fn mend(db: &Db, family: &ColumnFamily, order: &Order) -> Outcome<()> {
+    mend_with(db, family, order, IDS_TOGETHER)
+}
+
+fn mend_with(db: &Db, family: &ColumnFamily, order: &Order, ids_together: u64) -> Outcome<()> {
+    let view = View { family: family.clone(), reading: ReadOptions::default() };
+    match check::check(&view, order, ids_together) {
+        Err(failure) if failure.code == Code::Corruption => {}
+        checked => return checked,
+    }
+    rebuild::rebuild(db, &view, order, ids_together)?;
+    check::check(&view, order, ids_together)
 }
 
 /// About which part of all keys lies before `key`, if all subtrees of a node are equally large.

@@ -1,5 +1,6 @@
 //! The tree against a sorted model: random batches, snapshots, cursors both ways, power cuts.
 
+use super::node::Node;
 use super::{FAMILY, Op, Tree};
 use crate::order::Order;
 use std::cmp::Ordering;
@@ -35,7 +36,7 @@ fn apply(model: &mut Model, (key, value): Op<'_>) {
     }
 }
 
-fn open(sim: &SimVfs) -> (Db, Tree) {
+fn options(sim: &SimVfs) -> Options {
     let mut options = Options {
         memory_budget: MIN_MEMORY_BUDGET,
         column_families: vec![(FAMILY.to_string(), CfOptions::default())],
@@ -43,7 +44,11 @@ fn open(sim: &SimVfs) -> (Db, Tree) {
     };
     options.advanced.vfs = Arc::new(sim.clone());
     options.advanced.reserve_bytes = 0;
-    let db = Db::open("db", options).unwrap();
+    options
+}
+
+fn open(sim: &SimVfs) -> (Db, Tree) {
+    let db = Db::open("db", options(sim)).unwrap();
     let tree = Tree::open(db.column_family(FAMILY).unwrap(), strange()).unwrap();
     (db, tree)
 }
@@ -264,4 +269,172 @@ fn records_that_are_missing_or_form_a_circle_are_damage() {
     assert_eq!(write(&db, &tree, &[(key.to_vec(), None)], SyncMode::None), Err(Code::Corruption));
     tree.family().delete(super::view::node_key(root)).unwrap();
     assert_eq!(first(&tree), (Code::Corruption, false));
+}
+
+/// The records of a tree, as they are now.
+fn records(tree: &Tree) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let entries = tree.family().iter().unwrap().entries();
+    entries.map(|entry| entry.unwrap()).collect()
+}
+
+/// Makes the records what they were, or others.
+fn set_records(tree: &Tree, wanted: &BTreeMap<Vec<u8>, Vec<u8>>) {
+    let family = tree.family();
+    for key in records(tree).keys().filter(|key| !wanted.contains_key(*key)) {
+        family.delete(key).unwrap();
+    }
+    wanted.iter().for_each(|(key, value)| family.put(key, value).unwrap());
+}
+
+fn is_node(key: &[u8], value: &[u8], is_leaf: bool) -> bool {
+    key.starts_with(b"n") && Node::decode(value).unwrap().is_leaf == is_leaf
+}
+
+/// So few that every tree of these tests has more.
+const IDS_TOGETHER: u64 = 64;
+
+/// Inner nodes and the record of the root are lost, or older ones are found: all keys are in the leaves.
+#[test]
+fn a_tree_is_made_of_its_leaves() {
+    let mut whole = 0;
+    for seed in 0..30 {
+        let mut rng = SplitMix64::new(seed);
+        let sim = SimVfs::new(seed);
+        let (db, tree) = open(&sim);
+        let (mut model, mut older) = (Model::new(), Vec::new());
+        for step in 0..30 {
+            let ops = batch(&mut rng, 3);
+            write(&db, &tree, &ops, SyncMode::None).unwrap();
+            ops.iter().for_each(|(key, value)| apply(&mut model, (key, value.as_deref())));
+            if step % 5 == 0 {
+                older.push(records(&tree));
+            }
+        }
+        let mut found = records(&tree);
+        found.retain(|key, value| {
+            key.starts_with(b"v") || is_node(key, value, true) || below(&mut rng, 3) == 0
+        });
+        for (key, value) in &older[below(&mut rng, older.len() as u64) as usize] {
+            let is_above = key.starts_with(b"m") || is_node(key, value, false);
+            if is_above && below(&mut rng, 2) == 0 {
+                found.insert(key.clone(), value.clone());
+            }
+        }
+        set_records(&tree, &found);
+        drop(tree);
+        let family = db.column_family(FAMILY).unwrap();
+        super::mend_with(&db, &family, &strange(), IDS_TOGETHER).unwrap();
+        let tree = Tree::open(family, strange()).unwrap();
+        check(&tree, &now(&db), &model);
+        for _ in 0..5 {
+            let ops = batch(&mut rng, 3);
+            write(&db, &tree, &ops, SyncMode::None).unwrap();
+            ops.iter().for_each(|(key, value)| apply(&mut model, (key, value.as_deref())));
+        }
+        check(&tree, &now(&db), &model);
+        // A tree that is whole is left alone.
+        let before = records(&tree);
+        super::mend_with(&db, tree.family(), &strange(), IDS_TOGETHER).unwrap();
+        whole += usize::from(records(&tree) == before);
+    }
+    assert_eq!(whole, 30);
+}
+
+/// Of any records, each as it was at some time or lost, comes a whole tree, in which every key has a value that it had.
+/// Those whose leaf and value are the newest are there.
+#[test]
+fn any_older_records_make_a_whole_tree() {
+    for seed in 0..40 {
+        let mut rng = SplitMix64::new(seed);
+        let sim = SimVfs::new(seed);
+        let (db, tree) = open(&sim);
+        let mut model = Model::new();
+        let mut states: Vec<BTreeMap<Vec<u8>, Vec<u8>>> = Vec::new();
+        let mut written: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        for _ in 0..20 {
+            let ops = batch(&mut rng, 3);
+            write(&db, &tree, &ops, SyncMode::None).unwrap();
+            ops.iter().for_each(|(key, value)| apply(&mut model, (key, value.as_deref())));
+            written.extend(ops.into_iter().filter_map(|(key, value)| Some((key, value?))));
+            states.push(records(&tree));
+        }
+        let newest = states.last().unwrap().clone();
+        let mut all: Vec<&Vec<u8>> = states.iter().flat_map(BTreeMap::keys).collect();
+        all.sort();
+        all.dedup();
+        let mut found = BTreeMap::new();
+        for key in all {
+            let state = match below(&mut rng, 4) {
+                0 => continue,
+                1 => &states[below(&mut rng, states.len() as u64) as usize],
+                _ => &newest,
+            };
+            found.extend(state.get(key).map(|value| (key.clone(), value.clone())));
+        }
+        let mut expected: Vec<Vec<u8>> = Vec::new();
+        for (key, value) in found.iter().filter(|(key, value)| is_node(key, value, true)) {
+            if newest.get(key) != Some(value) {
+                continue;
+            }
+            for entry in Node::decode(value).unwrap().entries {
+                let stored = super::view::value_key(entry.id).to_vec();
+                let is_newest = found.get(&stored) == newest.get(&stored);
+                expected.extend(is_newest.then_some(entry.key));
+            }
+        }
+        set_records(&tree, &found);
+        drop(tree);
+        let family = db.column_family(FAMILY).unwrap();
+        super::mend_with(&db, &family, &strange(), IDS_TOGETHER).unwrap();
+        let tree = Tree::open(family, strange()).unwrap();
+        let mut cursor = tree.cursor(now(&db)).unwrap();
+        cursor.seek_to_first().unwrap();
+        let is_same = |a: &[u8], b: &[u8]| strange().compare(a, b) == Ordering::Equal;
+        let mut there = Model::new();
+        while cursor.valid() {
+            let had = |(key, value): &(Vec<u8>, Vec<u8>)| {
+                is_same(key, cursor.key()) && value == cursor.value()
+            };
+            assert!(written.iter().any(had), "seed {seed}");
+            there.push((cursor.key().to_vec(), cursor.value().to_vec()));
+            cursor.next().unwrap();
+        }
+        check(&tree, &now(&db), &there);
+        for key in expected {
+            let now = place(&there, &key).ok().map(|at| &there[at].1);
+            let then = place(&model, &key).ok().map(|at| &model[at].1);
+            assert!(now.is_some() && now == then, "seed {seed}: {}", key.escape_ascii());
+        }
+    }
+}
+
+/// Whatever a rebuild is interrupted at, the next one makes the same tree.
+#[test]
+fn an_interrupted_rebuild_is_done_again() {
+    let mut cuts = 0;
+    for seed in 0..30 {
+        let mut rng = SplitMix64::new(seed);
+        let sim = SimVfs::new(seed);
+        let (db, tree) = open(&sim);
+        let mut model = Model::new();
+        for _ in 0..20 {
+            let ops = batch(&mut rng, 2);
+            write(&db, &tree, &ops, SyncMode::None).unwrap();
+            ops.iter().for_each(|(key, value)| apply(&mut model, (key, value.as_deref())));
+        }
+        tree.family().delete(super::view::META).unwrap();
+        db.sync().unwrap();
+        sim.crash_after(sim.op_count() + 1 + below(&mut rng, 8));
+        let mended = super::mend_with(&db, tree.family(), &strange(), IDS_TOGETHER);
+        cuts += usize::from(mended.is_err());
+        let image = sim.crash_image(seed);
+        drop((tree, db));
+        let mut options = options(&image);
+        options.create_if_missing = false;
+        let db = Db::open("db", options).unwrap();
+        let family = db.column_family(FAMILY).unwrap();
+        super::mend_with(&db, &family, &strange(), IDS_TOGETHER).unwrap();
+        check(&Tree::open(family, strange()).unwrap(), &now(&db), &model);
+    }
+    assert!(cuts > 5, "{cuts} of 30 were cut");
 }

@@ -5,6 +5,7 @@
 //! n id:u64be a node
 //! v id:u64be a value
 //! ```
+//! No id is 0 or `u64::MAX`, and none is given twice.
 
 use super::damaged;
 use super::meta::Meta;
@@ -14,12 +15,24 @@ use terrace_binding::Outcome;
 
 pub const META: &[u8] = b"m";
 
+pub const NODE: u8 = b'n';
+pub const VALUE: u8 = b'v';
+
 pub fn node_key(id: u64) -> [u8; 9] {
-    key(b'n', id)
+    key(NODE, id)
 }
 
 pub fn value_key(id: u64) -> [u8; 9] {
-    key(b'v', id)
+    key(VALUE, id)
+}
+
+/// The id in the key of a node or a value; None if `key` is of another kind.
+pub fn id_of(kind: u8, key: &[u8]) -> Option<u64> {
+    let (first, id) = key.split_first()?;
+    if *first != kind {
+        return None;
+    }
+    Some(u64::from_be_bytes(id.try_into().ok()?))
 }
 
 fn key(kind: u8, id: u64) -> [u8; 9] {
@@ -29,6 +42,7 @@ fn key(kind: u8, id: u64) -> [u8; 9] {
 }
 
 /// Reads of the records of a tree.
+#[derive(Clone)]
 pub struct View {
     pub family: ColumnFamily,
     pub reading: ReadOptions,
@@ -41,6 +55,14 @@ impl View {
             Some(bytes) => Meta::decode(&bytes).map(Some),
             None => Ok(None),
         }
+    }
+
+    /// Whether there is no record at all.
+    pub fn is_empty(&self) -> Outcome<bool> {
+        let reading = ReadOptions { keys_only: true, ..self.reading.clone() };
+        let mut iter = self.family.iter_with(&reading)?;
+        iter.seek_to_first()?;
+        Ok(!iter.valid())
     }
 
     pub fn node(&self, id: u64) -> Outcome<Node> {

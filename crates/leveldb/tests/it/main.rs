@@ -76,6 +76,7 @@ fn a_program_for_leveldb_runs() {
     run(&mut cc);
     let mut command = Command::new(program);
     command.arg(dir.path().join("store")).env("LD_LIBRARY_PATH", dir.path());
+    command.env("TEST_TMPDIR", "");
     let told = run(&mut command);
     assert!(told.contains("as LevelDB does"), "{told}");
 }

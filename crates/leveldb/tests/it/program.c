@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define CHECK(what)                                                            \
     do {                                                                       \
@@ -338,9 +339,17 @@ int main(int argc, char **argv) {
     leveldb_readoptions_set_fill_cache(reading, 1);
     writing = leveldb_writeoptions_create();
     leveldb_writeoptions_set_sync(writing, 1);
+    /* TEST_TMPDIR is empty, which is as if it were not set. */
+    char expected[64];
+    snprintf(expected, sizeof expected, "/tmp/leveldbtest-%d", (int)geteuid());
     char *test_dir = leveldb_env_get_test_directory(env);
-    CHECK(test_dir != NULL);
+    CHECK(test_dir != NULL && strcmp(test_dir, expected) == 0);
     leveldb_free(test_dir);
+    leveldb_filelock_t *lock = NULL;
+    leveldb_randomfile_t *random = NULL;
+    leveldb_seqfile_t *sequential = NULL;
+    leveldb_writablefile_t *writable = NULL;
+    CHECK(!lock && !random && !sequential && !writable);
 
     open_and_refuse(argv[1]);
     get_is(reading, "foo", NULL);

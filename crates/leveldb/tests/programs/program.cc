@@ -1,4 +1,9 @@
 // What a program does with LevelDB's interface for C++, and what it relies on.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -162,7 +167,9 @@ void Store(const std::string& dir) {
 
   CHECK(db->GetProperty("leveldb.stats", &value) && !value.empty());
   CHECK(db->GetProperty("leveldb.num-files-at-level0", &value));
-  CHECK(!db->GetProperty("leveldb.nothing", &value) && !db->GetProperty("x", &value));
+  CHECK(!db->GetProperty("leveldb.nothing", &value) && value.empty());
+  value = "before";
+  CHECK(!db->GetProperty("x", &value) && value.empty());
   for (int at = 0; at < 2000; at++) {
     CHECK_OK(db->Put(leveldb::WriteOptions(), "k" + std::to_string(at), std::string(1000, 'v')));
   }
@@ -182,6 +189,65 @@ void Store(const std::string& dir) {
   db = Opened(options, dir);
   CHECK_OK(db->Get(leveldb::ReadOptions(), "k1999", &value));
   CHECK(value == std::string(1000, 'v'));
+}
+
+// A store of a program's own, which hands on what it is asked to do.
+class OwnDB : public leveldb::DB {
+ public:
+  explicit OwnDB(leveldb::DB* db) : db_(db) {}
+
+  Status Put(const leveldb::WriteOptions& options, const Slice& key, const Slice& value) override {
+    return leveldb::DB::Put(options, key, value);
+  }
+  Status Delete(const leveldb::WriteOptions& options, const Slice& key) override {
+    return leveldb::DB::Delete(options, key);
+  }
+  Status Write(const leveldb::WriteOptions& options, leveldb::WriteBatch* updates) override {
+    writes++;
+    return db_->Write(options, updates);
+  }
+  Status Get(const leveldb::ReadOptions& options, const Slice& key, std::string* value) override {
+    return db_->Get(options, key, value);
+  }
+  leveldb::Iterator* NewIterator(const leveldb::ReadOptions& options) override {
+    return db_->NewIterator(options);
+  }
+  const leveldb::Snapshot* GetSnapshot() override { return db_->GetSnapshot(); }
+  void ReleaseSnapshot(const leveldb::Snapshot* snapshot) override {
+    db_->ReleaseSnapshot(snapshot);
+  }
+  bool GetProperty(const Slice& property, std::string* value) override {
+    return db_->GetProperty(property, value);
+  }
+  void GetApproximateSizes(const leveldb::Range* range, int n, uint64_t* sizes) override {
+    db_->GetApproximateSizes(range, n, sizes);
+  }
+  void CompactRange(const Slice* begin, const Slice* end) override {
+    db_->CompactRange(begin, end);
+  }
+
+  int writes = 0;
+
+ private:
+  leveldb::DB* const db_;
+};
+
+void OwnStore(const std::string& dir) {
+  leveldb::Options options;
+  options.create_if_missing = true;
+  auto db = Opened(options, dir);
+  OwnDB own(db.get());
+  CHECK_OK(own.Put(leveldb::WriteOptions(), "a", "1"));
+  CHECK_OK(own.Put(leveldb::WriteOptions(), "b", "2"));
+  CHECK_OK(own.Delete(leveldb::WriteOptions(), "a"));
+  CHECK(own.writes == 3 && All(&own, leveldb::ReadOptions(), false) == "b=2 ");
+  // Its own lock is in the way of others.
+  leveldb::FileLock* lock;
+  CHECK(leveldb::Env::Default()->LockFile(dir + "/LOCK", &lock).IsIOError());
+  leveldb::DB* none = nullptr;
+  CHECK(leveldb::DB::Open(options, dir + "/absent/dir", &none).IsIOError() && none == nullptr);
+  db.reset();
+  CHECK_OK(leveldb::DestroyDB(dir, options));
 }
 
 // Numbers by their size, written in any way.
@@ -325,6 +391,38 @@ void Filters() {
 
 void Count(void* count) { ++*static_cast<std::atomic<int>*>(count); }
 
+// A lock is one of the process: others are refused, and a child of a fork does not keep it.
+void Locks(const std::string& name) {
+  leveldb::Env* env = leveldb::Env::Default();
+  leveldb::FileLock *lock, *second;
+  CHECK_OK(env->LockFile(name, &lock));
+  CHECK(env->LockFile(name, &second).IsIOError());
+  CHECK(env->LockFile(name, &second).IsIOError());
+  int ends[2];
+  CHECK(pipe(ends) == 0);
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    struct flock wanted = {};
+    wanted.l_type = F_WRLCK;
+    wanted.l_whence = SEEK_SET;
+    const int fd = open(name.c_str(), O_RDWR);
+    const char refused = fd >= 0 && fcntl(fd, F_SETLK, &wanted) != 0 ? 'y' : 'n';
+    if (write(ends[1], &refused, 1) != 1) _exit(1);
+    // Until the parent ends it, or is gone.
+    alarm(100);
+    for (;;) pause();
+  }
+  char refused = 0;
+  CHECK(read(ends[0], &refused, 1) == 1 && refused == 'y');
+  CHECK_OK(env->UnlockFile(lock));
+  CHECK_OK(env->LockFile(name, &lock));
+  CHECK_OK(env->UnlockFile(lock));
+  CHECK(kill(child, SIGKILL) == 0 && waitpid(child, nullptr, 0) == child);
+  close(ends[0]);
+  close(ends[1]);
+}
+
 void Envs(const std::string& dir) {
   leveldb::Env* env = leveldb::Env::Default();
   std::string file = dir + "/file", text;
@@ -352,16 +450,16 @@ void Envs(const std::string& dir) {
   uint64_t size = 0;
   CHECK_OK(env->GetFileSize(dir + "/moved", &size));
   CHECK(size == 100003);
-  leveldb::FileLock *lock, *second;
-  CHECK_OK(env->LockFile(dir + "/lock", &lock));
-  CHECK(env->LockFile(dir + "/lock", &second).IsIOError());
-  CHECK_OK(env->UnlockFile(lock));
+  Locks(dir + "/lock");
   leveldb::Logger* log;
-  CHECK_OK(env->NewLogger(dir + "/log", &log));
-  leveldb::Log(log, "%d and %s", 7, "more");
-  delete log;
+  for (const char* what : {"more", "again"}) {
+    CHECK_OK(env->NewLogger(dir + "/log", &log));
+    leveldb::Log(log, "%d and %s", 7, what);
+    delete log;
+  }
   CHECK_OK(leveldb::ReadFileToString(env, dir + "/log", &text));
   CHECK(text.find("7 and more\n") != std::string::npos);
+  CHECK(text.find("7 and again\n") != std::string::npos);
   std::vector<std::string> names;
   CHECK_OK(env->GetChildren(dir, &names));
   CHECK(names.size() == 5);
@@ -397,6 +495,7 @@ int main(int argc, char** argv) {
   Filters();
   Envs(dir + "-env");
   Store(dir + "-store");
+  OwnStore(dir + "-own");
   Comparators(dir + "-numbers");
   OwnSubclasses(dir + "-subclasses");
   std::unique_ptr<leveldb::Iterator> none(leveldb::NewErrorIterator(Status::IOError("x")));

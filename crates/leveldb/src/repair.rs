@@ -1,0 +1,36 @@
+//! `RepairDB`: the engine's repair, and then that of the tree, of which the engine knows nothing.
+//!
+//! The engine's report counts as told only when the tree is whole: after a repair that is killed in between, or that needs
+//! another comparator, the next one begins with the same losses.
+
+use crate::order::Order;
+use crate::tree::{self, FAMILY};
+use std::path::Path;
+use terrace::{Db, FamilySign, Options, RepairOptions};
+use terrace_binding::{Failure, Outcome};
+
+/// How the family of the tree is known if nothing but the log is left. A store makes it before any other, and every
+/// write to it has the record `m`.
+const FAMILY_SIGNS: &[FamilySign] =
+    &[FamilySign { name: FAMILY, id: Some(1), key_prefix: tree::META }];
+
+/// Repairs the store in `dir`, whose keys have this order.
+///
+/// # Errors
+/// Those of [`terrace::repair`]; `InvalidArgument` if the tree has to be made anew and its keys have another order.
+pub fn repair(dir: &Path, options: Options, order: &Order) -> Outcome<()> {
+    let how = RepairOptions { family_signs: FAMILY_SIGNS, ..RepairOptions::default() };
+    let reopens = Options { create_if_missing: false, ..options.clone() };
+    terrace::repair_telling(dir, options, how, |_| mend_tree(dir, reopens, order)).map(drop)
+}
+
+fn mend_tree(dir: &Path, options: Options, order: &Order) -> Result<(), Failure> {
+    let db = Db::open(dir, options)?;
+    if let Some(family) = db.column_family(FAMILY) {
+        tree::mend(&db, &family, order)?;
+    }
+    Ok(db.close()?)
+}
+
+#[cfg(test)]
+mod tests;
