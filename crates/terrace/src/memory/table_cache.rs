@@ -133,6 +133,11 @@ struct CacheMemory {
     loan_bytes: isize,
 }
 
+/// The most readers that are left open of `count`, which is not 0, when some are closed.
+fn less_an_eighth(count: usize) -> usize {
+    count - (count / 8).max(1)
+}
+
 /// A reader held for the length of one read; no shared counter is touched.
 pub(crate) type ReaderGuard = Guard<Option<Arc<SstReader>>>;
 
@@ -264,7 +269,12 @@ impl TableCache {
     fn open(&self, slot: &ReaderSlot, file: &FileMeta) -> Result<Arc<SstReader>> {
         let path = names::sst_path(&self.dir, file.number);
         let options = ReaderOptions { models: slot.models, ..self.options.clone() };
-        let reader = SstReader::open(&self.vfs, &path, file.number, file.size_bytes, &options);
+        let open = || SstReader::open(&self.vfs, &path, file.number, file.size_bytes, &options);
+        let reader = match open() {
+            // The process is short of descriptors, which others take too.
+            Err(error) if error.is_transient() && self.close_part(slot) => open(),
+            opened => opened,
+        };
         let reader = reader.map_err(|error| match self.read_only {
             true if error.is_not_found() => Error::Removed { path: path.clone() },
             _ => error,
@@ -292,15 +302,23 @@ impl TableCache {
             return Ok(theirs.clone());
         }
         if open > self.max_open {
-            self.close_some(slot);
+            self.close_some(slot, less_an_eighth(self.max_open));
         }
         self.charge();
         Ok(reader)
     }
 
-    /// Closes untouched readers, clearing marks as it goes, until an eighth of the limit is free.
-    fn close_some(&self, keep: &ReaderSlot) {
-        let goal = self.max_open - (self.max_open / 8).max(1);
+    /// Closes an eighth of the readers that are open; false if there are none.
+    fn close_part(&self, keep: &ReaderSlot) -> bool {
+        let open = self.open_count();
+        if open > 0 {
+            self.close_some(keep, less_an_eighth(open));
+        }
+        open > 0
+    }
+
+    /// Closes untouched readers, clearing marks as it goes, until no more than `goal` are open.
+    fn close_some(&self, keep: &ReaderSlot, goal: usize) {
         let slots: Vec<Arc<ReaderSlot>> = self.slots.lock().values().cloned().collect();
         for round in 0..2 {
             for slot in &slots {
@@ -336,7 +354,7 @@ impl TableCache {
 
     /// Whether another reader can be opened without closing one.
     pub fn has_room(&self) -> bool {
-        self.open.load(Ordering::Relaxed) < self.max_open - (self.max_open / 8).max(1)
+        self.open.load(Ordering::Relaxed) < less_an_eighth(self.max_open)
     }
 
     /// Takes this many bytes from the block cache's share until the result is dropped.
@@ -497,3 +515,6 @@ impl TableCache {
         &self.options.counters
     }
 }
+
+#[cfg(test)]
+mod tests;
