@@ -5,7 +5,7 @@
 //! The top of `db` calls this. Costs a walk over the files, and for [`of`] over the filter
 //! partitions of those that are open.
 
-use crate::background::rebalance;
+use crate::background::{compaction, rebalance};
 use crate::error::Result;
 use crate::inner::Inner;
 use crate::jobs::job_list::JobShape;
@@ -50,6 +50,9 @@ pub struct FamilyShape {
     pub immutable_memtables: u64,
     /// The files of L0 to L6: L0 newest first, the others in the order of their keys.
     pub levels: Vec<Vec<FileShape>>,
+    /// The bytes above which each of `levels` is merged down. `None`: something else decides that, as
+    /// for L0 and all levels of tiered families the number of runs, or it never is, as the last level.
+    pub level_targets: Vec<Option<u64>>,
 }
 
 /// An SST.
@@ -223,6 +226,7 @@ fn family_shape(
         memtable_limit_bytes: family.options.memtable_bytes as u64,
         immutable_memtables: state.immutables.len() as u64,
         levels: Vec::new(),
+        level_targets: compaction::level_targets(&state.version, &family.options).to_vec(),
     };
     for (level, files) in state.version.levels().iter().enumerate() {
         let file = |(index, file): (usize, &Arc<FileMeta>)| {

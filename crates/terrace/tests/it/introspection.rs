@@ -33,6 +33,7 @@ fn an_empty_store_has_a_shape() {
     let family = &shape.families[0];
     assert_eq!((family.name.as_str(), family.levels.len()), ("default", 7));
     assert!(family.levels.iter().all(Vec::is_empty) && shape.jobs.is_empty());
+    assert_eq!(family.level_targets, [None::<u64>; 7]);
     assert_eq!((shape.log_segments, shape.value_segments), (1, 0));
     assert!(db.filter_heat(10).is_empty());
     assert_eq!(db.model_shape(1).unwrap(), None);

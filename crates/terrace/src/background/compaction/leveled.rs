@@ -80,6 +80,17 @@ pub(crate) fn targets(version: &Version, options: &FamilyOptions) -> Targets {
     Targets { base, bytes: std::array::from_fn(target) }
 }
 
+/// The targets of the levels that are merged down by their size: not of L0, nor of the levels above the
+/// base, which stay empty, nor of the last one.
+pub(crate) fn level_targets(
+    version: &Version,
+    options: &FamilyOptions,
+) -> [Option<u64>; LEVEL_COUNT] {
+    let targets = targets(version, options);
+    let by_size = targets.base..LAST_LEVEL;
+    std::array::from_fn(|level| by_size.contains(&level).then(|| targets.bytes[level]))
+}
+
 /// The most urgent work.
 pub(crate) fn pick(input: &PickInput<'_>) -> Choice {
     let targets = targets(input.version, input.options);

@@ -8,8 +8,9 @@ pub(crate) mod pick;
 pub(crate) mod tiered;
 pub(crate) mod values;
 
-use crate::options::CompactionStyle;
+use crate::options::{CompactionStyle, FamilyOptions};
 use pick::{Choice, Manual, ManualStep, PickInput};
+use terrace_manifest::{LEVEL_COUNT, Version};
 
 /// What to do next in one family.
 pub(crate) fn pick(input: &PickInput<'_>) -> Choice {
@@ -58,6 +59,17 @@ pub(crate) fn pending_bytes(input: &PickInput<'_>) -> u64 {
     match input.options.style {
         CompactionStyle::Leveled => leveled::pending_bytes(input),
         CompactionStyle::Tiered => tiered::pending_bytes(input),
+    }
+}
+
+/// The bytes above which each level is merged down. `None`: its size does not decide that.
+pub(crate) fn level_targets(
+    version: &Version,
+    options: &FamilyOptions,
+) -> [Option<u64>; LEVEL_COUNT] {
+    match options.style {
+        CompactionStyle::Leveled => leveled::level_targets(version, options),
+        CompactionStyle::Tiered => [None; LEVEL_COUNT],
     }
 }
 

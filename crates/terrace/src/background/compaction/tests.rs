@@ -5,7 +5,8 @@ pub(super) mod simulation;
 
 use super::pick::{Choice, File, Manual, ManualStep, PickInput, Values};
 use super::{
-    leveled, pending_bytes, pick, pick_deleted_ranges, pick_idle, pick_manual, pick_values,
+    level_targets, leveled, pending_bytes, pick, pick_deleted_ranges, pick_idle, pick_manual,
+    pick_values,
 };
 use crate::background::retain::tests::script;
 use crate::jobs::scheduler::RunningCompaction;
@@ -253,6 +254,25 @@ fn run_script(text: &str) -> String {
         }
     }
     out
+}
+
+#[test]
+fn a_level_is_merged_down_above_its_target_and_only_then() {
+    let lsm = |bytes: u64| format!("L6 1:[a-z] 4G\nL5 2:[a-z] {bytes}\nL0 3:[a-z] 1M\n");
+    let added = [(6, "1:[a-z] 4G"), (5, "2:[a-z] 1M"), (0, "3:[a-z] 1M")];
+    let file = |words: &str| parse_file(&words.split(' ').collect::<Vec<_>>());
+    let added = added.into_iter().map(|(level, words)| (level, file(words))).collect();
+    let edit = FamilyEdit { added, ..FamilyEdit::default() };
+    let version = Version::empty().apply(&edit).unwrap();
+    let mut options = simulation::options(64 << 20);
+    let targets = level_targets(&version, &options);
+    let target = targets[5].expect("L5 is the base level");
+    assert_eq!(run_script(&(lsm(target) + "pick")), "nothing\n");
+    let over = run_script(&(lsm(target + 1) + "pick"));
+    assert!(over.starts_with("merge (level-size) L5:[2]"), "{over}");
+    assert!(targets[0].is_none() && targets[6].is_none(), "{targets:?}");
+    options.style = CompactionStyle::Tiered;
+    assert!(level_targets(&version, &options).iter().all(Option::is_none));
 }
 
 #[test]
