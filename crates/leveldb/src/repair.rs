@@ -17,7 +17,7 @@ const FAMILY_SIGNS: &[FamilySign] =
 /// Repairs the store in `dir`, whose keys have this order.
 ///
 /// # Errors
-/// Those of [`terrace::repair`]; `InvalidArgument` if the tree has to be made anew and its keys have another order.
+/// Those of [`terrace::repair`]; `InvalidArgument` if the tree has another order, with the tree unchanged.
 pub fn repair(dir: &Path, options: Options, order: &Order) -> Outcome<()> {
     let how = RepairOptions { family_signs: FAMILY_SIGNS, ..RepairOptions::default() };
     let reopens = Options { create_if_missing: false, ..options.clone() };
