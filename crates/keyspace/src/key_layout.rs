@@ -28,8 +28,8 @@ impl KeyLayout {
         self.0 == Placement::Slots
     }
 
-    /// Bytes in front of the database in the engine's keys.
-    pub(crate) fn slot_bytes(self) -> usize {
+    /// Bytes in front of the database in the engine's keys: those of a slot, or none.
+    pub fn slot_bytes(self) -> usize {
         if self.has_slots() { SLOT_BYTES } else { 0 }
     }
 

@@ -5,15 +5,17 @@
 //! accept ──> wire ──> guard ──> api ──> look ──> engine        one thread; what may take long runs
 //!            limits,  method,   JSON    shape,   ^             on at most BLOCKING_THREADS others
 //!            timeouts Host,             memory   |
-//!                     login     stream <── sampler: every second the counters, and as long as
-//!                                          somebody listens one event for all listeners
+//!                     access    stream <── sampler: every second the counters, and as long as
+//!                                          somebody listens one event for all who may still see it
 //! ```
 //! Reads only: no request changes anything. Everything comes from [`ServerStatus`], which the server gives,
 //! and from the engine behind it. Types of `json.rs` are those of `dashboard/src/api.ts`.
 
+mod access;
 mod api;
 mod api_error;
 mod assets;
+mod blocking;
 mod browse;
 mod command;
 mod escape;
@@ -23,6 +25,7 @@ mod history;
 mod history_file;
 mod json;
 mod metrics;
+mod peers;
 mod sampler;
 mod shared;
 mod store_view;
@@ -47,12 +50,16 @@ use tokio::sync::watch;
 
 /// Connections at a time; more are answered 503 and closed.
 pub const MAX_CONNECTIONS: usize = 64;
+/// Of these, connections of one peer that is not on this machine.
+pub const MAX_PEER_CONNECTIONS: usize = 24;
 /// Connections beside them, for one health check each, while all others are taken.
 pub const SPARE_CONNECTIONS: usize = 8;
 /// Listeners to the stream at a time; more are answered 503.
 pub const MAX_LISTENERS: usize = 16;
 /// Bytes of a request's line and headers together.
 pub const MAX_HEAD_BYTES: usize = 16 << 10;
+/// What a connection takes of a long answer, at least.
+pub const LEAST_BYTES_PER_S: u64 = 16 << 10;
 /// Explanations, models, lists of keys and values that are made at the same time; more wait.
 pub const MAX_EXPENSIVE: usize = 2;
 /// Those, the shape, the sample of this second, and metrics.
@@ -63,7 +70,8 @@ const BLOCKING_THREADS: usize = MAX_EXPENSIVE + 3;
 pub struct HttpOptions {
     /// A request must have come this long after the connection was opened or the last answer.
     pub read_timeout: Duration,
-    /// A connection that takes nothing for this long is closed.
+    /// A connection that takes nothing for this long is closed; so is one that lags for longer than this and takes less
+    /// than [`LEAST_BYTES_PER_S`].
     pub write_timeout: Duration,
 }
 

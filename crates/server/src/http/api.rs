@@ -1,20 +1,21 @@
 //! The routes, and what each of them answers.
 
+use super::access::Asker;
 use super::api_error::ApiError;
+use super::blocking::{blocking, to_json};
 use super::json::{self, Key};
 use super::metrics::{self, Scrape};
-use super::sampler::blocking;
 use super::shared::{CONFIG, Shared};
 use super::{ServerStatus, Unread, assets, browse, command, escape, explain, guard, history};
 use crate::cluster::{AdminReply, AdminRequest, ClusterStatus};
 use crate::process::resident_bytes;
-use axum::body::Body;
-use axum::extract::{Query, Request, State};
+use axum::body::{Body, Bytes};
+use axum::extract::{Query, State};
 use axum::http::header::{self, HeaderMap, HeaderValue};
 use axum::http::{StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::get;
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -25,10 +26,15 @@ use tokio::sync::oneshot;
 
 /// Files whose filters are listed at once.
 const MAX_FILTER_FILES: usize = 1000;
+/// Segments of a model that are drawn.
+const MAX_SEGMENTS: usize = 500;
 /// Entries of the slow log that are shown.
 const MAX_SLOW: usize = 128;
 /// Hot keys of each list.
 const MAX_HOT: usize = 32;
+
+/// The type of answers that are JSON.
+const JSON: &str = "application/json";
 
 type Answer<T> = Result<Json<T>, ApiError>;
 type Server = State<Arc<Shared>>;
@@ -133,7 +139,8 @@ async fn summary(State(shared): Server) -> Answer<json::Summary> {
 }
 
 async fn shape(State(shared): Server) -> Result<Response, ApiError> {
-    Ok(Json(&shared.sampler.look().await?.shape).into_response())
+    let look = shared.sampler.look().await?;
+    Ok(typed(JSON, look.shape_json().await?))
 }
 
 async fn memory(State(shared): Server) -> Result<Response, ApiError> {
@@ -145,11 +152,14 @@ async fn jobs(State(shared): Server) -> Result<Response, ApiError> {
 }
 
 async fn live(State(shared): Server) -> Result<Response, ApiError> {
-    Ok(typed("application/json", shared.sampler.live().await?))
+    Ok(typed(JSON, shared.sampler.live().await?))
 }
 
-async fn stream(State(shared): Server) -> Result<Response, ApiError> {
-    Ok(typed("text/event-stream", Body::new(shared.sampler.listen().await?)))
+async fn stream(
+    State(shared): Server,
+    Extension(asker): Extension<Asker>,
+) -> Result<Response, ApiError> {
+    Ok(typed("text/event-stream", Body::new(shared.sampler.listen(asker).await?)))
 }
 
 #[derive(Deserialize)]
@@ -168,19 +178,22 @@ struct FiltersQuery {
     file: Option<u64>,
 }
 
-async fn filters(State(shared): Server, uri: Uri) -> Answer<json::Filters> {
-    let FiltersQuery { family, file } = parameters(&uri)?;
-    let name = family.clone();
-    let all = shared.expensive(move |status| {
-        let engine = status.engine();
-        let Some(_) = engine.column_family(&name) else { return Ok(None) };
-        terrace::Result::Ok(Some(engine.filter_heat(usize::MAX)))
-    });
-    let all = all.await?.ok_or_else(|| ApiError::missing("there is no such family"))?;
+async fn filters(State(shared): Server, uri: Uri) -> Result<Response, ApiError> {
+    let query: FiltersQuery = parameters(&uri)?;
+    let listed = shared.expensive(move |status| terrace::Result::Ok(filters_of(status, query)));
+    Ok(typed(JSON, listed.await??))
+}
+
+fn filters_of(status: &dyn ServerStatus, query: FiltersQuery) -> Result<Bytes, ApiError> {
+    let (engine, FiltersQuery { family, file }) = (status.engine(), query);
+    if engine.column_family(&family).is_none() {
+        return Err(ApiError::missing("there is no such family"));
+    }
     let of_it = |heat: &terrace::FilterHeat| {
         heat.family == family && file.is_none_or(|file| file == heat.file)
     };
-    let files: Vec<_> = all
+    let files: Vec<_> = engine
+        .filter_heat(usize::MAX)
         .into_iter()
         .filter(of_it)
         .take(MAX_FILTER_FILES)
@@ -197,7 +210,7 @@ async fn filters(State(shared): Server, uri: Uri) -> Answer<json::Filters> {
     if files.is_empty() && file.is_some() {
         return Err(ApiError::missing("there is no such file in this family"));
     }
-    Ok(Json(json::Filters { family, files }))
+    to_json(&json::Filters { family, files })
 }
 
 #[derive(Deserialize)]
@@ -215,14 +228,13 @@ async fn model(State(shared): Server, uri: Uri) -> Answer<Option<json::Model>> {
         if !files.flatten().any(|known| known.number == file) {
             return Ok(None);
         }
-        engine.model_shape(file).map(Some)
+        engine.model_shape(file).map(|model| Some(model.as_ref().map(drawn)))
     });
-    let found = of_file.await?.ok_or_else(|| ApiError::missing("there is no such file"))?;
-    Ok(Json(found.as_ref().map(drawn)))
+    Ok(Json(of_file.await?.ok_or_else(|| ApiError::missing("there is no such file"))?))
 }
 
-/// A model with its segments as shares of the file's numbers.
-fn drawn(model: &terrace::ModelShape) -> json::Model {
+/// A model with its segments as shares of the file's numbers, at most [`MAX_SEGMENTS`] of them, evenly spread.
+pub(super) fn drawn(model: &terrace::ModelShape) -> json::Model {
     let (mut first, mut last) = (0.0, 0.0);
     if let (Some(head), Some(tail)) = (model.segments.first(), model.segments.last()) {
         first = head.first_key as f64;
@@ -248,9 +260,17 @@ fn drawn(model: &terrace::ModelShape) -> json::Model {
         blocks: model.blocks,
         model_bytes: model.model_bytes,
         index_bytes: model.index_bytes,
-        segments: model.segments.iter().map(segment).collect(),
+        segment_count: model.segments.len() as u64,
+        segments: thinned(&model.segments, MAX_SEGMENTS).map(segment).collect(),
         error_counts: model.error_counts.clone(),
     }
+}
+
+/// At most `most` of them, the first and the last among them.
+fn thinned<T>(all: &[T], most: usize) -> impl Iterator<Item = &T> {
+    let shown = all.len().min(most);
+    let (last, steps) = (all.len().saturating_sub(1), shown.saturating_sub(1).max(1));
+    (0..shown).filter_map(move |at| all.get(at * last / steps))
 }
 
 /// A key of a database.
@@ -335,16 +355,17 @@ struct CommandQuery {
 }
 
 /// The reply to a command that only reads, as the user who is logged in.
-async fn command_line(State(shared): Server, request: Request) -> Answer<json::CommandAnswer> {
-    guard::refuse_other_sites(request.headers())?;
-    let CommandQuery { db, line } = parameters_with_keys(request.uri())?;
+async fn command_line(
+    State(shared): Server,
+    Extension(asker): Extension<Asker>,
+    uri: Uri,
+) -> Answer<json::CommandAnswer> {
+    let CommandQuery { db, line } = parameters_with_keys(&uri)?;
     let db = database(db, &*shared.status)?;
     let command = command::parsed(&line).map_err(ApiError::bad)?;
-    let login = guard::login(request.headers());
-    let peer = request.extensions().get::<guard::Peer>().map(|peer| peer.0);
     let work = move |status: &dyn ServerStatus| {
-        let login = login.as_ref().map(|(user, password)| (&user[..], &password[..]));
-        let reply = status.read_command(login, peer, db, &command);
+        let login = asker.login.as_ref().map(|(user, password)| (&user[..], &password[..]));
+        let reply = status.read_command(login, asker.peer, db, &command);
         Ok::<_, &str>(match reply {
             Ok(reply) => Ok(command::answer(db, &reply)?),
             Err(unread) => Err(unread),

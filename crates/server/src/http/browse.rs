@@ -14,6 +14,8 @@ const MAX_KEYS: usize = 100;
 pub(super) const MAX_ELEMENTS: u64 = 100;
 /// Bytes of a string that are shown.
 const MAX_STRING_BYTES: usize = 4096;
+/// Nothing is shown of a longer string: it is read as a whole, as its checksum is that of the whole.
+pub(super) const MAX_READ_BYTES: usize = 1 << 20;
 /// The longest key that a list goes on behind: it has to fit into a request.
 const MAX_NEXT_BYTES: usize = 4096;
 
@@ -52,7 +54,8 @@ pub(super) fn keys(space: &Arc<Keyspace>, wanted: &Wanted) -> Result<KeyList> {
     })
 }
 
-/// What is under `key`; a collection with its first elements, a sorted set with its lowest.
+/// What is under `key`; a collection with its first elements, a sorted set with its lowest. The length of a string is
+/// known without reading it, unless it is compressed by itself.
 pub(super) fn value(space: &Arc<Keyspace>, db: u8, key: &[u8]) -> Result<KeyValue> {
     let mut batch = space.command_batch(Mode::Device);
     batch.next_command();
@@ -70,9 +73,11 @@ pub(super) fn value(space: &Arc<Keyspace>, db: u8, key: &[u8]) -> Result<KeyValu
     match kind {
         None => {}
         Some(Type::String) => {
-            if let Some(text) = batch.get(db, key)? {
-                told.size = text.len() as u64;
-                told.text = Some(Key::cut(&text, MAX_STRING_BYTES));
+            let length = batch.string_len(db, key)?;
+            told.size = length as u64;
+            if length <= MAX_READ_BYTES {
+                let text = batch.get(db, key)?;
+                told.text = text.map(|text| Key::cut(&text, MAX_STRING_BYTES));
             }
         }
         Some(Type::Collection(kind)) => {

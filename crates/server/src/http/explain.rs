@@ -4,6 +4,7 @@
 use super::json::{Explanation, ExplanationStep, Found, Key, Outcome};
 use crate::memory_advice;
 use terrace::{Db, ExplainOutcome, ExplainStep};
+use terrace_base::hex::Hex;
 use terrace_keyspace::{COLLECTIONS, KeyLayout, Kind, Meta};
 
 /// Looks `key` of database `number` up as commands do: among strings, then among collections. A real
@@ -16,6 +17,7 @@ pub fn explain(db: &Db, layout: KeyLayout, number: u8, key: &[u8]) -> terrace::R
     let mut told = Explanation {
         db: number,
         key: Key::of(key),
+        engine_key: Hex(&user_key).to_string(),
         kind: None,
         found: None,
         steps: Vec::new(),

@@ -4,7 +4,7 @@
 //! elsewhere may neither read answers (no header allows it) nor pretend to be from here (its name is
 //! not among ours).
 
-use super::Rights;
+use super::access::{Asker, Refusal, Subject};
 use super::api_error::ApiError;
 use super::escape;
 use super::shared::{CONFIG, Shared};
@@ -22,7 +22,9 @@ use std::time::Duration;
 const WRONG_PASSWORD_PAUSE: Duration = Duration::from_millis(300);
 
 /// Answered without a login: they say nothing but yes or no.
-const FREE: [&str; 2] = ["/healthz", "/readyz"];
+pub(super) const FREE: [&str; 2] = ["/healthz", "/readyz"];
+/// Paths that begin so are not for pages of other sites.
+const API: &str = "/api/";
 
 /// On every answer.
 const HEADERS: [(HeaderName, &str); 5] = [
@@ -36,42 +38,53 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Lets a request through to its route, or answers it.
 /// The address that a request comes from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub IpAddr);
 
+/// Lets a request through to its route, with an [`Asker`] in its extensions, or answers it. A connection ends with
+/// what everybody may have: a refusal, or the answer about health.
 pub(super) async fn guard(
     State(shared): State<Arc<Shared>>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     shared.count_request();
-    let peer = request.extensions().get().copied();
+    let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
+    let is_free = FREE.contains(&request.uri().path());
     let (method, uri, headers) = (request.method(), request.uri(), request.headers());
-    let mut response = match admit(&shared, peer, method, uri, headers).await {
-        Ok(()) => next.run(request).await,
+    let admitted = admit(&shared, peer, method, uri, headers).await;
+    let is_last = is_free || admitted.is_err();
+    let mut response = match admitted {
+        Ok(asker) => {
+            request.extensions_mut().insert(asker);
+            next.run(request).await
+        }
         Err(error) => error.into_response(),
     };
+    let is_unknown = response.status() == StatusCode::UNAUTHORIZED;
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
     }
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    if response.status() == StatusCode::UNAUTHORIZED {
+    if is_last {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    if is_unknown {
         let realm = HeaderValue::from_static("Basic realm=\"Terrace\", charset=\"UTF-8\"");
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, realm);
+        headers.insert(header::WWW_AUTHENTICATE, realm);
     }
     response
 }
 
 async fn admit(
     shared: &Shared,
-    peer: Option<Peer>,
+    peer: Option<IpAddr>,
     method: &Method,
     uri: &Uri,
     headers: &HeaderMap,
-) -> Result<(), ApiError> {
+) -> Result<Asker, ApiError> {
     if !matches!(*method, Method::GET | Method::HEAD) {
         return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered"));
     }
@@ -79,48 +92,27 @@ async fn admit(
         let why = "the Host header names neither an address, nor localhost, nor a configured name";
         return Err(ApiError::new(StatusCode::MISDIRECTED_REQUEST, why));
     }
+    if uri.path().starts_with(API) {
+        refuse_other_sites(headers)?;
+    }
+    let login = headers.get(header::AUTHORIZATION).and_then(credentials);
+    let asker = Asker { peer, login };
     if FREE.contains(&uri.path()) {
-        return Ok(());
+        return Ok(asker);
     }
-    if peer.is_some_and(|peer| shared.status.is_protected_from(peer.0)) {
-        let why = "protected-mode: without a password only clients on this machine are served";
-        return Err(ApiError::new(StatusCode::FORBIDDEN, why));
-    }
-    if !shared.status.needs_login() {
-        return Ok(());
-    }
-    let rights = log_in(shared, headers).await?;
-    let (may, needs) = match uri.path() {
-        CONFIG => (rights.admin, "@admin"),
-        _ => (rights.read, "@read, on all keys"),
-    };
-    let forbidden =
-        || ApiError::new(StatusCode::FORBIDDEN, format!("this needs a user with {needs}"));
-    may.then_some(()).ok_or_else(forbidden)
-}
-
-async fn log_in(shared: &Shared, headers: &HeaderMap) -> Result<Rights, ApiError> {
-    let refused = || ApiError::new(StatusCode::UNAUTHORIZED, "log in as a user of the ACL");
-    let Some(given) = headers.get(header::AUTHORIZATION) else { return Err(refused()) };
-    let rights = credentials(given)
-        .and_then(|(user, password)| shared.status.authenticate(&user, &password));
-    match rights {
-        Some(rights) => Ok(rights),
-        None => {
+    let subject = if uri.path() == CONFIG { Subject::Options } else { Subject::Store };
+    if let Err(refusal) = asker.check(subject, &*shared.status) {
+        if refusal == Refusal::WrongLogin {
             tokio::time::sleep(WRONG_PASSWORD_PAUSE).await;
-            Err(refused())
         }
+        return Err(refusal.into());
     }
-}
-
-/// The login of a request that was let through, if it has one.
-pub(super) fn login(headers: &HeaderMap) -> Option<(String, Vec<u8>)> {
-    headers.get(header::AUTHORIZATION).and_then(credentials)
+    Ok(asker)
 }
 
 /// Refuses what a browser sends since the page of another site made it: such a page could not read the answer, but have it
 /// made. Browsers say so in `Sec-Fetch-Site` (W3C, Fetch Metadata); others send no such header.
-pub(super) fn refuse_other_sites(headers: &HeaderMap) -> Result<(), ApiError> {
+fn refuse_other_sites(headers: &HeaderMap) -> Result<(), ApiError> {
     let is_ours = |site: &HeaderValue| site == "same-origin" || site == "none";
     if headers.get_all("sec-fetch-site").iter().all(is_ours) {
         return Ok(());

@@ -119,6 +119,7 @@ pub(super) struct Summary {
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Shape {
     pub epoch: u64,
+    pub slot_bytes: u8,
     pub families: Vec<FamilyShape>,
     pub log_segments: u64,
     pub value_segments: u64,
@@ -293,6 +294,7 @@ pub(super) struct Model {
     pub blocks: u64,
     pub model_bytes: u64,
     pub index_bytes: u64,
+    pub segment_count: u64,
     pub segments: Vec<ModelSegment>,
     pub error_counts: Vec<u64>,
 }
@@ -413,6 +415,8 @@ pub struct Explanation {
     pub db: u8,
     /// What was looked up.
     pub key: Key,
+    /// The same as the engine's key: two digits a byte.
+    pub engine_key: String,
     /// As `TYPE` says it; `None`: the key is not there.
     #[serde(rename = "type")]
     pub kind: Option<&'static str>,

@@ -2,7 +2,9 @@
 //! sees what was before, also before a restart; as long as somebody listens to the stream it also looks at the store
 //! and makes one event for all listeners. `wire.rs` runs it, `api.rs` asks it.
 
+use super::access::{Asker, Subject};
 use super::api_error::ApiError;
+use super::blocking::blocking;
 use super::history::{Past, Reading};
 use super::history_file::HistoryFile;
 use super::json::{FinishedJob, History, Live, Summary};
@@ -29,7 +31,7 @@ pub(super) struct Sampler {
     began: Instant,
     past: Mutex<Past>,
     file: Option<HistoryFile>,
-    look: tokio::sync::Mutex<Option<Arc<StoreView>>>,
+    look: Arc<tokio::sync::Mutex<Option<Arc<StoreView>>>>,
     listeners: Listeners,
     /// Ids of finished jobs that an event has told, as long as the engine lists them.
     told: Mutex<HashSet<u64>>,
@@ -46,7 +48,7 @@ impl Sampler {
             began: Instant::now(),
             past: Mutex::new(past.unwrap_or_default()),
             file,
-            look: tokio::sync::Mutex::default(),
+            look: Arc::default(),
             listeners: Listeners::default(),
             told: Mutex::default(),
         }
@@ -64,6 +66,7 @@ impl Sampler {
                 sampler.save_if(HistoryFile::is_due);
             })
             .await;
+            self.forget_stale_look();
             if self.listeners.count() == 0 {
                 continue;
             }
@@ -71,7 +74,15 @@ impl Sampler {
                 Ok(()) => self.event().await,
                 Err(error) => Err(error),
             };
-            self.listeners.send(&event.unwrap_or(stream::COMMENT));
+            let may_see = |asker: &Asker| asker.check(Subject::Store, &*self.status).is_ok();
+            self.listeners.send(&event.unwrap_or(stream::COMMENT), may_see);
+        }
+    }
+
+    /// Gives back the memory of a look that nobody will be shown any more.
+    fn forget_stale_look(&self) {
+        if let Ok(mut held) = self.look.try_lock() {
+            let _stale = held.take_if(|look| look.at.elapsed() >= FRESH);
         }
     }
 
@@ -132,18 +143,17 @@ impl Sampler {
         self.past.lock().history(seconds)
     }
 
-    /// The store as it was at most [`FRESH`] ago. Requests that come meanwhile wait for the same one.
+    /// The store as it was at most [`FRESH`] ago. Requests that come meanwhile wait for the same one,
+    /// also if those who asked first are gone.
     pub async fn look(&self) -> Result<Arc<StoreView>, ApiError> {
-        let mut held = self.look.lock().await;
+        let mut held = self.look.clone().lock_owned().await;
         if let Some(look) = &*held
             && look.at.elapsed() < FRESH
         {
             return Ok(look.clone());
         }
         let status = self.status.clone();
-        let look = Arc::new(blocking(move || StoreView::take(&*status)).await?);
-        *held = Some(look.clone());
-        Ok(look)
+        blocking(move || held.insert(Arc::new(StoreView::take(&*status))).clone()).await
     }
 
     /// `Live` without finished jobs, as JSON.
@@ -168,11 +178,12 @@ impl Sampler {
         untold
     }
 
-    /// A listener, which begins with what is now; an error if there are enough.
-    pub async fn listen(self: &Arc<Self>) -> Result<Listener, ApiError> {
+    /// A listener, which begins with what is now, and ends when `asker` may not see it any more; an error if there
+    /// are enough.
+    pub async fn listen(self: &Arc<Self>, asker: Asker) -> Result<Listener, ApiError> {
         let enough =
             || ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "enough pages are listening");
-        let listener = self.listeners.add(MAX_LISTENERS).ok_or_else(enough)?;
+        let listener = self.listeners.add(MAX_LISTENERS, asker).ok_or_else(enough)?;
         let now = self.live().await?;
         Ok(listener.beginning_with(stream::event(&now)))
     }
@@ -192,13 +203,4 @@ fn live(summary: &Summary, look: &StoreView, finished: &[FinishedJob]) -> Result
     let (shape, memory, jobs) = (&look.brief(), &look.memory, &look.jobs[..]);
     serde_json::to_string(&Live { summary, shape, memory, jobs, finished })
         .map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error))
-}
-
-/// Runs `work`, which may take long, elsewhere. A panic in it is an error of this request only.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, ApiError> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the server has failed here"))
 }

@@ -2,7 +2,8 @@
 //! expensive work at a time.
 
 use super::api_error::ApiError;
-use super::sampler::{Sampler, blocking};
+use super::blocking::blocking;
+use super::sampler::Sampler;
 use super::{MAX_EXPENSIVE, ServerStatus};
 use axum::http::StatusCode;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ pub(super) const CONFIG: &str = "/api/v1/config";
 
 /// How long an explanation, a model or a list of keys waits for those before it.
 const TURN_WAIT: Duration = Duration::from_secs(5);
+
 /// See the module.
 pub(super) struct Shared {
     pub status: Arc<dyn ServerStatus>,
@@ -62,7 +64,8 @@ impl Shared {
         };
         let status = self.status.clone();
         let done = blocking(move || {
-            // Kept until the work is done, also if nobody waits for it any more.
+            // Kept until the work is done, also if nobody waits for it any more. Work that is not begun is
+            // dropped with who asks for it, and this with it.
             let _permit = permit;
             work(&*status)
         });

@@ -2,13 +2,18 @@
 //! files, so it is taken when somebody asks, and shared by all who ask within [`FRESH`].
 
 use super::ServerStatus;
+use super::api_error::ApiError;
+use super::blocking::{blocking, to_json};
 use super::json::{
     FamilyShape, FileShape, FinishedJob, Job, JobInput, JobKind, Key, LevelShape, Memory, Pool,
     STREAM_FILES_MAX, Shape,
 };
 use crate::process::resident_bytes;
+use axum::body::Bytes;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use terrace::JobShape;
+use tokio::sync::OnceCell;
 use xxhash_rust::xxh3::Xxh3;
 
 /// How old a look may be.
@@ -26,6 +31,8 @@ pub(super) struct StoreView {
     pub jobs: Vec<Job>,
     /// Jobs that ended within the last seconds.
     pub ended: Vec<FinishedJob>,
+    /// `shape` as JSON, once somebody has asked for it.
+    shape_json: OnceCell<Bytes>,
 }
 
 impl StoreView {
@@ -38,8 +45,18 @@ impl StoreView {
         let running = seen.jobs.iter().filter(|job| job.finished_ms.is_none());
         let jobs = running.map(job).collect();
         let ended = seen.jobs.iter().filter_map(|job| finished(job, &seen)).collect();
-        let shape = shape(&seen, &engine.options().advanced);
-        Self { at, shape, memory, jobs, ended }
+        let slot_bytes = status.layout().slot_bytes() as u8;
+        let shape = shape(&seen, &engine.options().advanced, slot_bytes);
+        Self { at, shape, memory, jobs, ended, shape_json: OnceCell::new() }
+    }
+
+    /// The shape as JSON, which is made once for all who ask.
+    pub async fn shape_json(self: &Arc<Self>) -> Result<Bytes, ApiError> {
+        let make = || {
+            let view = self.clone();
+            async move { blocking(move || to_json(&view.shape)).await? }
+        };
+        self.shape_json.get_or_try_init(make).await.cloned()
     }
 
     /// The shape for events: without the files of a store that has many.
@@ -59,9 +76,10 @@ impl StoreView {
     }
 }
 
-fn shape(seen: &terrace::Shape, options: &terrace::AdvancedOptions) -> Shape {
+fn shape(seen: &terrace::Shape, options: &terrace::AdvancedOptions, slot_bytes: u8) -> Shape {
     Shape {
         epoch: epoch(seen),
+        slot_bytes,
         families: seen.families.iter().map(|seen| family(seen, options)).collect(),
         log_segments: seen.log_segments,
         value_segments: seen.value_segments,
@@ -96,16 +114,16 @@ fn family(seen: &terrace::FamilyShape, options: &terrace::AdvancedOptions) -> Fa
         l0_compaction_files: options.l0_compaction_trigger as u64,
         l0_slowdown_files: options.l0_slowdown as u64,
         l0_stop_files: options.l0_stop as u64,
-        levels: seen.levels[..used].iter().map(|files| level(files)).collect(),
+        levels: (0..used).map(|number| level(seen, number)).collect(),
     }
 }
 
-fn level(files: &[terrace::FileShape]) -> LevelShape {
+fn level(seen: &terrace::FamilyShape, number: usize) -> LevelShape {
+    let files = &seen.levels[number];
     LevelShape {
         file_count: files.len() as u64,
         size_bytes: files.iter().map(|file| file.size_bytes).sum(),
-        // The engine's targets follow the data and are not stated.
-        target_bytes: None,
+        target_bytes: seen.level_targets.get(number).copied().flatten(),
         entry_count: files.iter().map(|file| file.entry_count).sum(),
         files: Some(files.iter().map(file).collect()),
     }
@@ -225,26 +243,36 @@ mod tests {
         assert_eq!(epoch(&one), epoch(&store(vec![file(3, 9), file(4, 9)])));
         assert_ne!(epoch(&one), epoch(&store(vec![file(3, 1)])));
         assert!(epoch(&one) < 1 << 53);
-        let shape = shape(&one, &terrace::AdvancedOptions::default());
+        let shape = shape(&one, &terrace::AdvancedOptions::default(), 0);
         assert_eq!(shape.families[0].levels.len(), 3, "empty levels at the end are left out");
+    }
+
+    #[test]
+    fn levels_that_have_a_target_show_it() {
+        let mut store = store(vec![file(3, 1)]);
+        store.families[0].level_targets = vec![None, Some(5), Some(50), None];
+        let shape = shape(&store, &terrace::AdvancedOptions::default(), 0);
+        let targets = shape.families[0].levels.iter().map(|level| level.target_bytes);
+        assert_eq!(targets.collect::<Vec<_>>(), [None, Some(5), Some(50)]);
     }
 
     #[test]
     fn events_of_large_stores_list_no_files() {
         let options = terrace::AdvancedOptions::default();
-        let of_files = |count| shape(&store((0..count).map(|n| file(n, 0)).collect()), &options);
+        let of_files = |count| shape(&store((0..count).map(|n| file(n, 0)).collect()), &options, 2);
         let mut look = StoreView {
             at: Instant::now(),
             shape: of_files(1000),
             memory: memory(&terrace::MemoryShape::default()),
             jobs: Vec::new(),
             ended: Vec::new(),
+            shape_json: OnceCell::new(),
         };
         assert!(look.brief().families[0].levels[2].files.is_some());
         look.shape = of_files(1001);
         let brief = look.brief();
         assert!(brief.families[0].levels[2].files.is_none());
         assert_eq!(brief.families[0].levels[2].file_count, 1001);
-        assert_eq!(brief.epoch, look.shape.epoch);
+        assert_eq!((brief.epoch, brief.slot_bytes), (look.shape.epoch, 2));
     }
 }

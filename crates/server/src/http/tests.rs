@@ -13,7 +13,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrace::{Db, WriteBatch};
-use terrace_keyspace::Keyspace;
+use terrace_keyspace::{KeyLayout, Keyspace, Placement};
 use terrace_resp::OwnedCommand;
 
 /// A server with figures that the test sets.
@@ -21,9 +21,12 @@ struct Made {
     db: Db,
     /// Over the same store.
     space: Arc<Keyspace>,
-    needs_login: bool,
+    placement: Placement,
+    needs_login: AtomicBool,
     /// Also from its own machine.
-    is_protected: bool,
+    is_protected: AtomicBool,
+    /// One of the users is off.
+    is_alice_off: AtomicBool,
     is_stopping: AtomicBool,
     cluster: Option<Arc<dyn ClusterAdmin>>,
     history_file: Option<PathBuf>,
@@ -45,8 +48,8 @@ impl ServerStatus for Made {
         16
     }
 
-    fn layout(&self) -> terrace_keyspace::KeyLayout {
-        terrace_keyspace::KeyLayout::of(terrace_keyspace::Placement::Range)
+    fn layout(&self) -> KeyLayout {
+        KeyLayout::of(self.placement)
     }
 
     fn space(&self) -> &Arc<Keyspace> {
@@ -119,15 +122,16 @@ impl ServerStatus for Made {
     }
 
     fn needs_login(&self) -> bool {
-        self.needs_login
+        self.needs_login.load(Ordering::Relaxed)
     }
 
     fn is_protected_from(&self, peer: IpAddr) -> bool {
-        self.is_protected && peer.is_loopback()
+        self.is_protected.load(Ordering::Relaxed) && peer.is_loopback()
     }
 
     fn authenticate(&self, user: &str, password: &[u8]) -> Option<Rights> {
         match (user, password) {
+            ("alice", _) if self.is_alice_off.load(Ordering::Relaxed) => None,
             ("alice", b"a:b") => Some(Rights { read: true, admin: false }),
             ("root", b"secret") => Some(Rights::ALL),
             ("writer", b"w") => Some(Rights::default()),
@@ -168,13 +172,16 @@ impl Made {
     /// Over a new store, without login, cluster and history.
     fn over(store: terrace::Options) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let placement = Some(terrace_keyspace::Placement::Range);
-        let space = Keyspace::open_without_active_expire(dir.path(), store, placement).unwrap();
+        let placement = Placement::Range;
+        let space =
+            Keyspace::open_without_active_expire(dir.path(), store, Some(placement)).unwrap();
         Self {
             db: space.db().clone(),
             space,
-            needs_login: false,
-            is_protected: false,
+            placement,
+            needs_login: AtomicBool::new(false),
+            is_protected: AtomicBool::new(false),
+            is_alice_off: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             cluster: None,
             history_file: None,
@@ -183,6 +190,9 @@ impl Made {
         }
     }
 }
+
+const ALICE: &str = "Authorization: Basic YWxpY2U6YTpi\r\n";
+const ROOT: &str = "Authorization: Basic cm9vdDpzZWNyZXQ=\r\n";
 
 /// A served store.
 struct Served {
@@ -203,7 +213,7 @@ impl Served {
     }
 
     fn over(store: terrace::Options, needs_login: bool, options: HttpOptions) -> Self {
-        Self::of(Made { needs_login, ..Made::over(store) }, options)
+        Self::of(Made { needs_login: needs_login.into(), ..Made::over(store) }, options)
     }
 
     /// In a cluster that this fake knows.

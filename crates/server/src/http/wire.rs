@@ -1,12 +1,17 @@
 //! Connections: how many, how long, and how large a request may be. `http.rs` calls this.
 //!
 //! No slow client holds a connection: a request must have come within the read timeout, which
-//! also ends connections that stay idle, and a peer must take what is sent within the write timeout.
+//! also ends connections that stay idle, and a peer must take what is sent: something within the write timeout, and
+//! all of it at a least rate. Refusals and answers about health end their connections, see `guard.rs`.
 
 use super::api;
-use super::guard::Peer;
+use super::guard::{self, Peer};
+use super::peers::{PeerConnection, Peers};
 use super::shared::Shared;
-use super::{HttpOptions, MAX_CONNECTIONS, MAX_HEAD_BYTES, SPARE_CONNECTIONS, ServerStatus};
+use super::{
+    HttpOptions, LEAST_BYTES_PER_S, MAX_CONNECTIONS, MAX_HEAD_BYTES, SPARE_CONNECTIONS,
+    ServerStatus,
+};
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::{self, Next};
@@ -15,7 +20,7 @@ use axum::{Extension, Router};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::future::Future;
-use std::io;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -47,14 +52,7 @@ pub(super) async fn serve(
     mut stopped: watch::Receiver<bool>,
 ) {
     let shared = Arc::new(Shared::new(status));
-    let door = Arc::new(Door {
-        slots: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
-        spare_slots: Arc::new(Semaphore::new(SPARE_CONNECTIONS)),
-        router: api::router(shared.clone()),
-        shared: shared.clone(),
-        options,
-        stopped: stopped.clone(),
-    });
+    let door = Arc::new(Door::new(shared.clone(), options, stopped.clone()));
     let sampling = tokio::spawn(shared.sampler.clone().run());
     let mut accepting: JoinSet<()> =
         listeners.into_iter().map(|listener| door.clone().accept(listener)).collect();
@@ -74,9 +72,10 @@ async fn wait(stopped: &mut watch::Receiver<bool>) {
 }
 
 /// What the listeners share.
-struct Door {
+pub(super) struct Door {
     slots: Arc<Semaphore>,
     spare_slots: Arc<Semaphore>,
+    peers: Arc<Peers>,
     router: Router,
     shared: Arc<Shared>,
     options: HttpOptions,
@@ -84,6 +83,18 @@ struct Door {
 }
 
 impl Door {
+    pub fn new(shared: Arc<Shared>, options: HttpOptions, stopped: watch::Receiver<bool>) -> Self {
+        Self {
+            slots: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            spare_slots: Arc::new(Semaphore::new(SPARE_CONNECTIONS)),
+            peers: Arc::default(),
+            router: api::router(shared.clone()),
+            shared,
+            options,
+            stopped,
+        }
+    }
+
     /// Accepts connections until the server stops, and waits for their ends.
     async fn accept(self: Arc<Self>, listener: TcpListener) {
         let mut connections = JoinSet::new();
@@ -102,22 +113,20 @@ impl Door {
         while connections.join_next().await.is_some() {}
     }
 
-    fn admit(&self, stream: TcpStream, peer: SocketAddr, connections: &mut JoinSet<()>) {
+    /// Serves a connection beside those in `connections`, or refuses it.
+    pub fn admit(&self, stream: TcpStream, peer: SocketAddr, connections: &mut JoinSet<()>) {
+        let Some(of_peer) = self.peers.enter(peer.ip()) else { return self.refuse(stream) };
         let slot = self.slots.clone().try_acquire_owned().ok();
         let is_spare = slot.is_none();
         let spare = || self.spare_slots.clone().try_acquire_owned().ok();
-        let Some(slot) = slot.or_else(spare) else {
-            self.shared.count_refused();
-            let _ = stream.try_write(TOO_MANY);
-            return;
-        };
+        let Some(slot) = slot.or_else(spare) else { return self.refuse(stream) };
         self.shared.count_connection();
         let mut router = self.router.clone().layer(Extension(Peer(peer.ip())));
         if is_spare {
             router = router.layer(middleware::from_fn(only_health));
         }
-        let stopped = self.stopped.clone();
-        let serving = connection(stream, slot, is_spare, router, self.options.clone(), stopped);
+        let (held, stopped) = ((slot, of_peer), self.stopped.clone());
+        let serving = connection(stream, held, is_spare, router, self.options.clone(), stopped);
         connections.spawn(async move {
             match is_spare {
                 true => drop(timeout(SPARE_TIME, serving).await),
@@ -125,19 +134,27 @@ impl Door {
             }
         });
     }
+
+    fn refuse(&self, stream: TcpStream) {
+        self.shared.count_refused();
+        // There is room in a new connection, which the runtime has not learned yet.
+        if let Ok(mut stream) = stream.into_std() {
+            let _ = stream.write_all(TOO_MANY);
+        }
+    }
 }
 
 /// What a spare connection is for.
 async fn only_health(request: Request, next: Next) -> Response {
-    match request.uri().path() {
-        "/healthz" | "/readyz" => next.run(request).await,
-        _ => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+    match guard::FREE.contains(&request.uri().path()) {
+        true => next.run(request).await,
+        false => StatusCode::SERVICE_UNAVAILABLE.into_response(),
     }
 }
 
 async fn connection(
     stream: TcpStream,
-    _slot: OwnedSemaphorePermit,
+    _held: (OwnedSemaphorePermit, PeerConnection),
     is_spare: bool,
     router: Router,
     options: HttpOptions,
@@ -161,39 +178,53 @@ async fn connection(
     let _ = serving.await;
 }
 
-/// A stream whose writes fail when the peer takes nothing for too long.
-struct Impatient {
-    stream: TcpStream,
+/// A stream whose writes fail when the peer takes nothing for too long, or too little.
+pub(super) struct Impatient<S> {
+    stream: S,
     patience: Duration,
+    /// There is while the peer has not taken all that was to be written.
+    lag: Option<Lag>,
+}
+
+/// A peer that lags behind what is written.
+struct Lag {
+    began: Instant,
+    /// Bytes that it has taken since then.
+    taken: u64,
     /// Runs while a write waits.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl Impatient {
-    fn new(stream: TcpStream, patience: Duration) -> Self {
-        Self { stream, patience, deadline: None }
+impl<S: AsyncWrite + Unpin> Impatient<S> {
+    pub fn new(stream: S, patience: Duration) -> Self {
+        Self { stream, patience, lag: None }
     }
 
     /// What a write gave, or an error if it waits and has waited for too long.
-    fn judge<T>(
+    fn judge(
         &mut self,
         cx: &mut Context<'_>,
-        written: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            self.deadline = None;
-            return written;
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(written) = written {
+            if let Some(lag) = &mut self.lag {
+                lag.taken += written.as_ref().map_or(0, |bytes| *bytes as u64);
+                lag.deadline = None;
+            }
+            return Poll::Ready(written);
         }
-        let patience = self.patience;
-        let deadline = self
-            .deadline
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + patience)));
+        let (patience, now) = (self.patience, Instant::now());
+        let lag = self.lag.get_or_insert(Lag { began: now, taken: 0, deadline: None });
+        let for_taken = Duration::from_millis(lag.taken.saturating_mul(1000) / LEAST_BYTES_PER_S);
+        let until = (now + patience).min(lag.began + patience + for_taken);
+        let deadline =
+            lag.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
         ready!(deadline.as_mut().poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl AsyncRead for Impatient {
+impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -203,7 +234,7 @@ impl AsyncRead for Impatient {
     }
 }
 
-impl AsyncWrite for Impatient {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -226,7 +257,9 @@ impl AsyncWrite for Impatient {
         self.stream.is_write_vectored()
     }
 
+    /// Comes when there is nothing left to be written, so that the peer does not lag any more.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.lag = None;
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

@@ -2,8 +2,9 @@
 
 use crate::client::{Client, bulk, error, field, int, ok, shown, text};
 use crate::served::Served;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::time::Duration;
 use terrace_resp::Reply;
 use terrace_server::Running;
 use terrace_server::command::table;
@@ -245,5 +246,51 @@ fn rules_about_subcommands_hold_for_pages_too() {
         assert!(options.contains(expected(may_see_options)), "{rules}: {options}");
         let keys = status_of(&served, "/api/v1/keys", login);
         assert!(keys.contains(expected(may_read)), "{rules}: {keys}");
+    }
+}
+
+/// The stream of events of the page, of a user with a password in Base64 or of nobody.
+fn events(served: &Served, login: Option<&str>) -> BufReader<TcpStream> {
+    let mut stream = TcpStream::connect(served.running().http_addresses()[0]).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+    let login = login.map_or(String::new(), |login| format!("Authorization: Basic {login}\r\n"));
+    write!(stream, "GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\n{login}\r\n").unwrap();
+    BufReader::new(stream)
+}
+
+/// Whether one more event comes before the last chunk.
+fn goes_on(events: &mut BufReader<TcpStream>) -> bool {
+    let mut line = String::new();
+    while events.read_line(&mut line).unwrap() > 0 && line.trim_end() != "0" {
+        if line.starts_with("data: ") {
+            return true;
+        }
+        line.clear();
+    }
+    false
+}
+
+#[test]
+fn an_open_page_gets_nothing_more_when_its_login_has_ended() {
+    let served = Served::with(&[("http-port", "free")]);
+    let mut admin = served.client();
+    let mut of_nobody = events(&served, None);
+    assert!(goes_on(&mut of_nobody) && goes_on(&mut of_nobody));
+    assert_eq!(admin.say("CONFIG SET requirepass secret"), ok());
+    assert!((0..20).any(|_| !goes_on(&mut of_nobody)));
+    assert_eq!(admin.say("AUTH secret"), ok());
+    for change in [
+        "ACL SETUSER a off",
+        "ACL SETUSER a resetpass >other",
+        "ACL SETUSER a -@read",
+        "ACL DELUSER a",
+    ] {
+        assert_eq!(admin.say("ACL SETUSER a reset on >pw ~* &* +@read"), ok());
+        // "a:pw"
+        let mut of_a = events(&served, Some("YTpwdw=="));
+        assert!(goes_on(&mut of_a) && goes_on(&mut of_a), "{change}");
+        let said = admin.say(change);
+        assert!(!matches!(said, Reply::Error(_)), "{change}: {said:?}");
+        assert!((0..20).any(|_| !goes_on(&mut of_a)), "{change}");
     }
 }

@@ -5,8 +5,10 @@ use super::*;
 use crate::cluster::{
     AdminAnswer, AdminReply, AdminRequest, ClusterStatus, NodeReport, NodeStatus, ShardStatus,
 };
+use crate::http::store_view::StoreView;
 use std::thread;
 use std::time::Instant;
+use terrace::{ModelSegment, ModelShape};
 use terrace_resp::test_client::until;
 
 pub(super) fn types() -> Types {
@@ -231,6 +233,7 @@ fn a_key_is_explained_as_it_is() {
         steps.map(|step| step["outcome"].as_str().unwrap().to_string()).collect()
     };
     let found = ask("key000042");
+    assert_eq!(found["engine_key"], "006b6579303030303432");
     assert_eq!((&found["type"], &found["found"]["value"]["len"]), (&"string".into(), &45.into()));
     assert_eq!(outcomes(&found).last().unwrap(), "found", "{found:#}");
     let absent = ask("key000042x");
@@ -257,13 +260,66 @@ fn a_key_is_explained_as_it_is() {
     assert_eq!(hash["steps"].as_array().unwrap().last().unwrap()["family"], "collections");
 }
 
+#[test]
+fn keys_in_slots_are_shown_with_their_slots() {
+    let made = Made { placement: Placement::Slots, ..Made::over(small()) };
+    // Slot 15,495, database 0, the key.
+    let explained = explain(&made.db, made.layout(), 0, b"a").unwrap();
+    assert_eq!(explained.engine_key, "3c870061");
+    let served = Served::of(made, HttpOptions::default());
+    assert_eq!(served.json("/api/v1/shape")["slot_bytes"], 2);
+    assert_eq!(Served::open().json("/api/v1/shape")["slot_bytes"], 0);
+}
+
+#[test]
+fn a_shape_becomes_json_once_for_all_who_ask() {
+    let view = Arc::new(StoreView::take(&Made::over(small())));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let (one, other) = tokio::join!(view.shape_json(), view.shape_json());
+        let (one, other) = (one.unwrap(), other.unwrap());
+        assert_eq!(one.as_ptr(), other.as_ptr(), "they share the bytes");
+        check(&types(), "Shape", &serde_json::from_slice(&one).unwrap());
+    });
+}
+
+#[test]
+fn of_a_model_with_many_segments_some_are_drawn() {
+    let of = |count: u64| {
+        let segment = |n| ModelSegment {
+            first_block: n,
+            last_block: n + 1,
+            first_key: n * 10,
+            last_key: n * 10 + 10,
+            slope: 0.1,
+        };
+        let segments = (0..count).map(segment).collect();
+        crate::http::api::drawn(&ModelShape { blocks: count, segments, ..ModelShape::default() })
+    };
+    for (count, shown) in [(0, 0), (1, 1), (2, 2), (500, 500), (501, 500), (98_765, 500)] {
+        let model = of(count);
+        let blocks: Vec<u64> = model.segments.iter().map(|segment| segment.first_block).collect();
+        assert_eq!((model.segment_count, blocks.len()), (count, shown));
+        assert!(blocks.is_sorted_by(|one, next| one < next), "{count}");
+        let ends = (count > 0).then(|| (0, count - 1));
+        assert_eq!(blocks.first().copied().zip(blocks.last().copied()), ends);
+        let gaps = blocks.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(gaps.clone().max().unwrap_or(0) <= gaps.min().unwrap_or(0) + 1, "{count}");
+    }
+}
+
 /// The events of a stream.
 struct Events(BufReader<TcpStream>);
 
 impl Events {
     fn of(served: &Served) -> (Answer, Self) {
+        Self::with(served, "")
+    }
+
+    fn with(served: &Served, headers: &str) -> (Answer, Self) {
         let mut stream = served.connect();
-        stream.write_all(b"GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let head = format!("GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
         let mut stream = BufReader::new(stream);
         (Answer::read_head(&mut stream), Self(stream))
     }
@@ -274,6 +330,10 @@ impl Events {
         while self.0.read_line(&mut line).ok()? > 0 {
             if let Some(data) = line.strip_prefix("data: ") {
                 return Some(serde_json::from_str(data).unwrap());
+            }
+            // The last chunk.
+            if line.trim_end() == "0" {
+                return None;
             }
             line.clear();
         }
@@ -309,6 +369,32 @@ fn the_stream_tells_every_second_what_happened() {
     served.handle.stop();
     while events.next().is_some() {}
     assert!(began.elapsed() < Duration::from_secs(5), "a stop ends streams");
+}
+
+#[test]
+fn a_stream_ends_when_it_may_not_be_seen_any_more() {
+    let alice_goes: fn(&Made) = |made| made.is_alice_off.store(true, Ordering::Relaxed);
+    let is_protected: fn(&Made) = |made| made.is_protected.store(true, Ordering::Relaxed);
+    let asks_for_logins: fn(&Made) = |made| made.needs_login.store(true, Ordering::Relaxed);
+    for (needs_login, headers, change) in [
+        (true, ALICE, alice_goes),
+        (true, ALICE, is_protected),
+        (false, "", is_protected),
+        (false, "", asks_for_logins),
+    ] {
+        let served = Served::start(needs_login, HttpOptions::default());
+        let (head, mut events) = Events::with(&served, headers);
+        assert_eq!(head.status, 200);
+        assert!(events.next().is_some() && events.next().is_some(), "it goes on");
+        change(&served.made);
+        assert!((0..20).any(|_| events.next().is_none()), "it ends");
+    }
+    let served = Served::start(true, HttpOptions::default());
+    let ((_, mut alice), (_, mut root)) =
+        (Events::with(&served, ALICE), Events::with(&served, ROOT));
+    alice_goes(&served.made);
+    assert!((0..20).any(|_| alice.next().is_none()));
+    assert!((0..3).all(|_| root.next().is_some()), "others go on");
 }
 
 #[test]

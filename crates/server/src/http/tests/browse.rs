@@ -109,13 +109,32 @@ fn a_value_of_every_type_is_shown_with_its_first_elements() {
 }
 
 #[test]
+fn a_long_string_is_not_read() {
+    let served = Served::open();
+    let shown = crate::http::browse::MAX_READ_BYTES;
+    write(&served, |batch| {
+        for (key, length) in [("long", shown + 1), ("short", shown)] {
+            let text = vec![b'x'; length];
+            batch.put(0, key.as_bytes(), &text, &PutOptions::default()).unwrap();
+        }
+    });
+    let read_bytes = || served.made.db.metrics().value_read_bytes;
+    let before = read_bytes();
+    let long = served.json("/api/v1/value?key=long");
+    assert_eq!((&long["type"], &long["size"]), (&"string".into(), &(shown + 1).into()));
+    assert_eq!((&long["text"], read_bytes() - before), (&Value::Null, 0));
+    let short = served.json("/api/v1/value?key=short");
+    assert_eq!((&short["size"], &short["text"]["len"]), (&shown.into(), &shown.into()));
+    assert!(read_bytes() > before, "strings of this length lie in the log");
+}
+
+#[test]
 fn keys_and_values_are_for_users_who_may_read_all_keys() {
     let served = Served::start(true, HttpOptions::default());
-    let alice = "Authorization: Basic YWxpY2U6YTpi\r\n";
     let writer = "Authorization: Basic d3JpdGVyOnc=\r\n";
     for path in ["/api/v1/keys", "/api/v1/value?key=a"] {
         assert_eq!(served.get(path).status, 401, "{path}");
         assert_eq!(served.get_with(path, writer).status, 403, "{path}");
-        assert_eq!(served.get_with(path, alice).status, 200, "{path}");
+        assert_eq!(served.get_with(path, ALICE).status, 200, "{path}");
     }
 }

@@ -44,15 +44,14 @@ fn it_is_for_who_may_read_and_for_no_other_site() {
     let served = Served::start(true, HttpOptions::default());
     let path = "/api/v1/command?line=WHO";
     assert_eq!(served.get(path).status, 401);
-    // alice:a:b, and a user who may not read.
-    let alice = "Authorization: Basic YWxpY2U6YTpi\r\n";
-    let answer = served.get_with(path, alice);
+    let answer = served.get_with(path, ALICE);
     assert!(answer.status == 200 && answer.body.contains("alice in 0"), "{answer:?}");
+    // A user who may not read.
     assert_eq!(served.get_with(path, "Authorization: Basic d3JpdGVyOnc=\r\n").status, 403);
     for (site, status) in
         [("same-origin", 200), ("none", 200), ("cross-site", 403), ("same-site", 403)]
     {
-        let headers = format!("{alice}Sec-Fetch-Site: {site}\r\n");
+        let headers = format!("{ALICE}Sec-Fetch-Site: {site}\r\n");
         assert_eq!(served.get_with(path, &headers).status, status, "{site}");
     }
 }

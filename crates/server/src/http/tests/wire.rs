@@ -1,8 +1,13 @@
 //! Who is answered, and who is not: hosts, methods, logins, limits, slow and malformed clients.
 
 use super::*;
+use crate::http::shared::Shared;
+use crate::http::wire::{Door, Impatient};
+use std::io::ErrorKind;
 use std::time::Instant;
 use terrace::vfs::{Fault, FaultKind, OpClass, SimVfs};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::task::JoinSet;
 
 #[test]
 fn what_monitoring_asks_is_answered() {
@@ -132,6 +137,59 @@ fn users_see_what_the_acl_lets_them() {
     assert_eq!(other.status, 401);
 }
 
+#[test]
+fn what_anybody_gets_ends_the_connection() {
+    let connection = |served: &Served, request: &str| {
+        let mut stream = served.connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        let answer = Answer::read_head(&mut BufReader::new(stream));
+        (answer.status, answer.header("connection").map(str::to_string))
+    };
+    let get = |served: &Served, path: &str, headers: &str| {
+        let host = if headers.contains("Host:") { "" } else { "Host: localhost\r\n" };
+        connection(served, &format!("GET {path} HTTP/1.1\r\n{host}{headers}\r\n"))
+    };
+    let closes = |status: u16| (status, Some("close".to_string()));
+    let served = Served::start(true, HttpOptions::default());
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(get(&served, path, ""), closes(200), "{path}");
+    }
+    assert_eq!(get(&served, "/", ""), closes(401));
+    assert_eq!(get(&served, "/api/v1/config", ALICE), closes(403));
+    assert_eq!(get(&served, "/", "Host: evil.example\r\n"), closes(421));
+    let post = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n";
+    assert_eq!(connection(&served, post), closes(405));
+    for (path, status) in [("/", 200), ("/api/v1/summary", 200), ("/nothing", 404)] {
+        assert_eq!(get(&served, path, ALICE), (status, None), "{path}");
+    }
+}
+
+#[test]
+fn the_api_is_not_for_pages_of_other_sites() {
+    let served = Served::open();
+    let status = |path: &str, site: &str| {
+        served.get_with(path, &format!("Sec-Fetch-Site: {site}\r\n")).status
+    };
+    for path in [
+        "/api/v1/explain?key=a",
+        "/api/v1/value?key=a",
+        "/api/v1/keys",
+        "/api/v1/shape",
+        "/api/v1/live",
+        "/api/v1/nothing",
+    ] {
+        for site in ["cross-site", "same-site"] {
+            assert_eq!(status(path, site), 403, "{path} {site}");
+        }
+        for site in ["same-origin", "none"] {
+            assert_ne!(status(path, site), 403, "{path} {site}");
+        }
+    }
+    for path in ["/", "/metrics", "/healthz"] {
+        assert_eq!(status(path, "cross-site"), 200, "{path}");
+    }
+}
+
 fn impatient() -> HttpOptions {
     let (read_timeout, write_timeout) = (Duration::from_millis(500), Duration::from_millis(500));
     HttpOptions { read_timeout, write_timeout }
@@ -151,7 +209,7 @@ fn who_asks_too_slowly_is_closed() {
     }
     // A connection that was useful and stays idle goes, too.
     let mut stream = served.connect();
-    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    stream.write_all(b"GET /favicon.svg HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut all = Vec::new();
     let _ = stream.read_to_end(&mut all);
     assert!(all.starts_with(b"HTTP/1.1 200"));
@@ -185,13 +243,85 @@ fn who_takes_nothing_is_closed() {
 const HANG: Duration = Duration::from_secs(120);
 
 #[test]
+fn who_takes_a_byte_now_and_then_is_closed() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let (ours, mut theirs) = tokio::io::duplex(64);
+        let mut stream = Impatient::new(ours, Duration::from_secs(2));
+        let answer = vec![0u8; 1 << 20];
+        let takes = async {
+            let mut byte = [0u8];
+            while theirs.read(&mut byte).await.unwrap() > 0 {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let gives = async {
+            tokio::select! {
+                given = stream.write_all(&answer) => given,
+                () = takes => unreachable!("this side has not closed"),
+            }
+        };
+        let given = tokio::time::timeout(HANG, gives).await.expect("it ends");
+        assert_eq!(given.unwrap_err().kind(), ErrorKind::TimedOut);
+    });
+}
+
+/// The client's end of a connection that comes from `peer`, as far as the server can see.
+async fn come(
+    door: &Door,
+    listener: &tokio::net::TcpListener,
+    peer: &str,
+    connections: &mut JoinSet<()>,
+) -> tokio::net::TcpStream {
+    let client = tokio::net::TcpStream::connect(listener.local_addr().unwrap());
+    let (client, accepted) = tokio::join!(client, listener.accept());
+    door.admit(accepted.unwrap().0, peer.parse().unwrap(), connections);
+    client.unwrap()
+}
+
+#[test]
+fn one_peer_does_not_have_all_connections() {
+    let shared = Arc::new(Shared::new(Arc::new(Made::over(small()))));
+    let (_stop, stopped) = watch::channel(false);
+    let patient = HttpOptions { read_timeout: HANG, write_timeout: HANG };
+    let door = Door::new(shared.clone(), patient, stopped);
+    let counts = || {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed) as usize;
+        (of(&shared.connections), of(&shared.refused))
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connections = &mut JoinSet::new();
+        let mut clients = Vec::new();
+        for _ in 0..MAX_PEER_CONNECTIONS {
+            clients.push(come(&door, &listener, "192.0.2.7:1", connections).await);
+        }
+        assert_eq!(counts(), (MAX_PEER_CONNECTIONS, 0));
+        let mut refused = come(&door, &listener, "192.0.2.7:2", connections).await;
+        assert_eq!(counts(), (MAX_PEER_CONNECTIONS, 1));
+        let mut answer = String::new();
+        refused.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+        // All others, on this machine.
+        for _ in MAX_PEER_CONNECTIONS..MAX_CONNECTIONS {
+            clients.push(come(&door, &listener, "127.0.0.1:1", connections).await);
+        }
+        assert_eq!(counts(), (MAX_CONNECTIONS, 1));
+        connections.shutdown().await;
+        clients.push(come(&door, &listener, "192.0.2.7:3", connections).await);
+        assert_eq!(counts(), (MAX_CONNECTIONS + 1, 1), "its connections have ended");
+    });
+}
+
+#[test]
 fn connections_have_a_bound() {
     let patient = HttpOptions { read_timeout: HANG, write_timeout: HANG };
     let served = Served::start(false, patient);
     let mut held: Vec<TcpStream> = (0..MAX_CONNECTIONS).map(|_| served.connect()).collect();
     for stream in &mut held {
         // Each is known to be accepted once it has been answered.
-        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        stream.write_all(b"GET /favicon.svg HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         assert_eq!(Answer::read_head(&mut BufReader::new(stream)).status, 200);
     }
     // Others are answered once each.
@@ -260,8 +390,10 @@ fn malformed_requests_harm_nobody() {
 
 #[test]
 fn who_is_kept_out_by_protected_mode_is_told_so() {
-    let served =
-        Served::of(Made { is_protected: true, ..Made::over(small()) }, HttpOptions::default());
+    let served = Served::of(
+        Made { is_protected: true.into(), ..Made::over(small()) },
+        HttpOptions::default(),
+    );
     for path in ["/", "/metrics", "/api/v1/summary", "/api/v1/keys", "/api/v1/config"] {
         let answer = served.get(path);
         assert_eq!(answer.status, 403, "{path}");
