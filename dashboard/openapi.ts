@@ -121,7 +121,7 @@ const ENDPOINTS: Endpoint[] = [
 const REFUSALS: Record<string, string> = {
   "400": "A parameter is wrong.",
   "401": "A login is needed (HTTP Basic).",
-  "403": "The user may not see this, or the command does not only read.",
+  "403": "The user may not see this, the command does not only read, or a page of another site asks.",
   "404": "There is no such family or file.",
   "503": "Not now: the reason is in the answer.",
 };

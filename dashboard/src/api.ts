@@ -378,7 +378,7 @@ export interface KeyValue {
   expires_at_ms: number | null;
   /** Bytes of a string, elements of a collection. */
   size: number;
-  /** Of a string: the first 4,096 bytes of it. */
+  /** Of a string: the first 4,096 bytes of it; `null` of one of more than 1 MiB, which is not read. */
   text: Key | null;
   /** Of a collection: the first 100; of a sorted set those with the lowest scores. */
   elements: ValueElement[];
