@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {
-    // Dropped with what awaits this, it aborts work that waits for a thread.
+    // Dropped with what awaits this, it has a thread pass over the work if it has not begun.
     let mut only = JoinSet::new();
     only.spawn_blocking(work);
     match only.join_next().await {

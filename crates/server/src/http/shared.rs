@@ -64,8 +64,8 @@ impl Shared {
         };
         let status = self.status.clone();
         let done = blocking(move || {
-            // Kept until the work is done, also if nobody waits for it any more. Work that is not begun is
-            // dropped with who asks for it, and this with it.
+            // Kept until the work is done, also if nobody waits for it any more; or until it is its turn
+            // and it is not begun for that reason.
             let _permit = permit;
             work(&*status)
         });
