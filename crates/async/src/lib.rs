@@ -2,6 +2,8 @@
 //!
 //! A read that memory can answer is answered at once, on the thread that asks. All else goes to tokio's threads for
 //! blocking calls (module `calls`), of which at most [`AsyncOptions::max_calls`] are under way; further ones wait for their turn.
+//! Answers from memory count against the budget that tokio gives a task before it has to yield: a loop of them keeps no
+//! thread to itself, and a timeout can end it.
 //!
 //! **Cancellation.** A future that is dropped before its turn has done nothing. One that is dropped later has lost only
 //! its answer: the call runs to its end on its thread, so a write is there whole or not at all, and its turn is
@@ -20,6 +22,7 @@ use terrace::{
     ColumnFamily, Db, Error, ReadOptions, Result, Slice, Snapshot, Transaction, WriteBatch,
     WriteOptions,
 };
+use tokio::task::coop::consume_budget;
 
 /// How an [`AsyncDb`] works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +121,11 @@ impl AsyncDb {
                 let (cf, key, options) = (cf.clone(), key.as_ref().to_vec(), options.clone());
                 self.calls.run(move || cf.get_with(key, &options)).await
             }
-            answer => answer,
+            answer => {
+                // After the work, so that each turn of the task has some.
+                consume_budget().await;
+                answer
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use std::ops::{Bound, RangeBounds};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use terrace::{ColumnFamily, Db, Error, ReadOptions, Result, Slice, Snapshot};
+use tokio::task::coop;
 use tokio_stream::Stream;
 
 /// Entries of a chunk at most.
@@ -14,6 +15,9 @@ const CHUNK_ENTRIES: usize = 256;
 
 /// A chunk ends after the entry with which it has this many bytes.
 const CHUNK_BYTES: usize = 256 << 10;
+
+/// What a chunk from memory costs of a task's budget, in which a point read is one: it takes as long as many of them.
+const CHUNK_UNITS: u8 = 16;
 
 /// Keys and values in the order of keys.
 pub type ScanChunk = Vec<(Vec<u8>, Slice)>;
@@ -50,7 +54,8 @@ type Reading = Pin<Box<dyn Future<Output = Result<Read>> + Send>>;
 
 /// A stream of chunks, made by [`AsyncDb::scan`](crate::AsyncDb::scan). After an error it ends.
 ///
-/// A chunk that is in memory is read by the thread that polls, another one by a blocking thread.
+/// A chunk that is in memory is read by the thread that polls, another one by a blocking thread. Between two chunks it yields
+/// from time to time, as tokio's own streams do.
 pub struct Scan {
     db: Db,
     cf: ColumnFamily,
@@ -58,12 +63,15 @@ pub struct Scan {
     options: ReadOptions,
     calls: Calls,
     reading: Option<Reading>,
+    /// Units of the task's budget that the next chunk has had, of [`CHUNK_UNITS`]. They are kept from turn to turn: other
+    /// work of the task may leave it few each time.
+    units: u8,
     is_over: bool,
 }
 
 impl Scan {
     pub(crate) fn new(db: Db, cf: ColumnFamily, options: ReadOptions, calls: Calls) -> Self {
-        Self { db, cf, options, calls, reading: None, is_over: false }
+        Self { db, cf, options, calls, reading: None, units: 0, is_over: false }
     }
 
     /// The next chunk, if it is in memory. The first one takes a snapshot, which may wait.
@@ -88,12 +96,13 @@ impl Scan {
             Ok(read) => read,
             Err(error) => {
                 self.is_over = true;
+                // It keeps what it sees on disk.
+                self.options.snapshot = None;
                 return Some(Err(error));
             }
         };
         self.is_over = read.is_last;
         match read.is_last {
-            // It keeps what it sees on disk.
             true => self.options.snapshot = None,
             false => read.moment.put_into(&mut self.options),
         }
@@ -111,6 +120,11 @@ impl Stream for Scan {
             return Poll::Ready(None);
         }
         if self.reading.is_none() {
+            while self.units < CHUNK_UNITS {
+                ready!(coop::poll_proceed(context)).made_progress();
+                self.units += 1;
+            }
+            self.units = 0;
             if let Some(read) = self.at_once() {
                 return Poll::Ready(self.take(read));
             }

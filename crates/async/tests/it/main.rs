@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 use terrace::{Db, Error, Options, ReadOptions, Result, WriteBatch};
 use terrace_async::{AsyncDb, AsyncOptions};
 use terrace_base::clock::ManualClock;
@@ -280,5 +281,118 @@ fn a_scan_that_is_dropped_gives_its_turn_back() {
         assert!(db.scan::<&[u8]>(..).next().await.is_some());
         drop(scan);
         db.flush().await.unwrap();
+    });
+}
+
+/// A store whose reads memory answers, in a runtime of one thread.
+fn on_one_thread<F: Future<Output = ()>>(test: impl FnOnce(AsyncDb, ReadOptions) -> F) {
+    let dir = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let db =
+        Db::open(dir.path(), Options { memory_budget: 8 << 20, ..Options::default() }).unwrap();
+    for n in 0..1000_u32 {
+        db.put(n.to_be_bytes(), b"value").unwrap();
+    }
+    // The first chunk of a scan is at once only if there is a snapshot.
+    let snapshot = Some(db.snapshot());
+    let options = ReadOptions { snapshot, ..ReadOptions::default() };
+    runtime.block_on(test(AsyncDb::new(db, AsyncOptions::default()), options));
+}
+
+/// More reads than a task does before others have their turn.
+const MANY: usize = 1000;
+
+/// A task that says when it has had a turn.
+fn another_task() -> Arc<AtomicUsize> {
+    let turns = Arc::new(AtomicUsize::new(0));
+    let counted = turns.clone();
+    tokio::spawn(async move {
+        loop {
+            counted.fetch_add(1, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+        }
+    });
+    turns
+}
+
+#[test]
+fn a_loop_of_reads_from_memory_lets_other_tasks_run() {
+    on_one_thread(|db, _| async move {
+        let turns = another_task();
+        for _ in 0..10 {
+            let before = turns.load(Ordering::SeqCst);
+            for _ in 0..MANY {
+                assert!(db.get(7_u32.to_be_bytes()).await.unwrap().is_some());
+            }
+            assert!(turns.load(Ordering::SeqCst) > before);
+        }
+    });
+}
+
+#[test]
+fn a_loop_of_scans_from_memory_lets_other_tasks_run() {
+    on_one_thread(|db, options| async move {
+        let turns = another_task();
+        let cf = db.db().default_family();
+        for _ in 0..10 {
+            let before = turns.load(Ordering::SeqCst);
+            // Of four chunks each.
+            for _ in 0..20 {
+                let (mut scan, mut entries) = (db.scan_cf(&cf, options.clone()), 0);
+                while let Some(chunk) = scan.next().await {
+                    entries += chunk.unwrap().len();
+                }
+                assert_eq!(entries, 1000);
+            }
+            assert!(turns.load(Ordering::SeqCst) > before);
+        }
+    });
+}
+
+#[test]
+fn a_timeout_ends_reads_from_memory_without_end() {
+    // The timeout is over at once; these take far longer.
+    const GETS: usize = 2_000_000;
+    const SCANS: usize = 10_000;
+    on_one_thread(|db, options| async move {
+        let gets = async {
+            for _ in 0..GETS {
+                db.get(7_u32.to_be_bytes()).await.unwrap();
+            }
+        };
+        assert!(tokio::time::timeout(Duration::ZERO, gets).await.is_err());
+        let cf = db.db().default_family();
+        let scans = async {
+            for _ in 0..SCANS {
+                let mut scan = db.scan_cf(&cf, options.clone());
+                while let Some(chunk) = scan.next().await {
+                    chunk.unwrap();
+                }
+            }
+        };
+        assert!(tokio::time::timeout(Duration::ZERO, scans).await.is_err());
+    });
+}
+
+#[test]
+fn a_scan_that_has_failed_or_ended_keeps_no_snapshot() {
+    in_runtime(|db| async move {
+        db.put(b"1", b"in memory").unwrap();
+        db.put(b"on the device", vec![7; 100_000]).unwrap();
+        db.flush().unwrap();
+        let db = AsyncDb::new(db, AsyncOptions::default());
+        let cf = db.db().default_family();
+        let snapshots = || db.db().metrics().snapshots;
+        for in_memory in [true, false] {
+            let snapshot = Some(db.snapshot().await.unwrap());
+            let mut scan =
+                db.scan_cf(&cf, ReadOptions { snapshot, in_memory, ..ReadOptions::default() });
+            assert_eq!(snapshots(), 1);
+            let is_refused = matches!(scan.next().await.unwrap(), Err(Error::NotInMemory));
+            assert_eq!(is_refused, in_memory);
+            assert!(scan.next().await.is_none());
+            assert_eq!(snapshots(), 0);
+            drop(scan);
+        }
     });
 }
