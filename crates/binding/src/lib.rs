@@ -1,5 +1,5 @@
-//! What the bindings to other languages share: options by name and text, error codes with messages, and
-//! handles that a forked process cannot use.
+//! What the bindings to other languages share: options by name and text, error codes with messages, handles that a
+//! forked process cannot use, and repairs.
 //!
 //! Floor 5: uses the engine's public interface. The C library, the Python package and the LevelDB
 //! interface stand on it.
@@ -7,6 +7,7 @@
 mod failure;
 mod fork;
 mod option_text;
+mod repair;
 
 pub use failure::{Code, Failure, Outcome, guard};
 pub use fork::{Kept, generation};
@@ -14,3 +15,4 @@ pub use option_text::{
     FAMILY_OPTIONS, STORE_OPTIONS, encrypted_vfs, parse_size, parse_sync, set_family_option,
     set_read_option, set_store_option,
 };
+pub use repair::{ServedStores, repair};

@@ -387,8 +387,9 @@ struct terrace_error *terrace_close(const struct terrace_db *db);
 // NULL is allowed.
 void terrace_db_free(struct terrace_db *db);
 
-// Changes an option of the open store: "sync", "memory_budget", "rate_limit_bytes_per_s",
-// "gc_garbage_ratio", "value_separation_threshold". Numbers are plain. It is not stored.
+// Changes an option of the open store: "sync", "memory_budget", "memory_split", "rate_limit_bytes_per_s",
+// "gc_garbage_ratio", "value_separation_threshold", "hot_table", "log_retention_bytes". Numbers are plain. It is not
+// stored.
 struct terrace_error *terrace_set_option(const struct terrace_db *db,
                                          const char *name,
                                          const char *value);
@@ -550,12 +551,12 @@ struct terrace_error *terrace_iter_seek_to_first(struct terrace_iter *iter);
 // Moves to the last entry.
 struct terrace_error *terrace_iter_seek_to_last(struct terrace_iter *iter);
 
-// Moves to the first entry whose key is at or after `key`.
+// Moves to the first entry whose key is at or after `key`, which may be bytes of the entry that the iterator stands on.
 struct terrace_error *terrace_iter_seek(struct terrace_iter *iter,
                                         const uint8_t *key,
                                         size_t key_len);
 
-// Moves to the last entry whose key is at or before `key`.
+// Moves to the last entry whose key is at or before `key`; as terrace_iter_seek.
 struct terrace_error *terrace_iter_seek_for_prev(struct terrace_iter *iter,
                                                  const uint8_t *key,
                                                  size_t key_len);
@@ -786,11 +787,19 @@ struct terrace_error *terrace_metrics_text(const struct terrace_db *db,
 struct terrace_error *terrace_metrics_prometheus(const struct terrace_db *db, char **text);
 
 // Makes the store in `path` one that opens, out of what is sound of it. *report says what was saved and
-// lost, one sentence a line; free it with terrace_string_free. With `dry_run` nothing is written.
+// lost, one sentence a line; free it with terrace_string_free. With `dry_run` nothing is written. An encrypted store is
+// repaired with the option encryption_key_file. What is replaced, and what cannot be read, is in `path`/lost afterwards.
 struct terrace_error *terrace_repair(const char *path,
                                      const struct terrace_options *options,
                                      bool dry_run,
                                      char **report);
+
+// As terrace_repair, and first takes back what earlier opens and repairs moved to `path`/lost. The last resort: keys that were
+// deleted may come back.
+struct terrace_error *terrace_repair_from_lost(const char *path,
+                                               const struct terrace_options *options,
+                                               bool dry_run,
+                                               char **report);
 
 // Creates the file `path`, which must not exist. It is written as the options of the column family `family` say, of the
 // default one for NULL: compression, filters, and the merge operator, if it has operands. NULL options are the

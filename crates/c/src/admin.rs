@@ -10,7 +10,8 @@ use std::ffi::c_char;
 use std::ops::Bound;
 use std::ptr;
 use terrace::RepairOptions;
-use terrace_binding::Outcome;
+use terrace_binding::{Outcome, ServedStores};
+use terrace_keyspace::StoreKind;
 
 /// Makes everything written so far durable, whatever the option "sync" says.
 #[unsafe(no_mangle)]
@@ -134,7 +135,8 @@ pub unsafe extern "C" fn terrace_metrics_prometheus(
 }
 
 /// Makes the store in `path` one that opens, out of what is sound of it. *report says what was saved and
-/// lost, one sentence a line; free it with terrace_string_free. With `dry_run` nothing is written.
+/// lost, one sentence a line; free it with terrace_string_free. With `dry_run` nothing is written. An encrypted store is
+/// repaired with the option encryption_key_file. What is replaced, and what cannot be read, is in `path`/lost afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_repair(
     path: *const c_char,
@@ -142,21 +144,52 @@ pub unsafe extern "C" fn terrace_repair(
     dry_run: bool,
     report: *mut *mut c_char,
 ) -> *mut Error {
-    call(|| {
-        // SAFETY: the rules of terrace.h.
-        let out = unsafe { place(report, "report") }?;
-        out.set(ptr::null_mut());
-        // SAFETY: the rules of terrace.h.
-        let (path, options) = unsafe { (self::path(path)?, Options::of(options)?) };
-        let how = RepairOptions { dry_run, ..RepairOptions::default() };
-        let done = terrace::repair(path, options, how)?;
-        let mut lines = vec![if done.was_sound { "sound" } else { "damaged" }.to_string()];
-        lines.extend(done.saved.iter().map(|text| format!("saved: {text}")));
-        lines.extend(done.lost.iter().map(|text| format!("lost: {text}")));
-        lines.extend(done.notes.iter().map(|text| format!("note: {text}")));
-        out.set(handed_out(&lines.join("\n")));
-        Ok(())
-    })
+    let how = RepairOptions { dry_run, ..RepairOptions::default() };
+    // SAFETY: the rules of terrace.h.
+    call(|| unsafe { repair(path, options, how, report) })
+}
+
+/// As terrace_repair, and first takes back what earlier opens and repairs moved to `path`/lost. The last resort: keys that were
+/// deleted may come back.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terrace_repair_from_lost(
+    path: *const c_char,
+    options: *const Options,
+    dry_run: bool,
+    report: *mut *mut c_char,
+) -> *mut Error {
+    let how = RepairOptions { dry_run, from_lost: true, ..RepairOptions::default() };
+    // SAFETY: the rules of terrace.h.
+    call(|| unsafe { repair(path, options, how, report) })
+}
+
+/// How a server's stores are known, and what they say of themselves.
+const SERVED: ServedStores = ServedStores {
+    family_signs: terrace_keyspace::FAMILY_SIGNS,
+    is_one: |db| StoreKind::of(db).is_ok_and(|kind| kind == StoreKind::Keyspace),
+    doubt_notes: |db| terrace_keyspace::doubt_notes(db).map_err(|error| error.to_string()),
+};
+
+/// # Safety
+/// As the functions of the interface.
+unsafe fn repair(
+    at: *const c_char,
+    options: *const Options,
+    how: RepairOptions,
+    report: *mut *mut c_char,
+) -> Outcome<()> {
+    // SAFETY: said above.
+    let out = unsafe { place(report, "report") }?;
+    out.set(ptr::null_mut());
+    // SAFETY: said above.
+    let (at, options) = unsafe { (path(at)?, Options::of(options)?) };
+    let done = terrace_binding::repair(at, options, how, &SERVED)?;
+    let mut lines = vec![if done.was_sound { "sound" } else { "damaged" }.to_string()];
+    lines.extend(done.saved.iter().map(|text| format!("saved: {text}")));
+    lines.extend(done.lost.iter().map(|text| format!("lost: {text}")));
+    lines.extend(done.notes.iter().map(|text| format!("note: {text}")));
+    out.set(handed_out(&lines.join("\n")));
+    Ok(())
 }
 
 /// # Safety
@@ -190,4 +223,53 @@ unsafe fn range<'a>(
     let (start, end) = unsafe { (bound(start, start_len, "start")?, bound(end, end_len, "end")?) };
     let start = start.map_or(Bound::Unbounded, Bound::Included);
     Ok((start, end.map_or(Bound::Unbounded, Bound::Excluded)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::terrace_string_free;
+    use std::ffi::{CStr, CString};
+    use std::os::unix::ffi::OsStrExt;
+    use terrace_keyspace::{Keyspace, Mode, Placement};
+
+    fn keyspace(dir: &tempfile::TempDir) -> std::sync::Arc<Keyspace> {
+        Keyspace::open_placed(dir.path(), terrace::Options::default(), Placement::Range).unwrap()
+    }
+
+    /// What a killed server leaves that has written no sorted file, but for the manifest.
+    fn left_by_a_server() -> tempfile::TempDir {
+        let (store, left) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let space = keyspace(&store);
+        let mut batch = space.command_batch(Mode::Device);
+        batch.lock_everything();
+        batch.set_add(0, b"set", [&b"member"[..]].into_iter()).unwrap();
+        batch.commit().unwrap();
+        drop(batch);
+        for file in std::fs::read_dir(store.path()).unwrap() {
+            let file = file.unwrap();
+            let name = file.file_name().into_string().unwrap();
+            if !["MANIFEST", "CURRENT", "SYNCED"].iter().any(|part| name.starts_with(part)) {
+                std::fs::copy(file.path(), left.path().join(name)).unwrap();
+            }
+        }
+        space.close().unwrap();
+        left
+    }
+
+    #[test]
+    fn a_servers_store_without_a_manifest_is_one_after_its_repair() {
+        let left = left_by_a_server();
+        let path = CString::new(left.path().as_os_str().as_bytes()).unwrap();
+        let mut report = ptr::null_mut();
+        // SAFETY: a string, and a place for the report, which is read before it is freed.
+        let told = unsafe {
+            assert!(terrace_repair(path.as_ptr(), ptr::null(), false, &raw mut report).is_null());
+            let told = CStr::from_ptr(report).to_str().unwrap().to_string();
+            terrace_string_free(report);
+            told
+        };
+        assert!(told.contains("lost: ") && !told.contains("`family-"), "{told}");
+        keyspace(&left).close().unwrap();
+    }
 }

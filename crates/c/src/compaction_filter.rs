@@ -1,14 +1,15 @@
 //! Compaction filters of the program: a callback with a context.
 
-use crate::arguments::{address, bytes, exclusive, place, text};
+use crate::arguments::{address, bytes, place, text};
 use crate::callback::{Context, FreeContext};
 use crate::error::{Error, call};
 use crate::options::{Options, family_name};
+use std::cell::OnceCell;
 use std::ffi::{c_char, c_void};
 use std::ptr;
 use std::sync::Arc;
 use terrace::{CompactionFilter, FilterContext, FilterDecision, FilterError, FilterJob};
-use terrace_binding::Failure;
+use terrace_binding::{Failure, guard};
 
 /// The entry stays as it is.
 pub const TERRACE_FILTER_KEEP: i32 = 0;
@@ -28,6 +29,34 @@ pub struct FilterEntry {
     entry: *const terrace::FilterEntry<'static>,
     job: *const FilterContext,
     changed: Option<Result<Vec<u8>, String>>,
+    /// The first panic of the library while the filter looked at the entry.
+    panic: OnceCell<Failure>,
+}
+
+impl FilterEntry {
+    fn of(job: &FilterContext, entry: &terrace::FilterEntry<'_>) -> Self {
+        let entry = ptr::from_ref(entry).cast();
+        Self { entry, job: ptr::from_ref(job), changed: None, panic: OnceCell::new() }
+    }
+
+    /// What becomes of the entry if the filter has said `decision`. After a panic it stays: the filter may not have seen
+    /// what it decides on.
+    fn decided(self, decision: i32) -> Result<FilterDecision, FilterError> {
+        if let Some(failure) = self.panic.into_inner() {
+            return Err(FilterError(failure.message));
+        }
+        match (decision, self.changed) {
+            (TERRACE_FILTER_KEEP, _) => Ok(FilterDecision::Keep),
+            (TERRACE_FILTER_REMOVE, _) => Ok(FilterDecision::Remove),
+            (TERRACE_FILTER_CHANGE, Some(value)) => {
+                value.map(FilterDecision::Change).map_err(FilterError)
+            }
+            (TERRACE_FILTER_CHANGE, None) => {
+                Err(FilterError("it changes the entry and gave no value".into()))
+            }
+            _ => Err(FilterError(format!("it said {decision}, which is no TERRACE_FILTER_"))),
+        }
+    }
 }
 
 /// Says what becomes of an entry: one of TERRACE_FILTER_KEEP, _REMOVE and _CHANGE. Any other number is a failure of the filter,
@@ -55,22 +84,11 @@ impl CompactionFilter for CallbackFilter {
         job: &FilterContext,
         entry: &terrace::FilterEntry<'_>,
     ) -> Result<FilterDecision, FilterError> {
-        let entry = ptr::from_ref(entry).cast();
-        let mut shown = FilterEntry { entry, job: ptr::from_ref(job), changed: None };
+        let mut shown = FilterEntry::of(job, entry);
         // SAFETY: the caller of terrace_options_set_compaction_filter gave the function for this context, to be called by any
         // thread; the entry lives until it returns.
         let decision = unsafe { (self.filter)(self.context.get(), &raw mut shown) };
-        match (decision, shown.changed) {
-            (TERRACE_FILTER_KEEP, _) => Ok(FilterDecision::Keep),
-            (TERRACE_FILTER_REMOVE, _) => Ok(FilterDecision::Remove),
-            (TERRACE_FILTER_CHANGE, Some(value)) => {
-                value.map(FilterDecision::Change).map_err(FilterError)
-            }
-            (TERRACE_FILTER_CHANGE, None) => {
-                Err(FilterError("it changes the entry and gave no value".into()))
-            }
-            _ => Err(FilterError(format!("it said {decision}, which is no TERRACE_FILTER_"))),
-        }
+        shown.decided(decision)
     }
 
     fn applies_to(&self, job: &FilterContext) -> bool {
@@ -165,7 +183,7 @@ pub unsafe extern "C" fn terrace_options_set_compaction_filter(
 ) -> *mut Error {
     call(|| {
         // SAFETY: the rules of terrace.h.
-        let (options, name) = unsafe { (exclusive(options, "options")?, text(name, "name")?) };
+        let (chosen, name) = unsafe { (Options::to_change(options)?, text(name, "name")?) };
         let filter = filter.ok_or_else(|| Failure::argument("filter is NULL"))?;
         if flags & !(TERRACE_FILTER_FLUSHES | TERRACE_FILTER_IGNORES_SNAPSHOTS) != 0 {
             let text = format!("flags is {flags}, which is no sum of TERRACE_FILTER_");
@@ -177,8 +195,8 @@ pub unsafe extern "C" fn terrace_options_set_compaction_filter(
         let context = Context::new(context, free_context);
         let filter: Arc<dyn CompactionFilter> =
             Arc::new(CallbackFilter { name, context, filter, flags });
-        options.set_family(family, "compaction_filter", move |chosen| {
-            chosen.compaction_filter = Some(filter.clone());
+        chosen.set_family(family, "compaction_filter", move |family| {
+            family.compaction_filter = Some(filter.clone());
             Ok(())
         })
     })
@@ -206,9 +224,67 @@ unsafe fn part(
     which: impl for<'a> FnOnce(&'a terrace::FilterEntry<'a>) -> Option<&'a [u8]>,
 ) -> *const u8 {
     // SAFETY: said above.
-    let (entry, len) = unsafe { (shown(entry), place(len, "len")) };
+    let (handle, shown, len) = unsafe { (entry.as_ref(), shown(entry), place(len, "len")) };
     let Ok(len) = len else { return ptr::null() };
-    let found = entry.and_then(|(entry, _)| which(entry));
+    let found = guard(|| Ok(shown.and_then(|(entry, _)| which(entry))));
+    let found = found.unwrap_or_else(|failure| {
+        if let Some(handle) = handle {
+            handle.panic.get_or_init(|| failure);
+        }
+        None
+    });
     len.set(found.map_or(0, <[u8]>::len));
     found.map_or(ptr::null(), address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    /// Looks at an entry as C does, and the library panics.
+    struct Panicking {
+        decisions: Mutex<Vec<(i32, String)>>,
+    }
+
+    impl CompactionFilter for Panicking {
+        fn name(&self) -> &str {
+            "panicking"
+        }
+
+        fn filter(
+            &self,
+            job: &FilterContext,
+            entry: &terrace::FilterEntry<'_>,
+        ) -> Result<FilterDecision, FilterError> {
+            for decision in [TERRACE_FILTER_KEEP, TERRACE_FILTER_REMOVE, TERRACE_FILTER_CHANGE] {
+                let mut shown = FilterEntry::of(job, entry);
+                let mut len = 7;
+                // SAFETY: the entry lives until this returns.
+                unsafe {
+                    assert!(part(&raw const shown, &raw mut len, |_| panic!("here")).is_null());
+                    assert_eq!(len, 0);
+                    terrace_filter_entry_change(&raw mut shown, b"new".as_ptr(), 3);
+                }
+                let error = shown.decided(decision).unwrap_err();
+                self.decisions.lock().unwrap().push((decision, error.0));
+            }
+            Ok(FilterDecision::Keep)
+        }
+    }
+
+    #[test]
+    fn a_panic_while_a_filter_looks_at_an_entry_keeps_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let filter = Arc::new(Panicking { decisions: Mutex::default() });
+        let mut options = terrace::Options::default();
+        options.default_family.compaction_filter = Some(filter.clone());
+        let db = terrace::Db::open(dir.path(), options).unwrap();
+        db.put(b"key", b"value").unwrap();
+        db.compact_range::<&[u8]>(..).unwrap();
+        db.close().unwrap();
+        let decisions = filter.decisions.lock().unwrap();
+        assert!(decisions.len() >= 3);
+        assert!(decisions.iter().all(|(_, why)| why.ends_with("here")), "{decisions:?}");
+    }
 }

@@ -12,6 +12,8 @@ use terrace_binding::{Kept, Outcome};
 /// time may use it. It may outlive the handle of its store.
 pub struct Iter {
     kept: Kept<terrace::Iter>,
+    /// The target of the last seek. The bytes that C gives may be a part of the entry, of which a seek lets go.
+    target: Vec<u8>,
 }
 
 /// An iterator that stands nowhere: seek first. It sees what was there when it was made, or the snapshot of
@@ -34,7 +36,7 @@ pub unsafe extern "C" fn terrace_iter_new(
             None => family.iter()?,
             Some(options) => family.iter_with(options)?,
         };
-        out.give(Iter { kept: Kept::new(iter) });
+        out.give(Iter { kept: Kept::new(iter), target: Vec::new() });
         Ok(())
     })
 }
@@ -53,32 +55,26 @@ pub unsafe extern "C" fn terrace_iter_seek_to_last(iter: *mut Iter) -> *mut Erro
     unsafe { moved(iter, terrace::Iter::seek_to_last) }
 }
 
-/// Moves to the first entry whose key is at or after `key`.
+/// Moves to the first entry whose key is at or after `key`, which may be bytes of the entry that the iterator stands on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_iter_seek(
     iter: *mut Iter,
     key: *const u8,
     key_len: usize,
 ) -> *mut Error {
-    call(|| {
-        // SAFETY: the rules of terrace.h.
-        let (iter, key) = unsafe { (exclusive(iter, "iter")?, bytes(key, key_len, "key")?) };
-        Ok(iter.kept.get_mut()?.seek(key)?)
-    })
+    // SAFETY: the rules of terrace.h.
+    unsafe { sought(iter, (key, key_len), terrace::Iter::seek) }
 }
 
-/// Moves to the last entry whose key is at or before `key`.
+/// Moves to the last entry whose key is at or before `key`; as terrace_iter_seek.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_iter_seek_for_prev(
     iter: *mut Iter,
     key: *const u8,
     key_len: usize,
 ) -> *mut Error {
-    call(|| {
-        // SAFETY: the rules of terrace.h.
-        let (iter, key) = unsafe { (exclusive(iter, "iter")?, bytes(key, key_len, "key")?) };
-        Ok(iter.kept.get_mut()?.seek_for_prev(key)?)
-    })
+    // SAFETY: the rules of terrace.h.
+    unsafe { sought(iter, (key, key_len), terrace::Iter::seek_for_prev) }
 }
 
 /// Moves to the next entry; nothing if the iterator is not valid.
@@ -143,6 +139,24 @@ unsafe fn moved(
         // SAFETY: said above.
         let iter = unsafe { exclusive(iter, "iter") }?;
         Ok(how(iter.kept.get_mut()?)?)
+    })
+}
+
+/// # Safety
+/// As the functions of the interface.
+#[inline]
+unsafe fn sought(
+    iter: *mut Iter,
+    (key, key_len): (*const u8, usize),
+    how: impl FnOnce(&mut terrace::Iter, &[u8]) -> terrace::Result<()>,
+) -> *mut Error {
+    call(|| {
+        // SAFETY: said above.
+        let (iter, key) = unsafe { (exclusive(iter, "iter")?, bytes(key, key_len, "key")?) };
+        let moving = iter.kept.get_mut()?;
+        iter.target.clear();
+        iter.target.extend_from_slice(key);
+        Ok(how(moving, &iter.target)?)
     })
 }
 

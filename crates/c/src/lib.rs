@@ -6,7 +6,7 @@
 //! ends in the error `TERRACE_PANIC`; a handle of before a fork is refused in the child
 //! ([`terrace_binding::Kept`]). The rules for callers stand at the head of `terrace.h` (`cbindgen.toml`).
 //!
-//! Floor 6: uses the engine and what the bindings share.
+//! Floor 6: uses the engine and what the bindings share, and of the keyspace how a repair knows a server's store.
 
 #![allow(unsafe_code, reason = "C passes pointers")]
 #![allow(

@@ -1,6 +1,6 @@
 //! Merge operators of the program: callbacks with a context.
 
-use crate::arguments::{address, bytes, exclusive, text};
+use crate::arguments::{address, bytes, text};
 use crate::callback::{Context, FreeContext};
 use crate::error::{Error, call};
 use crate::options::{Options, family_name};
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn terrace_options_set_merge_operator(
 ) -> *mut Error {
     call(|| {
         // SAFETY: the rules of terrace.h.
-        let (options, name) = unsafe { (exclusive(options, "options")?, text(name, "name")?) };
+        let (chosen, name) = unsafe { (Options::to_change(options)?, text(name, "name")?) };
         let full_merge = full_merge.ok_or_else(|| Failure::argument("full_merge is NULL"))?;
         if builtin_merge_operator(name).is_some() {
             let text = format!("`{name}` is the name of a built-in merge operator; choose another");
@@ -187,8 +187,8 @@ pub unsafe extern "C" fn terrace_options_set_merge_operator(
         let context = Context::new(context, free_context);
         let operator: Arc<dyn MergeOperator> =
             Arc::new(CallbackOperator { name, context, full_merge, partial_merge });
-        options.set_family(family, "merge_operator", move |chosen| {
-            chosen.merge_operator = Some(operator.clone());
+        chosen.set_family(family, "merge_operator", move |family| {
+            family.merge_operator = Some(operator.clone());
             Ok(())
         })
     })

@@ -5,7 +5,7 @@ use crate::error::{Error, call, free};
 use std::collections::BTreeMap;
 use std::ffi::c_char;
 use terrace::CfOptions;
-use terrace_binding::{Outcome, set_family_option, set_store_option};
+use terrace_binding::{Kept, Outcome, set_family_option, set_store_option};
 
 /// The name of the default column family, which always is there.
 const DEFAULT_FAMILY: &str = "default";
@@ -13,6 +13,13 @@ const DEFAULT_FAMILY: &str = "default";
 /// How a store is opened, or a column family created. One thread at a time may change it; any number may
 /// open stores with it.
 pub struct Options {
+    /// In a forked process nobody frees the contexts of callbacks, which the parent goes on with.
+    kept: Kept<Chosen>,
+}
+
+/// What was set.
+#[derive(Default)]
+pub(crate) struct Chosen {
     /// Without column families but the default one.
     options: terrace::Options,
     /// The other families that are named, and what was set for them, by the names of the options.
@@ -31,8 +38,9 @@ impl Options {
     pub(crate) unsafe fn of(pointer: *const Self) -> Outcome<terrace::Options> {
         // SAFETY: said above.
         let Some(handle) = (unsafe { pointer.as_ref() }) else { return Ok(Default::default()) };
-        let mut options = handle.options.clone();
-        for (name, changes) in &handle.families {
+        let chosen = handle.kept.get()?;
+        let mut options = chosen.options.clone();
+        for (name, changes) in &chosen.families {
             let mut family = options.default_family.clone();
             changes.values().try_for_each(|change| change(&mut family))?;
             options.column_families.push((name.clone(), family));
@@ -40,6 +48,17 @@ impl Options {
         Ok(options)
     }
 
+    /// Those behind `pointer`, to change them.
+    ///
+    /// # Safety
+    /// NULL, or a handle that lives and that no other thread uses.
+    pub(crate) unsafe fn to_change<'a>(pointer: *mut Self) -> Outcome<&'a mut Chosen> {
+        // SAFETY: said above.
+        unsafe { exclusive(pointer, "options") }?.kept.get_mut()
+    }
+}
+
+impl Chosen {
     /// Sets an option of the column family `family`. What `change` refuses is not set and names no family.
     pub(crate) fn set_family(
         &mut self,
@@ -85,7 +104,7 @@ pub(crate) unsafe fn family_name<'a>(family: *const c_char) -> Outcome<&'a str> 
 /// Options with their defaults. Free them with terrace_options_free.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_options_new() -> *mut Options {
-    Box::into_raw(Box::new(Options { options: terrace::Options::default(), families: Vec::new() }))
+    Box::into_raw(Box::new(Options { kept: Kept::new(Chosen::default()) }))
 }
 
 /// Sets an option of the store, or of its default column family, by its name: "memory_budget" to "64MiB",
@@ -100,9 +119,9 @@ pub unsafe extern "C" fn terrace_options_set(
 ) -> *mut Error {
     call(|| {
         // SAFETY: the rules of terrace.h.
-        let (options, name, value) =
-            unsafe { (exclusive(options, "options")?, text(name, "name")?, text(value, "value")?) };
-        set_store_option(&mut options.options, name, value)
+        let (chosen, name, value) =
+            unsafe { (Options::to_change(options)?, text(name, "name")?, text(value, "value")?) };
+        set_store_option(&mut chosen.options, name, value)
     })
 }
 
@@ -117,13 +136,13 @@ pub unsafe extern "C" fn terrace_options_set_family(
 ) -> *mut Error {
     call(|| {
         // SAFETY: the rules of terrace.h.
-        let (handle, family, name, value) = unsafe {
+        let (chosen, family, name, value) = unsafe {
             let family = text(family, "family")?;
             let (name, value) = (text(name, "name")?, text(value, "value")?);
-            (exclusive(options, "options")?, family, name, value)
+            (Options::to_change(options)?, family, name, value)
         };
         let (option, value) = (name.to_string(), value.to_string());
-        handle.set_family(family, name, move |chosen| set_family_option(chosen, &option, &value))
+        chosen.set_family(family, name, move |family| set_family_option(family, &option, &value))
     })
 }
 
@@ -135,8 +154,8 @@ pub unsafe extern "C" fn terrace_options_add_family(
 ) -> *mut Error {
     call(|| {
         // SAFETY: the rules of terrace.h.
-        let (handle, family) = unsafe { (exclusive(options, "options")?, text(family, "family")?) };
-        handle.named(family);
+        let (chosen, family) = unsafe { (Options::to_change(options)?, text(family, "family")?) };
+        chosen.named(family);
         Ok(())
     })
 }

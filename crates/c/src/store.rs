@@ -124,8 +124,9 @@ pub unsafe extern "C" fn terrace_db_free(db: *mut Db) {
     unsafe { free(db) };
 }
 
-/// Changes an option of the open store: "sync", "memory_budget", "rate_limit_bytes_per_s",
-/// "gc_garbage_ratio", "value_separation_threshold". Numbers are plain. It is not stored.
+/// Changes an option of the open store: "sync", "memory_budget", "memory_split", "rate_limit_bytes_per_s",
+/// "gc_garbage_ratio", "value_separation_threshold", "hot_table", "log_retention_bytes". Numbers are plain. It is not
+/// stored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_set_option(
     db: *const Db,

@@ -1,5 +1,7 @@
-/* What is encrypted: a store, its backups and sorted files, with keys, with others and without. */
+/* What is encrypted: a store, its repair, its backups and sorted files, with keys, with others and without. */
 #include "check.h"
+#include <dirent.h>
+#include <sys/stat.h>
 
 static char path[4096];
 
@@ -40,6 +42,70 @@ static const char *sorted_file(const char *name, const char *dir, const terrace_
     OK(terrace_sst_writer_finish(writer, NULL));
     terrace_sst_writer_free(writer);
     return at;
+}
+
+/* Whether the path of a file below a store fits into `place`, where it is put. */
+static int joined(char *place, const char *store, const char *folder, const char *name) {
+    int len = snprintf(place, sizeof path, "%s/%s%s", store, folder, name);
+    return len > 0 && (size_t)len < sizeof path;
+}
+
+/* Moves the sorted files of a store to where an open puts what it cannot use. */
+static int lose_sorted_files(const char *store) {
+    static char from[sizeof path], to[sizeof path];
+    int count = 0;
+    CHECK(joined(to, store, "lost", "") && mkdir(to, 0777) == 0);
+    DIR *files = opendir(store);
+    CHECK(files != NULL);
+    for (struct dirent *file = readdir(files); file; file = readdir(files)) {
+        if (strstr(file->d_name, ".sst")) {
+            CHECK(joined(from, store, "", file->d_name) && joined(to, store, "lost/", file->d_name));
+            CHECK(rename(from, to) == 0);
+            count++;
+        }
+    }
+    CHECK(closedir(files) == 0);
+    return count;
+}
+
+/* Whether a repair that succeeded says `words`; frees what it says. */
+static int reports(terrace_error *error, char **report, const char *words) {
+    OK(error);
+    int says = strstr(*report, words) != NULL;
+    if (!says) {
+        fprintf(stderr, "no `%s`: %s\n", words, *report);
+    }
+    terrace_string_free(*report);
+    return says;
+}
+
+static void repairs(const char *dir) {
+    static char store[sizeof path];
+    terrace_options *options = with_keys(key_file("keys-of-repairs", dir, 1, 'c'));
+    terrace_db *db = NULL;
+    terrace_value value;
+    char *report = NULL;
+    below("repaired", dir, store);
+    OK(terrace_open(store, options, &db));
+    OK(terrace_put(db, NULL, B("kept"), B("here")));
+    OK(terrace_flush(db));
+    OK(terrace_close(db));
+    terrace_db_free(db);
+
+    FAILS(TERRACE_UNSUPPORTED, terrace_repair(store, NULL, false, &report));
+    FAILS(TERRACE_UNSUPPORTED, terrace_repair_from_lost(store, NULL, false, &report));
+    CHECK(report == NULL);
+    CHECK(reports(terrace_repair(store, options, false, &report), &report, "sound"));
+    CHECK(lose_sorted_files(store) > 0);
+    CHECK(reports(terrace_repair_from_lost(store, options, true, &report), &report, "lost: "));
+    CHECK(reports(terrace_repair(store, options, false, &report), &report, "lost: "));
+    CHECK(reports(terrace_repair_from_lost(store, options, false, &report), &report, "taken back"));
+    OK(terrace_open(store, options, &db));
+    OK(terrace_get(db, NULL, NULL, B("kept"), &value));
+    CHECK(is(&value, "here"));
+    OK(terrace_close(db));
+    terrace_db_free(db);
+    terrace_options_free(options);
 }
 
 static void encryption(const char *dir) {
@@ -107,6 +173,7 @@ static void encryption(const char *dir) {
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     encryption(argv[1]);
+    repairs(argv[1]);
     puts("everything was encrypted");
     return 0;
 }

@@ -65,6 +65,7 @@ fn every_function_does_what_it_says_under_valgrind() {
     for (name, last) in [
         ("every_function.c", "every function was called"),
         ("encryption.c", "everything was encrypted"),
+        ("own_bytes.c", "every seek found its key"),
     ] {
         let dir = tempfile::tempdir().unwrap();
         let source = root().join("tests/c_programs").join(name);
@@ -105,6 +106,15 @@ fn what_has_no_bytes_has_an_address() {
     let program = compile(&["cc", "-std=c11"], &source, dir.path(), Link::Static);
     let told = run(Command::new(program).arg(dir.path().join("store")));
     assert!(told.contains("all of it had an address"), "{told}");
+}
+
+#[test]
+fn an_iterator_seeks_bytes_of_its_own_entry() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = root().join("tests/c_programs/own_bytes.c");
+    let program = compile(&["cc", "-std=c11"], &source, dir.path(), Link::Static);
+    let told = run(Command::new(program).arg(dir.path().join("store")));
+    assert!(told.contains("every seek found its key"), "{told}");
 }
 
 #[test]

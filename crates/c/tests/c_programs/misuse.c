@@ -114,6 +114,7 @@ static void nulls(terrace_db *db) {
     CHECK(terrace_updates_key(NULL, 0, NULL) == NULL && terrace_updates_first_seqno(NULL) == 0);
     terrace_updates_free(NULL);
     BAD(terrace_repair(NULL, NULL, true, &text));
+    BAD(terrace_repair_from_lost("x", NULL, true, NULL));
 
     /* Out of range is known at the open. */
     OK(terrace_options_set(options, "memory_budget", "1"));
@@ -370,7 +371,7 @@ static void *until_closed(void *unused) {
     return NULL;
 }
 
-/* The store is closed under threads that use it: each of them is told. */
+/* The store is closed under threads that use it: each of them gets the error. */
 static void closed_by_another(const char *dir) {
     pthread_t thread[THREADS];
     terrace_value value;
@@ -387,6 +388,50 @@ static void closed_by_another(const char *dir) {
         CHECK(pthread_join(thread[at], NULL) == 0);
     }
     terrace_db_free(shared_db);
+}
+
+static int frees;
+
+static void count_free(void *context) {
+    (void)context;
+    frees++;
+}
+
+static int32_t keep(void *context, terrace_filter_entry *entry) {
+    (void)context, (void)entry;
+    return TERRACE_FILTER_KEEP;
+}
+
+/* The contexts of callbacks are the parent's. */
+static void options_of_before_a_fork(void) {
+    terrace_options *options = terrace_options_new();
+    terrace_db *db = NULL;
+    OK(terrace_options_set_merge_operator(options, NULL, "mine", NULL, merge, NULL, count_free));
+    OK(terrace_options_set_compaction_filter(options, "f", "mine", NULL, keep, 0, count_free));
+    fflush(NULL);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        FAILS(TERRACE_FORKED, terrace_options_set(options, "sync", "none"));
+        FAILS(TERRACE_FORKED, terrace_options_set_family(options, "f", "filter", "none"));
+        FAILS(TERRACE_FORKED, terrace_options_add_family(options, "g"));
+        FAILS(TERRACE_FORKED, terrace_options_set_merge_operator(options, NULL, "other", NULL, merge,
+                                                                 NULL, count_free));
+        FAILS(TERRACE_FORKED, terrace_options_set_compaction_filter(options, "f", "other", NULL,
+                                                                    keep, 0, count_free));
+        FAILS(TERRACE_FORKED, terrace_open("x", options, &db));
+        CHECK(db == NULL);
+        terrace_options_free(options);
+        CHECK(frees == 0);
+        exit(0);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    OK(terrace_options_set(options, "sync", "none"));
+    CHECK(frees == 0);
+    terrace_options_free(options);
+    CHECK(frees == 2);
 }
 
 /* In the child every call is refused, and freeing does nothing; the parent goes on. */
@@ -450,6 +495,7 @@ int main(int argc, char **argv) {
     of_another_store(db, argv[1]);
     threads(db);
     a_fork(db);
+    options_of_before_a_fork();
     OK(terrace_close(db));
     terrace_db_free(db);
     after_close(argv[1]);

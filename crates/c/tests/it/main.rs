@@ -66,3 +66,22 @@ fn every_function_is_tried() {
         declared().into_iter().filter(|name| !text.contains(&format!("{name}("))).collect();
     assert!(missing.is_empty(), "not called: {missing:?}");
 }
+
+/// What is written above a function of the header.
+fn comment_of(function: &str) -> String {
+    let header = std::fs::read_to_string(header_path()).unwrap();
+    let (before, _) = header.split_once(&format!("{function}(")).unwrap();
+    let mut lines: Vec<_> = before.lines().rev().skip(1).collect();
+    let above = lines.iter().take_while(|line| line.starts_with("//")).count();
+    lines.truncate(above);
+    lines.reverse();
+    lines.join("\n")
+}
+
+#[test]
+fn the_options_of_an_open_store_are_those_that_it_takes() {
+    let comment = comment_of("terrace_set_option");
+    // Every second part of what quotes divide stands between two.
+    let named: Vec<_> = comment.split('"').skip(1).step_by(2).collect();
+    assert_eq!(named, terrace::LIVE_OPTIONS, "{comment}");
+}
