@@ -1,5 +1,6 @@
 //! `Backups`: incremental backups that share their files.
 
+use crate::callbacks::wait;
 use crate::db::Db;
 use crate::errors::{ended, raise};
 use crate::options::file_system;
@@ -14,8 +15,8 @@ use terrace_binding::{Code, Failure, Kept};
 /// A directory of backups.
 #[pyclass(module = "terracedb", frozen)]
 pub struct Backups {
-    /// Nothing after `close`.
-    backups: RwLock<Option<Arc<Kept<terrace_backup::Backups>>>>,
+    /// Nothing after `close`. A forked process must not wait for the lock, which may be held there for ever.
+    backups: Kept<RwLock<Option<Arc<terrace_backup::Backups>>>>,
 }
 
 /// What a directory has of one backup.
@@ -60,9 +61,9 @@ impl Backups {
         py: Python<'_>,
         work: impl FnOnce(&terrace_backup::Backups) -> terrace_backup::Result<T> + Send,
     ) -> PyResult<T> {
-        let backups = self.backups.read().clone().ok_or_else(|| ended("directory of backups"))?;
-        let opened = backups.get().map_err(raise)?;
-        py.detach(|| work(opened).map_err(failure)).map_err(raise)
+        let opened = self.backups.get().map_err(raise)?.read().clone();
+        let opened = opened.ok_or_else(|| ended("directory of backups"))?;
+        wait(py, || work(&opened).map_err(failure), raise)
     }
 }
 
@@ -72,9 +73,9 @@ impl Backups {
     #[pyo3(signature = (path, *, encryption_key_file=None))]
     fn new(py: Python<'_>, path: PathBuf, encryption_key_file: Option<PathBuf>) -> PyResult<Self> {
         let vfs = file_system(encryption_key_file)?;
-        let opened = py.detach(|| terrace_backup::Backups::open_with(vfs, path).map_err(failure));
-        let opened = Arc::new(Kept::new(opened.map_err(raise)?));
-        Ok(Self { backups: RwLock::new(Some(opened)) })
+        let open = || terrace_backup::Backups::open_with(vfs, path).map_err(failure);
+        let opened = Arc::new(wait(py, open, raise)?);
+        Ok(Self { backups: Kept::new(RwLock::new(Some(opened))) })
     }
 
     /// Backs an open store up.
@@ -123,9 +124,11 @@ impl Backups {
         self.work(py, |backups| backups.keep_latest(keep))
     }
 
-    /// Lets other processes open the directory; also at the end of a `with` block.
+    /// Lets other processes open the directory; also at the end of a `with` block. In a forked process it does nothing.
     fn close(&self) {
-        *self.backups.write() = None;
+        if let Ok(opened) = self.backups.get() {
+            *opened.write() = None;
+        }
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {

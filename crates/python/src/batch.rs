@@ -1,7 +1,7 @@
 //! `Batch`: writes that become visible together.
 
 use crate::arguments::{bytes, ttl, write_options};
-use crate::errors::ended;
+use crate::errors::{ended, raise};
 use crate::family::ColumnFamily;
 use crate::view::View;
 use parking_lot::Mutex;
@@ -9,13 +9,15 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::sync::Arc;
 use terrace::WriteBatch;
+use terrace_binding::Kept;
 
 /// Writes of one store. As a `with` block it is committed at its end, and dropped by an exception.
 #[pyclass(module = "terracedb", frozen)]
 pub struct Batch {
     view: Arc<View>,
-    /// Nothing after the commit. Held for no longer than it takes to add to it.
-    batch: Mutex<Option<WriteBatch>>,
+    /// Nothing after the commit. Held for no longer than it takes to add to it; a forked process must not wait for it all the
+    /// same, since it may be held there for ever.
+    batch: Kept<Mutex<Option<WriteBatch>>>,
 }
 
 impl Batch {
@@ -26,7 +28,7 @@ impl Batch {
 
     /// One for the store of `view` that has the operations of `batch`.
     pub fn filled(view: Arc<View>, batch: WriteBatch) -> Self {
-        Self { view, batch: Mutex::new(Some(batch)) }
+        Self { view, batch: Kept::new(Mutex::new(Some(batch))) }
     }
 
     fn add(
@@ -35,9 +37,13 @@ impl Batch {
         add: impl FnOnce(&mut WriteBatch, Option<&terrace::ColumnFamily>),
     ) -> PyResult<()> {
         let family = ColumnFamily::handle(family)?;
-        let mut guard = self.batch.lock();
+        let mut guard = self.shared()?.lock();
         add(guard.as_mut().ok_or_else(|| ended("batch"))?, family.as_ref());
         Ok(())
+    }
+
+    fn shared(&self) -> PyResult<&Mutex<Option<WriteBatch>>> {
+        self.batch.get().map_err(raise)
     }
 }
 
@@ -109,8 +115,8 @@ impl Batch {
         })
     }
 
-    fn __len__(&self) -> usize {
-        self.batch.lock().as_ref().map_or(0, WriteBatch::len)
+    fn __len__(&self) -> PyResult<usize> {
+        Ok(self.shared()?.lock().as_ref().map_or(0, WriteBatch::len))
     }
 
     /// Removes all operations.
@@ -122,7 +128,7 @@ impl Batch {
     #[pyo3(signature = (*, sync=None))]
     fn commit(&self, py: Python<'_>, sync: Option<&str>) -> PyResult<()> {
         let options = write_options(sync)?;
-        let batch = self.batch.lock().take().ok_or_else(|| ended("batch"))?;
+        let batch = self.shared()?.lock().take().ok_or_else(|| ended("batch"))?;
         self.view.work(py, |seen| seen.db.write_with(batch, &options))
     }
 
@@ -138,11 +144,14 @@ impl Batch {
         _exception: &Bound<'_, PyTuple>,
     ) -> PyResult<()> {
         if !kind.is_none() {
-            *self.batch.lock() = None;
-        } else if self.batch.lock().is_some() {
-            // Unless the block has done it.
-            self.commit(py, None)?;
+            // The exception is what the caller is to see, in a forked process, too.
+            if let Ok(shared) = self.batch.get() {
+                *shared.lock() = None;
+            }
+            return Ok(());
         }
-        Ok(())
+        // Unless the block has done it.
+        let is_open = self.shared()?.lock().is_some();
+        if is_open { self.commit(py, None) } else { Ok(()) }
     }
 }

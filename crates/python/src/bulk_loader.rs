@@ -1,12 +1,12 @@
 //! `BulkLoader`: loads entries in any order, as one write.
 
 use crate::arguments::{bytes, until_ms};
-use crate::callbacks::free;
+use crate::callbacks::{free, wait};
 use crate::errors::{ended, raise};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use terrace_binding::{Failure, Kept, Outcome};
+use terrace_binding::{Kept, Outcome};
 
 /// A load. As a `with` block it is finished at its end, and dropped by an exception.
 #[pyclass(module = "terracedb", frozen)]
@@ -29,11 +29,12 @@ impl BulkLoader {
         work: impl FnOnce(&mut terrace::BulkLoader) -> terrace::Result<()> + Send,
     ) -> PyResult<()> {
         let shared = self.loader.get().map_err(raise)?;
-        let outcome: Option<Outcome<()>> = py.detach(|| {
-            let mut guard = shared.lock();
-            Some(work(guard.as_mut()?).map_err(Failure::from))
-        });
-        outcome.ok_or_else(|| ended("load"))?.map_err(raise)
+        let work = || -> Outcome<Option<()>> {
+            let mut loader = shared.lock();
+            let Some(loader) = loader.as_mut() else { return Ok(None) };
+            Ok(Some(work(loader)?))
+        };
+        wait(py, work, raise)?.ok_or_else(|| ended("load"))
     }
 }
 
@@ -83,11 +84,11 @@ impl BulkLoader {
     /// Sorts what was given and makes it part of the store; gives the number of entries and deletions.
     fn finish(&self, py: Python<'_>) -> PyResult<u64> {
         let shared = self.loader.get().map_err(raise)?;
-        let outcome: Option<Outcome<u64>> = py.detach(|| {
-            let loader = shared.lock().take()?;
-            Some(loader.finish().map(|file| file.entry_count).map_err(Failure::from))
-        });
-        outcome.ok_or_else(|| ended("load"))?.map_err(raise)
+        let work = || -> Outcome<Option<u64>> {
+            let Some(loader) = shared.lock().take() else { return Ok(None) };
+            Ok(Some(loader.finish()?.entry_count))
+        };
+        wait(py, work, raise)?.ok_or_else(|| ended("load"))
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {

@@ -12,37 +12,39 @@ use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use terrace_binding::generation;
+use std::thread::{self, ThreadId};
+use terrace_binding::{Failure, generation, guard};
 
 /// Whether the interpreter ends, for one process: a fork copies the lock as it happened to be held, perhaps by a thread that
 /// the child does not have.
 struct Ended {
     generation: u32,
-    /// Held by every call into Python, without the interpreter while it waits for one.
-    has_ended: RwLock<bool>,
+    /// The thread that ends the interpreter, once it begins to: it still runs the exit handlers that were registered
+    /// before this one, and may call Python for them. Held by every call into Python, without the interpreter while it
+    /// waits for one.
+    ended_by: RwLock<Option<ThreadId>>,
     /// Of the next generation, in a process that was forked from this one.
     child: OnceLock<Box<Self>>,
 }
 
 impl Ended {
     const fn of(generation: u32) -> Self {
-        Self { generation, has_ended: RwLock::new(false), child: OnceLock::new() }
+        Self { generation, ended_by: RwLock::new(None), child: OnceLock::new() }
     }
 }
 
 /// That of the first process, whose generation is 0.
 static ENDED: Ended = Ended::of(0);
 
-/// Whether the interpreter ends, for this process.
-fn has_ended() -> &'static RwLock<bool> {
+/// Who ends the interpreter, in this process.
+fn ended_by() -> &'static RwLock<Option<ThreadId>> {
     let generation = generation();
     let mut at: &'static Ended = &ENDED;
     while at.generation != generation {
         let next = at.generation + 1;
         at = at.child.get_or_init(|| Box::new(Ended::of(next)));
     }
-    &at.has_ended
+    &at.ended_by
 }
 
 /// Whether there ever was something of Python's that reads may call.
@@ -92,10 +94,10 @@ pub fn call<T>(work: impl FnOnce(Python<'_>) -> PyResult<T>) -> Result<T, String
     // Until the interpreter is given back: that can free objects too.
     let _counted = Counted::new();
     // Not again behind one that waits to write: the call may come from within another one.
-    let ended = has_ended().read_recursive();
-    let outcome = match *ended {
-        true => None,
-        false => Python::try_attach(|py| {
+    let ended_by = ended_by().read_recursive();
+    let outcome = match *ended_by {
+        Some(ending) if ending != thread::current().id() => None,
+        _ => Python::try_attach(|py| {
             work(py).map_err(|error| {
                 let said = error.to_string();
                 note(py, error);
@@ -125,20 +127,43 @@ pub fn take_raised() -> Option<PyErr> {
     RAISED.with_borrow_mut(|raised| raised.last.take())
 }
 
-/// Works while other threads of Python go on. What calls into Python raise on this thread is the cause of what `raise` makes
-/// of a failure, or comes in the place of the outcome if it is no `Exception`.
-pub fn wait<T: Send, E: Send>(
+/// What the calls of this thread had raised before it began to wait, which may be within a call into Python for which somebody
+/// waits on this thread. It is that again when this is dropped.
+struct Outer {
+    raised: Raised,
+}
+
+impl Outer {
+    fn begin_to_wait() -> Self {
+        Self { raised: RAISED.replace(Raised::nothing(true)) }
+    }
+}
+
+impl Drop for Outer {
+    fn drop(&mut self) {
+        let outer = std::mem::replace(&mut self.raised, Raised::nothing(false));
+        // Not within the borrow: what is freed may call back.
+        drop(RAISED.replace(outer));
+    }
+}
+
+/// Works while other threads of Python go on. A panic is a failure. What calls into Python raise on this thread is the cause of
+/// what `raise` makes of a failure, or comes in the place of the outcome if it is no `Exception`.
+pub fn wait<T: Send, E: From<Failure> + Send>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T, E> + Send,
     raise: impl FnOnce(E) -> PyErr,
 ) -> PyResult<T> {
-    // This may be within a call into Python for which somebody waits on this thread.
-    let outer = RAISED.replace(Raised::nothing(true));
-    let outcome = py.detach(work).map_err(raise);
-    let raised = RAISED.replace(outer);
-    match raised.interrupt {
-        Some(interrupt) => Err(interrupt),
-        None => outcome,
+    let _outer = Outer::begin_to_wait();
+    let outcome = py.detach(|| guard(|| Ok(work())));
+    let outcome = outcome.unwrap_or_else(|failure| Err(E::from(failure)));
+    match RAISED.with_borrow_mut(|raised| raised.interrupt.take()) {
+        Some(interrupt) => {
+            // It may hold a store open.
+            py.detach(|| drop(outcome));
+            Err(interrupt)
+        }
+        None => outcome.map_err(raise),
     }
 }
 
@@ -169,7 +194,8 @@ pub fn reads_call_python() -> bool {
     READS_CALL_PYTHON.load(Ordering::Relaxed)
 }
 
-/// Has calls into Python end before the interpreter does: those under way are waited for, later ones are refused.
+/// Has calls into Python end before the interpreter does: those under way are waited for, later ones of other threads are
+/// refused.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let end = wrap_pyfunction!(end_calls, module)?;
@@ -180,14 +206,14 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-/// Refuses calls into Python from now on.
+/// Refuses calls into Python from now on, but for those of this thread.
 #[pyfunction]
 fn end_calls(py: Python<'_>) {
-    py.detach(|| *has_ended().write() = true);
+    py.detach(|| *ended_by().write() = Some(thread::current().id()));
 }
 
 /// Makes what a forked process needs of its own, while it has one thread: no fork of a fork comes in between.
 #[pyfunction]
 fn begin_child() {
-    has_ended();
+    ended_by();
 }

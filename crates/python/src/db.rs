@@ -1,6 +1,7 @@
 //! `Db`: an open store, which is its default column family as well.
 
 use crate::batch::Batch;
+use crate::callbacks::wait;
 use crate::errors::{ConflictError, raise, raise_error};
 use crate::family::ColumnFamily;
 use crate::options::{set_family_options, store_options};
@@ -12,7 +13,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::path::PathBuf;
 use std::sync::Arc;
-use terrace::{Error, Options, RepairOptions};
+use terrace::Error;
+use terrace_binding::Outcome;
 
 /// An open store. All threads may use it.
 #[pyclass(module = "terracedb", extends = ColumnFamily, frozen)]
@@ -44,13 +46,15 @@ impl Db {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<Self>> {
         let options = store_options(options, column_families)?;
-        let opened = py.detach(|| match read_only {
-            false => terrace::Db::open(&path, options),
-            true => terrace::Db::open_read_only(&path, options),
-        });
-        let db = opened.map_err(raise)?;
-        let family = db.default_family();
-        let view = Arc::new(View::new(db, family, None));
+        let open = || -> Outcome<View> {
+            let db = match read_only {
+                false => terrace::Db::open(&path, options)?,
+                true => terrace::Db::open_read_only(&path, options)?,
+            };
+            let family = db.default_family();
+            Ok(View::new(db, family, None))
+        };
+        let view = Arc::new(wait(py, open, raise)?);
         Ok(ColumnFamily::initializer(view.clone()).add_subclass(Self { view }))
     }
 
@@ -99,7 +103,7 @@ impl Db {
     }
 
     /// Calls `function` with a transaction and commits it, again if it conflicts, at most `attempts` times;
-    /// gives what it returns.
+    /// gives what it returns. The transaction has ended whatever comes of it.
     #[pyo3(signature = (function, *, attempts=100))]
     fn transact<'py>(
         &self,
@@ -114,6 +118,9 @@ impl Db {
                 transaction.get().end(py)?;
                 Ok(returned)
             });
+            if outcome.is_err() {
+                transaction.get().rollback(py);
+            }
             match outcome {
                 Err(error) if at < attempts && error.is_instance_of::<ConflictError>(py) => at += 1,
                 outcome => return outcome,
@@ -227,18 +234,4 @@ impl Db {
     fn metrics_prometheus(&self, py: Python<'_>) -> PyResult<String> {
         self.view.work(py, |seen| Ok(seen.db.metrics().to_prometheus()))
     }
-}
-
-/// Makes the store in `path` one that opens, out of what is sound of it; gives what was saved and lost.
-#[pyfunction]
-#[pyo3(signature = (path, *, dry_run=false))]
-pub fn repair<'py>(py: Python<'py>, path: PathBuf, dry_run: bool) -> PyResult<Bound<'py, PyDict>> {
-    let how = RepairOptions { dry_run, ..RepairOptions::default() };
-    let report = py.detach(|| terrace::repair(&path, Options::default(), how)).map_err(raise)?;
-    let dict = PyDict::new(py);
-    dict.set_item("was_sound", report.was_sound)?;
-    dict.set_item("saved", report.saved)?;
-    dict.set_item("lost", report.lost)?;
-    dict.set_item("notes", report.notes)?;
-    Ok(dict)
 }

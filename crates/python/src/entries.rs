@@ -34,10 +34,10 @@ pub struct Entries {
 }
 
 struct Cursor {
-    iter: terrace::Iter,
+    /// Nothing after its end, so that it keeps nothing on disk.
+    iter: Option<terrace::Iter>,
     reverse: bool,
     is_placed: bool,
-    is_done: bool,
     chunk: usize,
     /// Keys and values of the chunk, one after the other, and their lengths.
     bytes: Vec<u8>,
@@ -53,10 +53,9 @@ impl Entries {
     /// From the first entry of `iter` on, or back from the last.
     pub fn new(iter: terrace::Iter, part: Part, reverse: bool) -> Self {
         let cursor = Cursor {
-            iter,
+            iter: Some(iter),
             reverse,
             is_placed: false,
-            is_done: false,
             chunk: FIRST_CHUNK,
             bytes: Vec::new(),
             lens: Vec::new(),
@@ -90,22 +89,25 @@ impl Cursor {
         self.bytes.clear();
         self.lens.clear();
         (self.next, self.at) = (0, 0);
-        while !self.is_done && self.lens.len() < self.chunk && self.bytes.len() < CHUNK_BYTES {
+        while self.lens.len() < self.chunk && self.bytes.len() < CHUNK_BYTES {
+            let Some(iter) = &mut self.iter else { break };
             let moved = match (self.is_placed, self.reverse) {
-                (false, false) => self.iter.seek_to_first(),
-                (false, true) => self.iter.seek_to_last(),
-                (true, false) => self.iter.next(),
-                (true, true) => self.iter.prev(),
+                (false, false) => iter.seek_to_first(),
+                (false, true) => iter.seek_to_last(),
+                (true, false) => iter.next(),
+                (true, true) => iter.prev(),
             };
             self.is_placed = true;
-            self.is_done = moved.is_err() || !self.iter.valid();
+            let is_done = moved.is_err() || !iter.valid();
             self.error = moved.err().map(|error| (error, take_raised()));
-            if !self.is_done {
-                let (key, value) = (self.iter.key(), self.iter.value());
-                self.bytes.extend_from_slice(key);
-                self.bytes.extend_from_slice(value);
-                self.lens.push((key.len(), value.len()));
+            if is_done {
+                self.iter = None;
+                break;
             }
+            let (key, value) = (iter.key(), iter.value());
+            self.bytes.extend_from_slice(key);
+            self.bytes.extend_from_slice(value);
+            self.lens.push((key.len(), value.len()));
         }
         self.chunk = (2 * self.chunk).min(MAX_CHUNK);
     }
@@ -134,7 +136,7 @@ impl Entries {
                     drop(guard);
                     return Err(raise_with(error, cause));
                 }
-                if cursor.is_done {
+                if cursor.iter.is_none() {
                     return Ok(None);
                 }
             }

@@ -5,7 +5,7 @@
 //! device gives the interpreter to other threads; a read that is answered from memory does not, since that
 //! would cost more than the read. Functions of Python that the engine calls back are in `callbacks`. What callers see is said in `python/terracedb/__init__.pyi`.
 //!
-//! Floor 6: uses the engine and what the bindings share.
+//! Floor 6: uses the engine and what the bindings share, and of the keyspace how a repair knows a server's store.
 
 #![allow(unsafe_code, reason = "what PyO3's macros generate")]
 
@@ -22,6 +22,7 @@ mod family;
 mod merge_operator;
 mod options;
 mod reader;
+mod repair;
 mod snapshot;
 mod sst_writer;
 mod transaction;
@@ -29,6 +30,7 @@ mod updates;
 mod view;
 
 use pyo3::prelude::*;
+use terrace_binding::Outcome;
 
 /// What `import terracedb` finds.
 #[pymodule]
@@ -50,10 +52,18 @@ fn _terracedb(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<updates::Updates>()?;
     module.add_class::<updates::UpdateBatch>()?;
     module.add_class::<updates::Update>()?;
-    module.add_function(wrap_pyfunction!(db::repair, module)?)?;
+    module.add_function(wrap_pyfunction!(repair::repair, module)?)?;
+    module.add_function(wrap_pyfunction!(_panic, module)?)?;
     callbacks::register(module)?;
     errors::add(module)?;
     let names: Vec<String> = module.dict().keys().extract()?;
     let public: Vec<String> = names.into_iter().filter(|name| !name.starts_with('_')).collect();
     module.add("__all__", public)
+}
+
+/// Panics with this text, as the engine does if it has a defect: for tests, which find no other way to such an exception.
+#[pyfunction]
+fn _panic(py: Python<'_>, text: String) -> PyResult<()> {
+    let work = || -> Outcome<()> { std::panic::resume_unwind(Box::new(text)) };
+    callbacks::wait(py, work, errors::raise)
 }

@@ -1,13 +1,14 @@
 //! `SstWriter`: a sorted file that is written outside a store, to be ingested.
 
 use crate::arguments::{bytes, until_ms};
+use crate::callbacks::wait;
 use crate::errors::{ended, raise};
 use crate::options::{file_system, set_family_options};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::path::PathBuf;
-use terrace_binding::Kept;
+use terrace_binding::{Failure, Kept, Outcome};
 
 /// A sorted file. As a `with` block it is finished at its end, and removed by an exception.
 #[pyclass(module = "terracedb", frozen)]
@@ -25,29 +26,13 @@ impl SstWriter {
         py: Python<'_>,
         work: impl FnOnce(&mut terrace::SstWriter) -> terrace::Result<()> + Send,
     ) -> PyResult<()> {
-        py.detach(|| {
-            let mut guard = self.writer.get().map_err(Failed::Refused)?.lock();
-            let Some(writer) = guard.as_mut() else { return Ok(false) };
-            work(writer).map(|()| true).map_err(Failed::Engine)
-        })
-        .map_err(Failed::raised)?
-        .then_some(())
-        .ok_or_else(|| ended("file"))
-    }
-}
-
-/// Why a call failed, before it is an exception.
-enum Failed {
-    Refused(terrace_binding::Failure),
-    Engine(terrace::Error),
-}
-
-impl Failed {
-    fn raised(self) -> PyErr {
-        match self {
-            Self::Refused(failure) => raise(failure),
-            Self::Engine(error) => raise(error),
-        }
+        let shared = self.writer.get().map_err(raise)?;
+        let work = || -> Outcome<Option<()>> {
+            let mut writer = shared.lock();
+            let Some(writer) = writer.as_mut() else { return Ok(None) };
+            Ok(Some(work(writer)?))
+        };
+        wait(py, work, raise)?.ok_or_else(|| ended("file"))
     }
 }
 
@@ -64,8 +49,8 @@ impl SstWriter {
         let mut family = terrace::CfOptions::default();
         set_family_options(&mut family, options)?;
         let vfs = file_system(encryption_key_file)?;
-        let created = py.detach(|| terrace::SstWriter::create_on(vfs, &path, &family));
-        let created = created.map_err(raise)?;
+        let create = || terrace::SstWriter::create_on(vfs, &path, &family).map_err(Failure::from);
+        let created = wait(py, create, raise)?;
         Ok(Self { writer: Kept::new(Mutex::new(Some(Box::new(created)))), path })
     }
 
@@ -140,8 +125,11 @@ impl SstWriter {
     /// Finishes the file and makes it durable; gives the number of its keys, those that it deletes among them.
     fn finish(&self, py: Python<'_>) -> PyResult<u64> {
         let shared = self.writer.get().map_err(raise)?;
-        let writer = py.detach(|| shared.lock().take()).ok_or_else(|| ended("file"))?;
-        Ok(py.detach(|| writer.finish()).map_err(raise)?.entry_count)
+        let work = || -> Outcome<Option<u64>> {
+            let Some(writer) = shared.lock().take() else { return Ok(None) };
+            Ok(Some(writer.finish()?.entry_count))
+        };
+        wait(py, work, raise)?.ok_or_else(|| ended("file"))
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {

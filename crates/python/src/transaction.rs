@@ -181,15 +181,15 @@ impl Transaction {
     fn commit(&self, py: Python<'_>, sync: Option<&str>) -> PyResult<()> {
         let options = write_options(sync)?;
         let shared = self.running.get().map_err(raise)?;
-        let outcome: Option<Outcome<()>> = py.detach(|| {
-            let running = shared.lock().take()?;
-            Some(running.commit_with(&options).map_err(Failure::from))
-        });
-        outcome.ok_or_else(|| ended("transaction"))?.map_err(raise)
+        let work = || -> Outcome<Option<()>> {
+            let Some(running) = shared.lock().take() else { return Ok(None) };
+            Ok(Some(running.commit_with(&options)?))
+        };
+        wait(py, work, raise)?.ok_or_else(|| ended("transaction"))
     }
 
     /// Ends the transaction with nothing written. In a forked process it does nothing.
-    fn rollback(&self, py: Python<'_>) {
+    pub fn rollback(&self, py: Python<'_>) {
         if let Ok(running) = self.running.get() {
             py.detach(|| drop(running.lock().take()));
         }

@@ -1,6 +1,7 @@
 //! The change feed: `Updates` gives `UpdateBatch`es, these `Update`s.
 
 use crate::batch::Batch;
+use crate::callbacks::wait;
 use crate::errors::{ended, raise, raise_error};
 use crate::family::ColumnFamily;
 use parking_lot::Mutex;
@@ -22,6 +23,12 @@ enum Failed {
     Refused(Failure),
     Engine(Error),
     Ended,
+}
+
+impl From<Failure> for Failed {
+    fn from(failure: Failure) -> Self {
+        Self::Refused(failure)
+    }
 }
 
 impl Failed {
@@ -47,11 +54,11 @@ impl Updates {
         py: Python<'_>,
         work: impl FnOnce(&mut terrace::Updates) -> terrace::Result<T> + Send,
     ) -> PyResult<T> {
-        py.detach(|| {
-            let mut guard = self.feed.get().map_err(Failed::Refused)?.lock();
-            work(guard.as_mut().ok_or(Failed::Ended)?).map_err(Failed::Engine)
-        })
-        .map_err(Failed::raised)
+        let work = || {
+            let mut feed = self.feed.get()?.lock();
+            work(feed.as_mut().ok_or(Failed::Ended)?).map_err(Failed::Engine)
+        };
+        wait(py, work, Failed::raised)
     }
 }
 

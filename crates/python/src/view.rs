@@ -6,7 +6,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 use pyo3::prelude::*;
 use std::sync::Arc;
 use terrace::{ColumnFamily, ReadOptions, Snapshot};
-use terrace_binding::{Failure, Kept};
+use terrace_binding::{Failure, Kept, guard};
 
 /// A family and how it is read.
 pub struct Seen {
@@ -35,11 +35,12 @@ impl View {
         Self { seen: Kept::new(RwLock::new(Some(seen))), what }
     }
 
-    /// Looks, for a moment in which nothing waits for the device.
+    /// Looks, for a moment in which nothing waits for the device. A panic is a failure.
     #[inline]
     pub fn look<T>(&self, look: impl FnOnce(&Seen) -> PyResult<T>) -> PyResult<T> {
-        let guard: RwLockReadGuard<'_, _> = self.seen.get().map_err(raise)?.read();
-        look(guard.as_ref().ok_or_else(|| ended(self.what))?)
+        let seen: RwLockReadGuard<'_, _> = self.seen.get().map_err(raise)?.read();
+        let seen = seen.as_ref().ok_or_else(|| ended(self.what))?;
+        guard(|| Ok(look(seen))).map_err(raise)?
     }
 
     /// Works while other threads of Python go on.

@@ -272,6 +272,35 @@ def test_the_interpreter_ends_whatever_is_still_open(tmp_path, ends):
             assert {value.count(b"x") for value in db.values()} == {20 * round}
 
 
+def test_an_exit_handler_of_before_the_import_reads_what_is_merged(tmp_path):
+    """The handlers of the interpreter's end run from the last to the first, so this one is behind Terrace's own."""
+    code = """
+        import atexit, sys
+        @atexit.register
+        def last():
+            print(db[b"k"].decode(), len(list(db.items())))
+        import terracedb
+        def merge(key, existing, operands):
+            return b"".join(operands)
+        db = terracedb.Db(sys.argv[1], merge_operator=terracedb.MergeOperator("join", merge))
+        db.merge(b"k", b"v")
+    """
+    assert run(code, tmp_path / "s") == "v 1\n"
+
+
+def test_a_panic_within_a_call_leaves_the_exceptions_of_the_call_alone(tmp_path):
+    def merge(key, existing, operands):
+        with pytest.raises(terracedb.Error, match="within"):
+            terracedb._terracedb._panic("within")
+        raise ValueError("not today")
+
+    with terracedb.Db(tmp_path / "s", merge_operator=terracedb.MergeOperator("broken", merge)) as db:
+        db.merge(b"k", b"v")
+        with pytest.raises(terracedb.MergeFailedError, match="not today") as error:
+            db[b"k"]
+        assert isinstance(error.value.__cause__, ValueError)
+
+
 # A program that ends while its merge operator is called by a thread of the store.
 ENDS_IN_A_CALL = """
         import sys, threading, time, terracedb

@@ -14,6 +14,12 @@ def db(tmp_path):
         yield db
 
 
+def snapshots(db):
+    """How many moments the store keeps for readers."""
+    lines = db.metrics_prometheus().splitlines()
+    return int(next(line for line in lines if line.startswith("terrace_snapshots ")).split()[1])
+
+
 def test_it_is_a_dict(db):
     db[b"a"] = b"1"
     assert db[b"a"] == b"1"
@@ -73,6 +79,18 @@ def test_long_iterations_see_one_moment(db):
     assert list(db) == []
     with pytest.raises(StopIteration):
         next(iterator)
+
+
+def test_an_iterator_at_its_end_keeps_nothing_on_disk(db):
+    db.update({b"%03d" % at: b"v" for at in range(100)})
+    for reverse in (False, True):
+        with db.snapshot() as snapshot:
+            iterator = snapshot.items(reverse=reverse)
+            next(iterator)
+        assert snapshots(db) == 1
+        assert len(list(iterator)) == 99 and snapshots(db) == 0
+        with pytest.raises(StopIteration):
+            next(iterator)
 
 
 def test_an_exception_in_a_loop_harms_nothing(db):
@@ -221,6 +239,21 @@ def test_transact_runs_again_until_there_is_no_conflict(db):
         db.transact(lambda transaction: 1 // 0)
 
 
+def test_transact_ends_the_transaction_of_a_function_that_raises(db):
+    kept = []
+
+    def fail(transaction):
+        kept.append(transaction)
+        transaction[b"n"] = b"1"
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        db.transact(fail)
+    with pytest.raises(terracedb.ClosedError):
+        kept[0].commit()
+    assert b"n" not in db and snapshots(db) == 0
+
+
 def test_options_of_families_are_of_any_mapping_and_a_name_is_no_list(tmp_path):
     for wrong in ("log", {"log": None}, {"log": "zstd"}, 7):
         with pytest.raises(TypeError):
@@ -286,6 +319,21 @@ def test_what_is_written_is_there_after_the_next_open(tmp_path):
         with terracedb.Db(tmp_path / name) as db:
             assert len(list(db)) == expected and db[b"01999"] == b"v" * 1999
     assert terracedb.repair(tmp_path / "s", dry_run=True)["was_sound"] is True
+
+
+def test_a_repair_takes_back_what_was_lost(tmp_path):
+    store = tmp_path / "s"
+    with terracedb.Db(store) as db:
+        db[b"kept"] = b"here"
+        db.flush()
+    (store / "lost").mkdir()
+    for file in list(store.glob("*.sst")):
+        file.rename(store / "lost" / file.name)
+    assert terracedb.repair(store)["lost"]
+    report = terracedb.repair(store, from_lost=True)
+    assert any("taken back" in line for line in report["saved"]), report
+    with terracedb.Db(store) as db:
+        assert dict(db.items()) == {b"kept": b"here"}
 
 
 def test_beside_a_writer(tmp_path):

@@ -100,9 +100,26 @@ def test_sorted_files_have_the_keys_of_their_store(db, tmp_path, keys, others):
             plain.ingest([written("again.sst", encryption_key_file=keys)])
 
 
+def test_a_repair_of_an_encrypted_store_wants_its_keys(db, tmp_path, keys, others):
+    db.close()
+    for given, why in (
+        (None, "it is encrypted: open the store with its keys"),
+        (others, "another key 1 than the one given"),
+    ):
+        for from_lost in (False, True):
+            with pytest.raises(terracedb.UnsupportedError, match=why):
+                terracedb.repair(tmp_path / "store", from_lost=from_lost, encryption_key_file=given)
+    for dry_run in (True, False):
+        report = terracedb.repair(tmp_path / "store", dry_run=dry_run, encryption_key_file=str(keys))
+        assert report["was_sound"] and not report["lost"]
+    with terracedb.Db(tmp_path / "store", encryption_key_file=keys) as repaired:
+        assert dict(repaired.items()) == {SECRET: SECRET}
+    assert not is_readable(tmp_path / "store")
+
+
 def test_what_is_no_key_file_is_refused_before_anything_is_made(tmp_path):
     (tmp_path / "bad").write_text("1 abc\n")
-    for make in (terracedb.Backups, terracedb.SstWriter, terracedb.Db):
+    for make in (terracedb.Backups, terracedb.SstWriter, terracedb.Db, terracedb.repair):
         for file, why in (("bad", "line 1 of the keys"), ("nowhere", "nowhere: ")):
             with pytest.raises(terracedb.InvalidArgumentError, match="encryption_key_file: .*" + why):
                 make(tmp_path / "made", encryption_key_file=tmp_path / file)

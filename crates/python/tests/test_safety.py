@@ -199,6 +199,49 @@ def test_a_forked_process_is_refused_and_the_parent_goes_on(tmp_path):
         assert sorted(db) == [b"a", b"b"]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_batch_and_backups_of_before_a_fork_are_refused(tmp_path):
+    db, backups = terracedb.Db(tmp_path / "s"), terracedb.Backups(tmp_path / "b")
+    batch = db.batch()
+    batch[b"a"] = b"1"
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            refused = 0
+            for call in (
+                lambda: batch.put(b"b", b"2"),
+                lambda: len(batch),
+                batch.clear,
+                batch.commit,
+                lambda: batch.__exit__(None, None, None),
+                backups.list,
+            ):
+                try:
+                    call()
+                except terracedb.ForkedError:
+                    refused += 1
+            batch.__exit__(ValueError, ValueError(), None)
+            backups.close()
+            code = 0 if refused == 6 else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert len(batch) == 1
+    batch.commit()
+    backups.create(db)
+    assert dict(db.items()) == {b"a": b"1"} and len(backups.list()) == 1
+    backups.close()
+    db.close()
+
+
+def test_a_panic_is_an_error():
+    with pytest.raises(terracedb.Error, match="a defect of it: here") as raised:
+        terracedb._terracedb._panic("here")
+    assert raised.type is terracedb.Error
+
+
 def test_objects_of_two_stores_do_not_mix(tmp_path):
     with terracedb.Db(tmp_path / "a", column_families=["f"]) as a, terracedb.Db(tmp_path / "b") as b:
         foreign = a.column_family("f")

@@ -65,6 +65,15 @@ def test_iterators_are_generic_when_a_program_runs_too():
     assert terracedb.Iterator[bytes].__origin__ is terracedb.Iterator
 
 
+def test_signatures_of_functions_agree():
+    tree = ast.parse((PACKAGE / "__init__.pyi").read_text())
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    assert functions
+    for node in functions:
+        names = [arg.arg for arg in node.args.args + node.args.kwonlyargs]
+        assert names == list(inspect.signature(getattr(terracedb, node.name)).parameters), node.name
+
+
 def test_signatures_agree():
     tree = ast.parse((PACKAGE / "__init__.pyi").read_text())
     checked = 0

@@ -131,7 +131,10 @@ class Db(ColumnFamily):
     def transaction(self) -> Transaction:
         """A transaction that begins now."""
     def transact(self, function: Callable[[Transaction], _T], *, attempts: int = 100) -> _T:
-        """Calls `function` with a transaction and commits it, again if it conflicts; gives what it returns."""
+        """Calls `function` with a transaction and commits it, again if it conflicts; gives what it returns.
+
+        The transaction has ended whatever comes of it: an exception of `function` drops it.
+        """
     def column_family(self, name: str) -> ColumnFamily:
         """The column family called `name`."""
     def create_column_family(self, name: str, **options: Any) -> ColumnFamily:
@@ -191,7 +194,7 @@ class Snapshot(Reader):
 
 @final
 class Iterator(_Iterator[_T], Generic[_T]):
-    """Keys, values or both of a range, as of the moment when it was made."""
+    """Keys, values or both of a range, as of the moment when it was made. At its end it keeps nothing on disk."""
 
     def __class_getitem__(cls, item: Any, /) -> GenericAlias: ...
     def __iter__(self) -> Self: ...
@@ -510,11 +513,23 @@ class Update:
     def expires_at(self) -> float | None:
         """When the value that was put expires, in seconds since 1970."""
 
-def repair(path: _Path, *, dry_run: bool = False) -> dict[str, Any]:
-    """Makes the store in `path` one that opens, out of what is sound of it; gives what was `saved` and `lost`."""
+def repair(
+    path: _Path,
+    *,
+    dry_run: bool = False,
+    from_lost: bool = False,
+    encryption_key_file: _Path | None = None,
+) -> dict[str, Any]:
+    """Makes the store in `path` one that opens, out of what is sound of it.
+
+    Gives whether it `was_sound`, and what was `saved`, what is `lost` and what else is worth knowing (`notes`), each a list of
+    sentences. With `dry_run` nothing is written. With `from_lost`, the last resort, it first takes back what earlier opens
+    and repairs moved to `lost` in the directory: deleted keys may come back. An encrypted store is repaired with its
+    `encryption_key_file`.
+    """
 
 class Error(Exception):
-    """What a store could not do."""
+    """What a store could not do. One of no subclass is a defect of Terrace, as its message says, or an error of another kind."""
 
 class CorruptionError(Error): ...
 class IoError(Error): ...
