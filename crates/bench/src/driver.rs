@@ -6,6 +6,7 @@
 //! to carry out that job instead, and to write [`Event`]s to its standard output, a line each.
 
 use crate::job::{Event, Job, Observer};
+use crate::on_drop::OnDrop;
 use crate::plan::Plan;
 use crate::report::figures::ShiftFigures;
 use crate::report::{self, Row, cells, plot, table};
@@ -50,23 +51,30 @@ pub fn carry_out(job: &Job) -> Result<()> {
         }
     };
     let observer = Observer::new(print);
-    let over = AtomicBool::new(false);
-    let result = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                observer.tell(Event::Progress(observer.done.load(Ordering::Relaxed)));
-                std::thread::park_timeout(PROGRESS_INTERVAL);
-            }
-        });
-        let result = workload::run(job, &observer);
-        over.store(true, Ordering::Relaxed);
-        result
-    });
+    let result = telling_progress(&observer, || workload::run(job, &observer));
     observer.tell(match &result {
         Ok(()) => Event::Done,
         Err(error) => Event::Failed(format!("{error:#}")),
     });
     Ok(())
+}
+
+/// Does `work` while a thread tells how far it is. A panic of `work` ends that thread, and goes on to the caller.
+fn telling_progress<T>(observer: &Observer, work: impl FnOnce() -> T) -> T {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let progress = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                observer.tell(Event::Progress(observer.done.load(Ordering::Relaxed)));
+                std::thread::park_timeout(PROGRESS_INTERVAL);
+            }
+        });
+        let _ending = OnDrop(|| {
+            over.store(true, Ordering::Relaxed);
+            progress.thread().unpark();
+        });
+        work()
+    })
 }
 
 /// Runs all jobs, then prints the table and writes the files. Jobs that fail are reported at the
@@ -321,3 +329,6 @@ impl Screen {
         self.bar.finish_and_clear();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,6 +19,7 @@ pub mod workload;
 
 mod args;
 mod driver;
+mod on_drop;
 mod plan;
 
 pub use args::BenchArgs;

@@ -6,8 +6,9 @@
 //! reads), one of 8 for cached point reads, one of 64 for steps of a scan. Percentiles come from
 //! the timed ones; the rate comes from all of them and the wall clock.
 
-use anyhow::{Result, anyhow};
+use anyhow::{Error, Result, anyhow};
 use hdrhistogram::Histogram;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -72,7 +73,7 @@ pub struct Outcome {
 }
 
 /// Runs `phase`; each thread makes its worker with `make(thread)` before the clock starts.
-/// `done` is counted up as operations finish.
+/// `done` is counted up as operations finish. An error or a panic of one thread ends the others.
 pub fn run<W: Worker>(
     phase: Phase,
     done: &AtomicU64,
@@ -85,10 +86,11 @@ pub fn run<W: Worker>(
             .map(|thread| {
                 let (barrier, stop, make) = (&barrier, &stop, &make);
                 scope.spawn(move || {
-                    let worker = make(thread);
+                    // A thread that panics goes to the barrier all the same: the others wait there.
+                    let worker = caught(|| make(thread));
                     barrier.wait();
-                    // An error elsewhere ends this thread too.
-                    let span = worker.and_then(|w| run_thread(phase, thread, w, done, stop));
+                    let span =
+                        worker.and_then(|w| caught(|| run_thread(phase, thread, w, done, stop)));
                     stop.fetch_or(span.is_err(), Ordering::Relaxed);
                     span
                 })
@@ -97,7 +99,7 @@ pub fn run<W: Worker>(
         let joined: Vec<_> = threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
         joined
             .into_iter()
-            .map(|result| result.unwrap_or_else(|_| Err(anyhow!("a benchmark thread panicked"))))
+            .map(|result| result.unwrap_or_else(|_| Err(panicked())))
             .collect::<Result<Vec<Span>>>()
     })?;
     let mut total =
@@ -113,6 +115,15 @@ pub fn run<W: Worker>(
         total.seconds = end.duration_since(start).as_secs_f64();
     }
     Ok(total)
+}
+
+/// What `work` gives, or an error if it panics. The message of the panic is on standard error.
+fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(panicked()))
+}
+
+fn panicked() -> Error {
+    anyhow!("a benchmark thread panicked")
 }
 
 struct Span {
@@ -246,5 +257,36 @@ mod tests {
         let error = run(phase, &done, worker).unwrap_err();
         assert_eq!(error.to_string(), "as asked");
         assert!(seen.into_inner().unwrap().len() < 100_000);
+    }
+
+    /// A worker that panics when it is made, or at its first operation, as `at` says.
+    struct Panicking {
+        at: Option<u64>,
+    }
+
+    impl Worker for Panicking {
+        fn step(&mut self, sequence: u64) -> Result<()> {
+            assert!(self.at != Some(sequence), "as asked");
+            Ok(())
+        }
+
+        fn tally(&self) -> Tally {
+            Tally::default()
+        }
+    }
+
+    /// Without a bound of operations or time, only the panic ends the phase.
+    #[test]
+    fn a_panic_in_a_thread_is_an_error_and_ends_the_others() {
+        let phase = Phase { threads: 3, ops: u64::MAX, duration: None, time_every: 1 };
+        let while_made = |thread: usize| {
+            assert!(thread != 1, "as asked");
+            Ok(Panicking { at: None })
+        };
+        let error = run(phase, &AtomicU64::new(0), while_made).unwrap_err();
+        assert!(error.to_string().contains("panicked"), "{error}");
+        let in_a_step = |_| Ok(Panicking { at: Some(0) });
+        let error = run(phase, &AtomicU64::new(0), in_a_step).unwrap_err();
+        assert!(error.to_string().contains("panicked"), "{error}");
     }
 }

@@ -1,5 +1,6 @@
 //! The size of a store's directory over time.
 
+use crate::on_drop::OnDrop;
 use crate::workload::watch::Watch;
 use anyhow::{Result, anyhow};
 use std::path::Path;
@@ -43,9 +44,13 @@ pub fn sampled<T>(
                 std::thread::park_timeout(every);
             }
         });
-        let result = work();
-        over.store(true, Ordering::Release);
-        sampling.thread().unpark();
+        let result = {
+            let _ending = OnDrop(|| {
+                over.store(true, Ordering::Release);
+                sampling.thread().unpark();
+            });
+            work()
+        };
         let samples = sampling.join().map_err(|_| anyhow!("the sampler panicked"))?;
         Ok((result?, samples))
     })
@@ -74,6 +79,17 @@ pub fn rates(samples: &[Sample]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// However long it is until the next sample.
+    #[test]
+    fn a_panic_ends_the_sampling() {
+        let dir = tempfile::tempdir().unwrap();
+        let watch = Watch::new();
+        let day = Duration::from_secs(86_400);
+        let work = || -> Result<()> { panic!("as asked") };
+        let panics = || sampled(dir.path(), &watch, day, work);
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+    }
 
     #[test]
     fn a_directory_is_sampled_while_it_grows_and_shrinks() {
