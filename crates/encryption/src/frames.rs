@@ -16,152 +16,39 @@
 //!
 //! Every block begins with a frame, and places ascend, so the block of a place is found by a search; what searches
 //! have found is kept ([`Places`]).
+//!
+//! What the device does not give is no damage: what may be in such a block cannot be read, and the error says so. If that is
+//! the end of the file, the content may go on as far as there is room for it, and nobody takes what is before for all of it.
+//! Whoever saves what is left of the file gets everything that other blocks have ([`RandomFile::read_around_loss`]).
+
+mod format;
+mod progress;
+mod writer;
+
+pub(crate) use writer::FramesWriter;
 
 use crate::header::HEADER_BYTES;
 use crate::places::Places;
-use ring::aead::{Aad, LessSafeKey, Nonce};
-use std::collections::VecDeque;
+use format::{BLOCK_BYTES, BLOCK_CONTENT_BYTES, blocks_in, each_frame, most_content, start_of};
+use progress::{Damage, Progress};
+use ring::aead::LessSafeKey;
 use std::io::{self, ErrorKind};
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use terrace_base::{Error, Result};
-use terrace_vfs::{AppendFile, CUTTABLE_APPENDS, RandomFile};
-
-/// No frame goes past a multiple of this in the file.
-const BLOCK_BYTES: usize = 4096;
-
-const FRAME_HEADER_BYTES: usize = 10;
-
-const TAG_BYTES: usize = 16;
-
-/// What a frame takes beside its content.
-const FRAME_BYTES: usize = FRAME_HEADER_BYTES + TAG_BYTES;
-
-/// The most content of a block.
-const BLOCK_CONTENT_BYTES: u64 = (BLOCK_BYTES - FRAME_BYTES) as u64;
-
-/// Bytes that are sealed before they are handed over, and so the memory that an append takes.
-const BYTES_AT_ONCE: usize = 1 << 20;
+use terrace_vfs::{EIO, RandomFile, is_unreadable};
 
 /// Blocks that are read before they are opened.
 const BLOCKS_AT_ONCE: u64 = 64;
-
-fn nonce(place: u64) -> Nonce {
-    let mut bytes = [0; 12];
-    bytes[..8].copy_from_slice(&place.to_le_bytes());
-    Nonce::assume_unique_for_key(bytes)
-}
-
-/// Appends to a file in frames.
-pub(crate) struct FramesWriter {
-    file: Box<dyn AppendFile>,
-    key: LessSafeKey,
-    /// Bytes of content.
-    len: u64,
-    sealed: Vec<u8>,
-    /// Where the last [`CUTTABLE_APPENDS`] appends began, the newest one last: in the content, and in the file below.
-    starts: VecDeque<(u64, u64)>,
-    /// An append failed: some of its bytes may be in the file, and no place may be sealed twice.
-    has_failed: bool,
-}
-
-impl FramesWriter {
-    /// For a file that has its header and nothing else.
-    pub fn new(file: Box<dyn AppendFile>, key: LessSafeKey) -> Self {
-        let (sealed, starts) = (Vec::new(), VecDeque::with_capacity(CUTTABLE_APPENDS));
-        Self { file, key, len: 0, sealed, starts, has_failed: false }
-    }
-
-    fn refusal(&self, why: &str) -> Error {
-        Error::io("append", self.file.path(), io::Error::other(why))
-    }
-
-    /// Appends `piece` in as many frames as it takes.
-    fn append_piece(&mut self, mut piece: &[u8]) -> Result<()> {
-        self.sealed.clear();
-        let mut place = self.len;
-        while !piece.is_empty() {
-            let at = self.file.len() as usize + self.sealed.len();
-            let room = BLOCK_BYTES - at % BLOCK_BYTES;
-            if room <= FRAME_BYTES {
-                self.sealed.resize(self.sealed.len() + room, 0);
-                continue;
-            }
-            let (content, rest) = piece.split_at(piece.len().min(room - FRAME_BYTES));
-            self.sealed.extend_from_slice(&place.to_le_bytes());
-            self.sealed.extend_from_slice(&(content.len() as u16).to_le_bytes());
-            let start = self.sealed.len();
-            self.sealed.extend_from_slice(content);
-            let sealed = self.sealed.get_mut(start..).unwrap_or_default();
-            let tag = self.key.seal_in_place_separate_tag(nonce(place), Aad::empty(), sealed);
-            let tag = tag.map_err(|_| self.refusal("a frame could not be encrypted"))?;
-            self.sealed.extend_from_slice(tag.as_ref());
-            place += content.len() as u64;
-            piece = rest;
-        }
-        self.file.append(&self.sealed)?;
-        self.len = place;
-        Ok(())
-    }
-}
-
-impl AppendFile for FramesWriter {
-    fn append(&mut self, data: &[u8]) -> Result<()> {
-        if self.has_failed {
-            return Err(self.refusal("an earlier append to this encrypted file failed"));
-        }
-        if self.starts.len() == CUTTABLE_APPENDS {
-            self.starts.pop_front();
-        }
-        self.starts.push_back((self.len, self.file.len()));
-        for piece in data.chunks(BYTES_AT_ONCE) {
-            let appended = self.append_piece(piece);
-            self.has_failed |= appended.is_err();
-            appended?;
-        }
-        Ok(())
-    }
-
-    fn sync(&mut self) -> Result<()> {
-        self.file.sync()
-    }
-
-    fn len(&self) -> u64 {
-        self.len
-    }
-
-    fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        self.file.finish()
-    }
-
-    fn cut(&mut self, len: u64) -> Result<()> {
-        let now = (self.len, self.file.len());
-        let Some((_, below)) = self.starts.iter().chain([&now]).find(|(start, _)| *start == len)
-        else {
-            let source = io::Error::from(ErrorKind::InvalidInput);
-            return Err(Error::io("cut", self.file.path(), source));
-        };
-        let below = *below;
-        // What is cut off had places, and none may be sealed twice.
-        self.has_failed = true;
-        self.file.cut(below)?;
-        self.len = len;
-        Ok(())
-    }
-}
 
 /// Reads a file in frames that may be growing.
 pub(crate) struct FramesFile {
     file: Arc<dyn RandomFile>,
     key: LessSafeKey,
-    /// Bytes of content when it was opened: up to the end of the last frame.
-    len: u64,
+    /// Bytes of content when it was opened: up to the end of the last frame that can be read, and as many as there can be.
+    len: Range<u64>,
     /// Bytes of the file below that are known to be there.
     known_bytes: AtomicU64,
     places: Places,
@@ -176,70 +63,14 @@ pub(crate) struct Span {
     pub len: usize,
 }
 
-/// A frame whose tag is right.
-struct Frame<'a> {
-    place: u64,
-    content: &'a [u8],
-}
-
-/// What a read has come to.
-struct Progress<'a, 'b> {
-    /// What is before is read.
-    at: u64,
-    end: u64,
-    buf: &'a mut [u8],
-    damaged: Option<&'b mut Vec<Range<u64>>>,
-}
-
-impl Progress<'_, '_> {
-    fn target(&mut self, to: u64) -> &mut [u8] {
-        let start = self.buf.len() - (self.end - self.at) as usize;
-        self.buf.get_mut(start..start + (to - self.at) as usize).unwrap_or_default()
-    }
-
-    /// Takes what `frame` has, if the read has not passed it.
-    fn take(&mut self, frame: &Frame<'_>, path: &Path) -> Result<()> {
-        let frame_end = frame.place + frame.content.len() as u64;
-        if frame_end <= self.at {
-            return Ok(());
-        }
-        if frame.place > self.at {
-            self.pass_damage(frame.place.min(self.end), path)?;
-        }
-        let to = frame_end.min(self.end);
-        if self.at < to {
-            let from = (self.at - frame.place) as usize;
-            let source = frame.content.get(from..from + (to - self.at) as usize);
-            self.target(to).copy_from_slice(source.unwrap_or_default());
-            self.at = to;
-        }
-        Ok(())
-    }
-
-    /// Passes over what no frame has.
-    fn pass_damage(&mut self, to: u64, path: &Path) -> Result<()> {
-        let range = self.at..to;
-        match &mut self.damaged {
-            Some(damaged) => damaged.push(range),
-            None => {
-                let why = "what is stored here of an encrypted file is not what was written there";
-                return Err(Error::corruption(path, range.start, why));
-            }
-        }
-        self.target(to).fill(0);
-        self.at = to;
-        Ok(())
-    }
-}
-
 impl FramesFile {
     /// The content of `file`.
     ///
     /// # Errors
-    /// I/O.
+    /// I/O, but for blocks that the device does not give.
     pub fn new(file: Arc<dyn RandomFile>, key: LessSafeKey) -> Result<Self> {
         let known_bytes = AtomicU64::new(file.len());
-        let mut this = Self { file, key, len: 0, known_bytes, places: Places::default() };
+        let mut this = Self { file, key, len: 0..0, known_bytes, places: Places::default() };
         this.len = this.up_to_known(|known| this.content_end(known))?;
         Ok(this)
     }
@@ -261,22 +92,31 @@ impl FramesFile {
         }
     }
 
-    /// Where the content ends of a file of `known` bytes.
-    fn content_end(&self, known: u64) -> Result<u64> {
+    /// Where the content ends of a file of `known` bytes: behind the last frame that can be read, and, if the device does
+    /// not give blocks behind it, at most as far as they have room for.
+    fn content_end(&self, known: u64) -> Result<Range<u64>> {
         let (mut sealed, mut scratch) = (Vec::new(), Vec::new());
-        for block in (0..known.div_ceil(BLOCK_BYTES as u64)).rev() {
-            self.load(block, 1, known, &mut sealed)?;
+        // Where the last block ends that the device does not give.
+        let mut lost_until = None;
+        let upto = |end: u64, behind: u64, lost_until: Option<u64>| {
+            end..end + lost_until.map_or(0, |until| most_content(behind, until))
+        };
+        for block in (0..blocks_in(known)).rev() {
+            if self.load_or_lose(block, known, &mut sealed)?.is_some() {
+                lost_until.get_or_insert(start_of(block + 1).min(known));
+                continue;
+            }
             let mut last = None;
-            let _ = self.each_frame::<()>(block, &sealed, &mut scratch, &mut |frame| {
-                last = Some(frame.place + frame.content.len() as u64);
+            let _ = each_frame::<()>(&self.key, block, &sealed, &mut scratch, &mut |frame| {
+                last = Some((frame.end(), frame.file_end));
                 ControlFlow::Continue(())
             });
-            if let Some(last) = last {
-                return Ok(last);
+            if let Some((end, behind)) = last {
+                return Ok(upto(end, behind, lost_until));
             }
             self.note_if_bad(block, &sealed);
         }
-        Ok(0)
+        Ok(upto(0, HEADER_BYTES as u64, lost_until))
     }
 
     /// Remembers that a block has no frame. One that is not whole yet may get more.
@@ -288,54 +128,35 @@ impl FramesFile {
 
     /// Reads `count` blocks from `block` on, as far as the file is known to go.
     fn load(&self, block: u64, count: u64, known: u64, sealed: &mut Vec<u8>) -> Result<()> {
-        let start = block * BLOCK_BYTES as u64;
-        let end = (start + count * BLOCK_BYTES as u64).min(known);
+        let start = start_of(block);
+        let end = start_of(block + count).min(known);
         sealed.resize(end.saturating_sub(start) as usize, 0);
         self.file.read_at(start, sealed)
     }
 
-    /// Calls `each` with the frames of a block, which `sealed` has, until it breaks. Bytes that are no frame are
-    /// passed: a damaged one costs itself.
-    fn each_frame<B>(
-        &self,
-        block: u64,
-        sealed: &[u8],
-        scratch: &mut Vec<u8>,
-        each: &mut dyn FnMut(&Frame<'_>) -> ControlFlow<B>,
-    ) -> ControlFlow<B> {
-        let start = block * BLOCK_BYTES as u64;
-        let mut at = if block == 0 { HEADER_BYTES } else { 0 };
-        while let Some((header, rest)) =
-            sealed.get(at..).and_then(<[u8]>::split_first_chunk::<FRAME_HEADER_BYTES>)
-        {
-            let [p0, p1, p2, p3, p4, p5, p6, p7, l0, l1] = *header;
-            let place = u64::from_le_bytes([p0, p1, p2, p3, p4, p5, p6, p7]);
-            let len = usize::from(u16::from_le_bytes([l0, l1]));
-            // There is less content than file before it.
-            let is_likely = len > 0 && place < start + at as u64;
-            if is_likely && let Some(ciphertext) = rest.get(..len + TAG_BYTES) {
-                scratch.clear();
-                scratch.extend_from_slice(ciphertext);
-                if let Ok(content) = self.key.open_in_place(nonce(place), Aad::empty(), scratch) {
-                    at += FRAME_BYTES + len;
-                    each(&Frame { place, content })?;
-                    continue;
-                }
+    /// Reads one block; what the device said if it does not give it.
+    fn load_or_lose(&self, block: u64, known: u64, sealed: &mut Vec<u8>) -> Result<Option<Error>> {
+        match self.load(block, 1, known, sealed) {
+            Err(error) if is_unreadable(&error) => {
+                self.places.note_lost(block);
+                Ok(Some(error))
             }
-            at += 1;
+            loaded => loaded.map(|()| None),
         }
-        ControlFlow::Continue(())
     }
 
-    /// The place of the first frame of a block; `None` if it has none.
+    /// The place of the first frame of a block; `None` if it has none, or is lost.
     fn first_place(&self, block: u64, known: u64) -> Result<Option<u64>> {
-        if self.places.is_bad(block) {
+        if self.places.are_unknown_of(block) {
             return Ok(None);
         }
         let (mut sealed, mut scratch) = (Vec::new(), Vec::new());
-        self.load(block, 1, known, &mut sealed)?;
-        let found = self
-            .each_frame(block, &sealed, &mut scratch, &mut |frame| ControlFlow::Break(frame.place));
+        if self.load_or_lose(block, known, &mut sealed)?.is_some() {
+            return Ok(None);
+        }
+        let found = each_frame(&self.key, block, &sealed, &mut scratch, &mut |frame| {
+            ControlFlow::Break(frame.place)
+        });
         match found {
             ControlFlow::Break(place) => {
                 self.places.note(place, block);
@@ -348,10 +169,10 @@ impl FramesFile {
         }
     }
 
-    /// The block that has the content's byte `at`, unless it is damaged, or one shortly before it; and the place of its
+    /// The block that has the content's byte `at`, unless it is damaged or lost, or one before it; and the place of its
     /// first frame.
     fn find(&self, at: u64, known: u64) -> Result<(u64, u64)> {
-        let blocks = known.div_ceil(BLOCK_BYTES as u64);
+        let blocks = blocks_in(known);
         let (mut low, high) = self.places.around(at);
         // Each is a place and its block.
         let mut high = high.unwrap_or((known.max(at + 1), blocks));
@@ -387,12 +208,15 @@ impl FramesFile {
         Ok((low.1, low.0))
     }
 
-    /// The blocks that are likely to hold `len` bytes of content from `at` on.
+    /// The blocks that are likely to hold `len` bytes of content from `at` on: the first, and how many.
     fn blocks_of(&self, at: u64, len: u64, known: u64) -> Result<(u64, u64)> {
-        let (block, place) = self.find(at, known)?;
-        let count = (at - place).saturating_add(len).div_ceil(BLOCK_CONTENT_BYTES);
-        let blocks = known.div_ceil(BLOCK_BYTES as u64);
-        Ok((block, count.min(BLOCKS_AT_ONCE).min(blocks.saturating_sub(block))))
+        let (found, place) = self.find(at, known)?;
+        // Blocks before it cannot have so much content that it is in them.
+        let block = found + (at - place) / BLOCK_CONTENT_BYTES;
+        let within = (at - place) % BLOCK_CONTENT_BYTES;
+        let count = within.saturating_add(len).div_ceil(BLOCK_CONTENT_BYTES);
+        let blocks = blocks_in(known).saturating_sub(block);
+        Ok((block, count.min(BLOCKS_AT_ONCE).min(blocks)))
     }
 
     /// Takes what is wanted of the blocks from `first` on, which `sealed` has.
@@ -403,10 +227,10 @@ impl FramesFile {
         progress: &mut Progress<'_, '_>,
     ) -> Result<()> {
         let mut scratch = Vec::new();
-        let last = first + (sealed.len() as u64).div_ceil(BLOCK_BYTES as u64).saturating_sub(1);
+        let last = first + blocks_in(sealed.len() as u64).saturating_sub(1);
         for (block, sealed) in (first..).zip(sealed.chunks(BLOCK_BYTES)) {
             let mut is_first = true;
-            let taken = self.each_frame(block, sealed, &mut scratch, &mut |frame| {
+            let taken = each_frame(&self.key, block, sealed, &mut scratch, &mut |frame| {
                 // The next read may begin where this one ends.
                 if std::mem::take(&mut is_first) && block == last {
                     self.places.note(frame.place, block);
@@ -423,17 +247,55 @@ impl FramesFile {
         Ok(())
     }
 
+    /// As [`Self::open_blocks`], of blocks some of which the device does not give.
+    fn open_one_by_one(
+        &self,
+        blocks: Range<u64>,
+        known: u64,
+        sealed: &mut Vec<u8>,
+        progress: &mut Progress<'_, '_>,
+    ) -> Result<()> {
+        for block in blocks {
+            if progress.at == progress.end {
+                break;
+            }
+            // An error of the device may pass, but who saves what is left does not wait for the same one again and again.
+            let lost = match progress.passes_loss() && self.places.is_lost(block) {
+                true => Some(self.unreadable()),
+                false => self.load_or_lose(block, known, sealed)?,
+            };
+            match lost {
+                Some(why) => progress.lose(why),
+                None => self.open_blocks(block, sealed, progress)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What the device says of a lost block.
+    fn unreadable(&self) -> Error {
+        Error::io("read", self.file.path(), io::Error::from_raw_os_error(EIO))
+    }
+
     /// Reads on as far as the blocks go that are known to be there.
     fn read_known(&self, progress: &mut Progress<'_, '_>, known: u64) -> Result<()> {
-        let blocks = known.div_ceil(BLOCK_BYTES as u64);
-        let wanted = |progress: &Progress<'_, '_>| progress.end - progress.at;
-        let (mut block, mut count) = self.blocks_of(progress.at, wanted(progress), known)?;
+        progress.begin();
+        let blocks = blocks_in(known);
+        let (mut block, mut count) = self.blocks_of(progress.at, progress.rest(), known)?;
         let mut sealed = Vec::new();
         while progress.at < progress.end && block < blocks {
-            self.load(block, count, known, &mut sealed)?;
-            self.open_blocks(block, &sealed, progress)?;
+            match self.load(block, count, known, &mut sealed) {
+                Err(error) if is_unreadable(&error) => {
+                    let blocks = block..(block + count).min(blocks);
+                    self.open_one_by_one(blocks, known, &mut sealed, progress)?;
+                }
+                loaded => {
+                    loaded?;
+                    self.open_blocks(block, &sealed, progress)?;
+                }
+            }
             block += count;
-            count = wanted(progress).div_ceil(BLOCK_CONTENT_BYTES).min(BLOCKS_AT_ONCE);
+            count = progress.rest().div_ceil(BLOCK_CONTENT_BYTES).min(BLOCKS_AT_ONCE);
         }
         Ok(())
     }
@@ -451,8 +313,8 @@ impl FramesFile {
     pub fn span(&self, offset: u64, len: usize) -> Result<Span> {
         let known = self.known_bytes.load(Relaxed);
         let (first_block, count) = self.blocks_of(offset, len as u64, known)?;
-        let start = first_block * BLOCK_BYTES as u64;
-        let end = (start + count * BLOCK_BYTES as u64).min(known);
+        let start = start_of(first_block);
+        let end = start_of(first_block + count).min(known);
         Ok(Span { first_block, offset: start, len: end.saturating_sub(start) as usize })
     }
 
@@ -462,53 +324,44 @@ impl FramesFile {
     /// # Errors
     /// As [`RandomFile::read_at`].
     pub fn open(&self, span: &Span, sealed: &[u8], offset: u64, buf: &mut [u8]) -> Result<()> {
-        let Some(end) = offset.checked_add(buf.len() as u64) else {
-            return self.read(offset, buf, None);
-        };
-        let mut progress = Progress { at: offset, end, buf, damaged: None };
+        let progress = Progress::new(offset, buf, Damage::Fails);
+        let mut progress = progress.ok_or_else(|| self.past_the_end())?;
         self.open_blocks(span.first_block, sealed, &mut progress)?;
-        match progress.end - progress.at {
-            0 => Ok(()),
-            rest => {
-                let start = buf.len() - rest as usize;
-                self.read(end - rest, buf.get_mut(start..).unwrap_or_default(), None)
-            }
-        }
+        self.read(progress)
     }
 
-    fn read(
-        &self,
-        offset: u64,
-        buf: &mut [u8],
-        damaged: Option<&mut Vec<Range<u64>>>,
-    ) -> Result<()> {
-        let past_the_end = || Error::io("read", self.file.path(), ErrorKind::UnexpectedEof.into());
-        let end = offset.checked_add(buf.len() as u64).ok_or_else(past_the_end)?;
-        let mut progress = Progress { at: offset, end, buf, damaged };
-        loop {
+    fn past_the_end(&self) -> Error {
+        Error::io("read", self.file.path(), ErrorKind::UnexpectedEof.into())
+    }
+
+    /// Reads what is not read yet.
+    fn read(&self, mut progress: Progress<'_, '_>) -> Result<()> {
+        while progress.at < progress.end {
             let known = self.up_to_known(|known| {
                 self.read_known(&mut progress, known)?;
                 Ok(known)
             })?;
-            if progress.at == end {
-                return Ok(());
+            if progress.at == progress.end {
+                break;
             }
             let current = self.file.current_len()?;
             if current > known {
                 self.known_bytes.fetch_max(current, Relaxed);
-            } else if end <= self.len {
-                // It was there when the file was opened.
-                return progress.pass_damage(end, self.file.path());
+            } else if progress.has_lost() || progress.end <= self.len.start {
+                // What was there when the file was opened, or may be.
+                progress.pass(progress.end, self.file.path())?;
             } else {
-                return Err(past_the_end());
+                return Err(self.past_the_end());
             }
         }
+        Ok(())
     }
 }
 
 impl RandomFile for FramesFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.read(offset, buf, None)
+        let progress = Progress::new(offset, buf, Damage::Fails);
+        self.read(progress.ok_or_else(|| self.past_the_end())?)
     }
 
     fn read_around_damage(
@@ -517,16 +370,30 @@ impl RandomFile for FramesFile {
         buf: &mut [u8],
         damaged: &mut Vec<Range<u64>>,
     ) -> Result<()> {
-        self.read(offset, buf, Some(damaged))
+        let progress = Progress::new(offset, buf, Damage::IsPassed(damaged));
+        self.read(progress.ok_or_else(|| self.past_the_end())?)
+    }
+
+    /// Lost is what lost blocks have, no more and no less.
+    fn read_around_loss(
+        &self,
+        offset: u64,
+        buf: &mut [u8],
+        damaged: &mut Vec<Range<u64>>,
+        _page_bytes: usize,
+    ) -> Result<()> {
+        let progress = Progress::new(offset, buf, Damage::AndLossArePassed(damaged));
+        let progress = progress.filter(|progress| progress.end <= self.len.end);
+        self.read(progress.ok_or_else(|| self.past_the_end())?)
     }
 
     fn len(&self) -> u64 {
-        self.len
+        self.len.end
     }
 
     fn current_len(&self) -> Result<u64> {
         self.known_bytes.fetch_max(self.file.current_len()?, Relaxed);
-        self.up_to_known(|known| self.content_end(known))
+        Ok(self.up_to_known(|known| self.content_end(known))?.end)
     }
 
     fn path(&self) -> &Path {

@@ -12,10 +12,11 @@
 use crate::header::HEADER_BYTES;
 use ring::aead::{Aad, LessSafeKey, Nonce};
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use terrace_base::{Error, Result};
-use terrace_vfs::{AppendFile, RandomFile};
+use terrace_vfs::{AppendFile, RandomFile, add_damage, is_unreadable};
 
 /// Bytes of content in a page.
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -268,6 +269,36 @@ impl RandomFile for PagesFile {
             offset += len as u64;
             buf = later;
         }
+    }
+
+    /// A page that is not what was written is lost, as one that the device does not give, and no other with it. Only who
+    /// saves what is left reads around either: of a finished file nothing is missing.
+    fn read_around_loss(
+        &self,
+        mut offset: u64,
+        mut buf: &mut [u8],
+        damaged: &mut Vec<Range<u64>>,
+        _page_bytes: usize,
+    ) -> Result<()> {
+        let is_lost = |error: &Error| error.is_corruption() || is_unreadable(error);
+        match self.read_at(offset, buf) {
+            Err(error) if is_lost(&error) => {}
+            read => return read,
+        }
+        while !buf.is_empty() {
+            let in_page = (offset % PAGE_BYTES as u64) as usize;
+            let (now, later) = buf.split_at_mut(buf.len().min(PAGE_BYTES - in_page));
+            let end = offset + now.len() as u64;
+            match self.read_at(offset, now) {
+                Err(error) if is_lost(&error) => {
+                    now.fill(0);
+                    add_damage(damaged, offset..end);
+                }
+                read => read?,
+            }
+            (offset, buf) = (end, later);
+        }
+        Ok(())
     }
 
     fn len(&self) -> u64 {

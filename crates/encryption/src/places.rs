@@ -7,10 +7,10 @@ use terrace_base::sync::Mutex;
 /// Places that are kept for a file: enough for one in 64 KiB of a log segment.
 const MAX_PLACES: usize = 1024;
 
-/// Blocks without a frame that are kept for a file.
+/// Blocks that tell no place and are kept for a file: as many without a frame, and as many that the device did not give.
 const MAX_BAD: usize = 64 << 10;
 
-/// What is known of a file. Every entry comes from a frame whose tag was right.
+/// What is known of a file. Every place comes from a frame whose tag was right.
 #[derive(Default)]
 pub(crate) struct Places {
     known: Mutex<Known>,
@@ -22,6 +22,8 @@ struct Known {
     blocks: BTreeMap<u64, u64>,
     /// Whole blocks that have no frame.
     bad: BTreeSet<u64>,
+    /// Blocks that the device did not give when they were last asked for.
+    lost: BTreeSet<u64>,
 }
 
 impl Places {
@@ -41,9 +43,23 @@ impl Places {
         }
     }
 
-    /// Whether `block` is known to have no frame.
-    pub fn is_bad(&self, block: u64) -> bool {
-        self.known.lock().bad.contains(&block)
+    /// The device did not give `block`. It may give it later.
+    pub fn note_lost(&self, block: u64) {
+        let lost = &mut self.known.lock().lost;
+        if lost.len() < MAX_BAD {
+            lost.insert(block);
+        }
+    }
+
+    /// Whether the device did not give `block`.
+    pub fn is_lost(&self, block: u64) -> bool {
+        self.known.lock().lost.contains(&block)
+    }
+
+    /// Whether it is of no use to ask `block` for its place.
+    pub fn are_unknown_of(&self, block: u64) -> bool {
+        let known = self.known.lock();
+        known.bad.contains(&block) || known.lost.contains(&block)
     }
 
     /// The nearest known places around the content's byte `at`, each with its block: the last one that is not behind it,

@@ -37,7 +37,7 @@ pub struct Rewritten {
     pub bytes: u64,
     /// Files that were as they are to be.
     pub kept: u64,
-    /// Why files in `lost/` stay as they were: they are damaged, or their key is missing.
+    /// Why files in `lost/` stay as they were: they are damaged, their key is missing, or the device does not give all of them.
     pub unreadable: Vec<Error>,
 }
 
@@ -94,34 +94,44 @@ pub fn rewrite(
         // A store that is not wholly encrypted must not open without its keys: `CURRENT` is read first, and tells.
         paths.sort_by_key(|path| (path.ends_with("CURRENT") != wanted.is_some(), path.clone()));
         for path in paths {
-            let stored = below.open(&path, OpenMode::default())?;
-            let id = header::key_id_of(&*stored)?;
-            let file = match to_convert(&source, &*stored, id, wanted) {
-                Ok(Some(file)) => file,
-                Ok(None) => {
-                    done.kept += 1;
-                    continue;
+            match convert(&**below, &source, to, wanted, &path) {
+                Ok(Some(bytes)) => {
+                    done.files += 1;
+                    done.bytes += bytes;
+                    each(bytes);
                 }
-                Err(error) if folder != dir && !matches!(error, Error::Io { .. }) => {
-                    done.unreadable.push(error);
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            match write_anew(&*file, &**below, to, &path) {
-                Ok(()) => {}
-                Err(error) if folder != dir && error.is_corruption() => {
-                    done.unreadable.push(error);
-                    continue;
-                }
+                Ok(None) => done.kept += 1,
+                Err(error) if folder != dir && is_unreadable(&error) => done.unreadable.push(error),
                 Err(error) => return Err(error),
             }
-            done.files += 1;
-            done.bytes += file.len();
-            each(file.len());
         }
     }
     Ok(done)
+}
+
+/// Makes the file at `path` need the key `wanted`, and be on the file system `to`. Gives the bytes of its content; `None` if it
+/// stays as it is.
+fn convert(
+    below: &dyn Vfs,
+    source: &dyn Vfs,
+    to: &dyn Vfs,
+    wanted: Option<u32>,
+    path: &Path,
+) -> Result<Option<u64>> {
+    let stored = below.open(path, OpenMode::default())?;
+    let id = header::key_id_of(&*stored)?;
+    let Some(file) = to_convert(source, &*stored, id, wanted)? else { return Ok(None) };
+    write_anew(&*file, below, to, path)?;
+    Ok(Some(file.len()))
+}
+
+/// Whether an error is about what a file has: it is damaged, its key is missing, or the device does not give all of it.
+fn is_unreadable(error: &Error) -> bool {
+    let is_of_device = terrace_vfs::is_unreadable(error);
+    match error {
+        Error::Io { op, .. } => is_of_device && *op == "read",
+        error => error.is_corruption() || matches!(error, Error::Unsupported { .. }),
+    }
 }
 
 /// The content of a `stored` file that needs the key `id` and is to need `wanted`; `None` if it stays as it is.

@@ -16,9 +16,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use terrace_base::{Error, Result, SegmentNumber};
-use terrace_vfs::{
-    LOST_PAGE_BYTES, OpenMode, RandomFile, Vfs, check_not_encrypted, read_around_loss,
-};
+use terrace_vfs::{LOST_PAGE_BYTES, OpenMode, RandomFile, Vfs, check_not_encrypted};
 
 /// Payloads up to this length are read whole before their checksum is known to match.
 const WHOLE_BYTES: usize = 1 << 20;
@@ -108,7 +106,7 @@ type HeaderResult = std::result::Result<Header, HeaderFault>;
 /// device does not give are damaged.
 pub fn read_header_around_loss(vfs: &dyn Vfs, path: &Path) -> Result<HeaderResult> {
     header_by(vfs, path, |file, bytes, damaged| {
-        read_around_loss(file, 0, bytes, damaged, LOST_PAGE_BYTES)
+        file.read_around_loss(0, bytes, damaged, LOST_PAGE_BYTES)
     })
 }
 

@@ -5,7 +5,7 @@ use crate::format::{HEADER_BYTES, LogPosition};
 use crate::reader::{LogReader, RecordKind, Step};
 use crate::recover::{Apply, Part, Recovered, SegmentFile, chain};
 use terrace_base::{Result, SegmentNumber};
-use terrace_vfs::Vfs;
+use terrace_vfs::{Vfs, is_unreadable};
 
 /// A place in a log where something is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,8 @@ pub struct Gap {
 /// Replays every sound data record of `segments` (ascending) in the order of the log, but for what a
 /// recovery before has dropped: segments that no link leads to are reported as skipped, and of a segment that is
 /// continued at a place only what stands before it counts. Pages that the device does not give are passed over like
-/// other damage. Gives what else was passed over. Writes nothing.
+/// other damage, and so is a segment of which it does not give what is needed to open it. Gives what else was passed
+/// over. Writes nothing.
 ///
 /// # Errors
 /// I/O; `Unsupported`; what `apply` returns, unless it is corruption: that is a gap.
@@ -30,17 +31,16 @@ pub fn salvage(
     segments: &[SegmentFile],
     apply: &mut Apply<'_>,
 ) -> Result<(Recovered, Vec<Gap>)> {
-    let mut readers = segments
-        .iter()
-        .map(|segment| LogReader::open_around_loss(vfs, &segment.path, segment.number))
-        .collect::<Result<Vec<_>>>()?;
+    let Opened { segments, mut readers, mut gaps } = open(vfs, segments)?;
+    let unopened: Vec<SegmentNumber> = gaps.iter().map(|gap| gap.segment).collect();
     let mut recovered = Recovered::default();
-    let mut gaps = Vec::new();
-    let chain = chain(segments, &readers);
+    let chain = chain(&segments, &readers);
     let skipped = (0..segments.len()).filter(|at| !chain.iter().any(|part| part.index == *at));
     recovered.skipped = skipped.map(|at| segments[at].number).collect();
     for part in &chain {
-        if let Some(LogPosition { segment, offset: end }) = part.missing {
+        if let Some(LogPosition { segment, offset: end }) = part.missing
+            && !unopened.contains(&segment)
+        {
             let why = format!("the segment, with records up to {end}, is missing");
             gaps.push(Gap { segment, offset: 0, why });
         }
@@ -49,7 +49,34 @@ pub fn salvage(
         let offset = reader.position().max(HEADER_BYTES);
         recovered.end = Some(LogPosition { segment: reader.segment(), offset });
     }
+    gaps.sort_by_key(|gap| (gap.segment, gap.offset));
     Ok((recovered, gaps))
+}
+
+/// The segments that can be opened, and the others.
+struct Opened {
+    segments: Vec<SegmentFile>,
+    /// Of each of these.
+    readers: Vec<LogReader>,
+    gaps: Vec<Gap>,
+}
+
+fn open(vfs: &dyn Vfs, segments: &[SegmentFile]) -> Result<Opened> {
+    let mut opened = Opened { segments: Vec::new(), readers: Vec::new(), gaps: Vec::new() };
+    for segment in segments {
+        match LogReader::open_around_loss(vfs, &segment.path, segment.number) {
+            // An encrypted one cannot be read without its first bytes.
+            Err(error) if is_unreadable(&error) => {
+                let (segment, why) = (segment.number, error.to_string());
+                opened.gaps.push(Gap { segment, offset: 0, why });
+            }
+            reader => {
+                opened.readers.push(reader?);
+                opened.segments.push(segment.clone());
+            }
+        }
+    }
+    Ok(opened)
 }
 
 fn one(
@@ -101,7 +128,7 @@ mod tests {
     use crate::{LogOptions, LogWriter};
     use std::path::Path;
     use std::path::PathBuf;
-    use terrace_vfs::SimVfs;
+    use terrace_vfs::{Call, Interposed, OpenMode, SimVfs};
 
     fn path(number: SegmentNumber) -> PathBuf {
         PathBuf::from(format!("/log/{number:06}.log"))
@@ -165,6 +192,50 @@ mod tests {
             // Nothing in the log says what stood before its first segment, or behind its last.
             let told = gaps.iter().any(|gap| gap.segment == number);
             assert_eq!(told, missing == 1, "{gaps:?}");
+        }
+    }
+
+    /// A file system that cannot open files of which the device does not give the beginning, as an encrypted one.
+    #[derive(Clone)]
+    struct NeedsTheBeginning(SimVfs);
+
+    impl Interposed for NeedsTheBeginning {
+        type Files = SimVfs;
+
+        fn files(&self) -> &SimVfs {
+            &self.0
+        }
+
+        fn around<T>(
+            &self,
+            call: Call<'_>,
+            path: &Path,
+            work: impl FnOnce() -> Result<T>,
+        ) -> Result<T> {
+            if matches!(call, Call::Open) {
+                self.0.open(path, OpenMode::default())?.read_at(0, &mut [0])?;
+            }
+            work()
+        }
+    }
+
+    #[test]
+    fn a_segment_that_cannot_be_opened_is_a_gap_and_the_others_count() {
+        let (sim, segments) = log();
+        for lost in 0..3 {
+            let sim = sim.kill_image();
+            assert!(sim.lose_sector(&segments[lost].path, 0..512));
+            let vfs = NeedsTheBeginning(sim);
+            let mut seen = 0;
+            let mut apply = |segment: SegmentNumber, _: u64, _: &[u8]| {
+                assert_ne!(segment, segments[lost].number);
+                seen += 1;
+                Ok(())
+            };
+            let (recovered, gaps) = salvage(&vfs, &segments, &mut apply).unwrap();
+            assert_eq!((seen, gaps.len()), (20, 1), "{gaps:?}");
+            assert_eq!((gaps[0].segment, gaps[0].offset), (segments[lost].number, 0));
+            assert!(recovered.skipped.is_empty());
         }
     }
 

@@ -118,7 +118,7 @@ pub fn check_not_encrypted(file: &dyn RandomFile) -> Result<()> {
     let mut start = [0; ENCRYPTED_MAGIC.len()];
     if file.len() >= start.len() as u64 {
         // What is damaged has been read with keys, or is nobody's; what cannot be read is noticed where it is needed.
-        read_around_loss(file, 0, &mut start, &mut Vec::new(), LOST_PAGE_BYTES)?;
+        file.read_around_loss(0, &mut start, &mut Vec::new(), LOST_PAGE_BYTES)?;
     }
     match start == ENCRYPTED_MAGIC {
         false => Ok(()),
@@ -143,45 +143,12 @@ pub const LOST_PAGE_BYTES: usize = 4096;
 /// The least that a device loses.
 pub const LOST_SECTOR_BYTES: usize = 512;
 
-/// As [`RandomFile::read_around_damage`], for a caller that saves what is left of a file: where the device does not give a page
-/// ([`is_unreadable`]), `buf` has zeros and the page is added to `damaged`. Not for a file of which a crash may have cut the
-/// end: what cannot be read may well have been written. A page has `page_bytes`, [`LOST_PAGE_BYTES`] or, where nothing may be
-/// lost that a shorter read gives, [`LOST_SECTOR_BYTES`], which takes longer.
-///
-/// # Errors
-/// Others than [`is_unreadable`].
-pub fn read_around_loss(
-    file: &dyn RandomFile,
-    offset: u64,
-    buf: &mut [u8],
-    damaged: &mut Vec<Range<u64>>,
-    page_bytes: usize,
-) -> Result<()> {
-    let known = damaged.len();
-    match file.read_around_damage(offset, buf, damaged) {
-        Err(error) if is_unreadable(&error) => damaged.truncate(known),
-        read => return read,
+/// Adds to the ranges that a read around damage has found one that is behind them.
+pub fn add_damage(damaged: &mut Vec<Range<u64>>, range: Range<u64>) {
+    match damaged.last_mut() {
+        Some(before) if before.end == range.start => before.end = range.end,
+        _ => damaged.push(range),
     }
-    let (mut offset, mut rest) = (offset, buf);
-    while !rest.is_empty() {
-        // To the end of the page.
-        let len = page_bytes - (offset % page_bytes as u64) as usize;
-        let (piece, after) = rest.split_at_mut(len.min(rest.len()));
-        let (end, known) = (offset + piece.len() as u64, damaged.len());
-        match file.read_around_damage(offset, piece, damaged) {
-            Err(error) if is_unreadable(&error) => {
-                piece.fill(0);
-                damaged.truncate(known);
-                match damaged.last_mut() {
-                    Some(before) if before.end == offset => before.end = end,
-                    _ => damaged.push(offset..end),
-                }
-            }
-            read => read?,
-        }
-        (offset, rest) = (end, after);
-    }
-    Ok(())
 }
 
 /// Whether a file has nothing but zeros, and no damage.
@@ -278,6 +245,44 @@ pub trait RandomFile: Send + Sync {
     ) -> Result<()> {
         let _ = damaged;
         self.read_at(offset, buf)
+    }
+    /// As [`RandomFile::read_around_damage`], for a caller that saves what is left of a file: where the device does not give a
+    /// page ([`is_unreadable`]), `buf` has zeros and the page is added to `damaged`. Not for a file of which a crash may have
+    /// cut the end: what cannot be read may well have been written. A page has `page_bytes`, [`LOST_PAGE_BYTES`] or, where
+    /// nothing may be lost that a shorter read gives, [`LOST_SECTOR_BYTES`], which takes longer. A file system that knows
+    /// better what is lost with a page says just that.
+    ///
+    /// # Errors
+    /// Others than [`is_unreadable`].
+    fn read_around_loss(
+        &self,
+        offset: u64,
+        buf: &mut [u8],
+        damaged: &mut Vec<Range<u64>>,
+        page_bytes: usize,
+    ) -> Result<()> {
+        let known = damaged.len();
+        match self.read_around_damage(offset, buf, damaged) {
+            Err(error) if is_unreadable(&error) => damaged.truncate(known),
+            read => return read,
+        }
+        let (mut offset, mut rest) = (offset, buf);
+        while !rest.is_empty() {
+            // To the end of the page.
+            let len = page_bytes - (offset % page_bytes as u64) as usize;
+            let (piece, after) = rest.split_at_mut(len.min(rest.len()));
+            let (end, known) = (offset + piece.len() as u64, damaged.len());
+            match self.read_around_damage(offset, piece, damaged) {
+                Err(error) if is_unreadable(&error) => {
+                    piece.fill(0);
+                    damaged.truncate(known);
+                    add_damage(damaged, offset..end);
+                }
+                read => read?,
+            }
+            (offset, rest) = (end, after);
+        }
+        Ok(())
     }
     /// The length of the file when it was opened.
     fn len(&self) -> u64;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use terrace::vfs::{Fault, FaultKind, OpClass, PosixVfs, SimVfs, Vfs};
 use terrace_encryption::EncryptedVfs;
-use terrace_vfs::{CreateOptions, Error, OpenMode, RandomFile, ReadRequest};
+use terrace_vfs::{CreateOptions, Error, LOST_SECTOR_BYTES, OpenMode, RandomFile, ReadRequest};
 
 pub fn new(seed: u64) -> (SimVfs, Arc<EncryptedVfs>) {
     let sim = SimVfs::new(seed);
@@ -67,6 +67,28 @@ fn files_of_every_length_around_a_page_are_read_as_they_were_written() {
                 let is_end = matches!(&error, Error::Io { source, .. } if source.kind() == ErrorKind::UnexpectedEof);
                 assert!(is_end, "{name}: {error}");
             }
+        }
+    }
+}
+
+#[test]
+fn who_saves_what_is_left_of_a_file_loses_no_other_page_than_those_that_are_damaged_or_lost() {
+    let (sim, vfs) = new(1);
+    let want = content(7 * 4096 + 100);
+    write(&*vfs, "000001.vlog", &want, false);
+    let place = |page: u64| 128 + page * (4096 + 16);
+    assert!(sim.corrupt(path("000001.vlog"), place(1) + 4000, 1));
+    assert!(sim.lose_sector(path("000001.vlog"), place(4) + 4100..place(4) + 4101));
+    assert!(sim.corrupt(path("000001.vlog"), place(7) + 110, 1));
+    let file = vfs.open(&path("000001.vlog"), OpenMode::default()).unwrap();
+    for from in [0, 3000, 4096] {
+        let (mut bytes, mut damaged) = (vec![1; want.len() - from], Vec::new());
+        file.read_around_damage(from as u64, &mut bytes, &mut damaged).unwrap_err();
+        file.read_around_loss(from as u64, &mut bytes, &mut damaged, LOST_SECTOR_BYTES).unwrap();
+        assert_eq!(damaged, [4096..8192, 4 * 4096..5 * 4096, 7 * 4096..7 * 4096 + 100]);
+        for (at, byte) in (from..).zip(bytes) {
+            let is_lost = damaged.iter().any(|range| range.contains(&(at as u64)));
+            assert_eq!(byte, if is_lost { 0 } else { want[at] }, "{at}");
         }
     }
 }

@@ -7,7 +7,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use terrace::vfs::{SimVfs, Vfs};
 use terrace_encryption::EncryptedVfs;
-use terrace_vfs::{AppendFile, CUTTABLE_APPENDS, CreateOptions, OpenMode, RandomFile};
+use terrace_vfs::{
+    AppendFile, CUTTABLE_APPENDS, CreateOptions, LOST_PAGE_BYTES, OpenMode, RandomFile,
+    ReadRequest, is_unreadable,
+};
 
 const NAME: &str = "000001.log";
 
@@ -239,6 +242,120 @@ fn much_damage_is_passed_with_few_reads() {
     let reads = sim.op_count() - before;
     println!("{reads} reads, {} blocks", raw.len() / BLOCK);
     assert!(reads < 4 * (raw.len() / BLOCK) as u64, "{reads}");
+}
+
+/// A file of several blocks; its content.
+fn write_blocks(vfs: &dyn Vfs) -> Vec<u8> {
+    let all = content(40_000);
+    let mut file = create(vfs, NAME);
+    let mut rest = &all[..];
+    for len in APPENDS.into_iter().cycle() {
+        let (now, later) = rest.split_at(len.min(rest.len()));
+        file.append(now).unwrap();
+        rest = later;
+        if rest.is_empty() {
+            break;
+        }
+    }
+    all
+}
+
+#[test]
+fn a_block_that_the_device_does_not_give_costs_its_content_and_no_other() {
+    let (sim, vfs) = new(1);
+    let want = write_blocks(&*vfs);
+    let raw = sim.read_file(path(NAME)).unwrap();
+    let frames = frames(&raw);
+    let blocks = raw.len().div_ceil(BLOCK);
+    assert!(blocks > 8);
+    for lost in 0..blocks {
+        let image = sim.kill_image();
+        let at = (lost * BLOCK + 700).min(raw.len() - 1) as u64;
+        assert!(image.lose_sector(path(NAME), at..at + 1));
+        let vfs = super::encrypted(&image, &[3]);
+        let file = vfs.open(&path(NAME), OpenMode::default()).unwrap();
+        let content_before = |block: usize| {
+            let behind = frames.iter().find(|(_, place)| place.start >= block * BLOCK);
+            behind.map(|(start, _)| *start)
+        };
+        let start = if lost == 0 { 0 } else { content_before(lost).unwrap() };
+        let range = match content_before(lost + 1) {
+            Some(end) => {
+                assert_eq!(file.len(), want.len() as u64, "block {lost}");
+                start..end
+            }
+            // As much as there may be.
+            None => {
+                let end = file.len();
+                assert!(end >= want.len() as u64 && end - start <= BLOCK as u64, "block {lost}");
+                start..end
+            }
+        };
+        assert_eq!(file.current_len().unwrap(), file.len());
+        assert_eq!(vfs.len(&path(NAME)).unwrap(), file.len());
+        let (mut bytes, mut damaged) = (vec![1; file.len() as usize], Vec::new());
+        let read = file.read_around_damage(0, &mut bytes, &mut damaged);
+        assert!(is_unreadable(&read.unwrap_err()) && damaged.is_empty(), "block {lost}");
+        file.read_around_loss(0, &mut bytes, &mut damaged, LOST_PAGE_BYTES).unwrap();
+        assert_eq!(damaged, [range.clone()], "block {lost}");
+        for (at, byte) in bytes.iter().enumerate() {
+            let is_lost = range.contains(&(at as u64));
+            assert_eq!(*byte, if is_lost { 0 } else { want[at] }, "block {lost}, byte {at}");
+        }
+        for at in (0..file.len()).step_by(97).chain([file.len() - 1]) {
+            let mut alone = [0];
+            let mut requests = [ReadRequest::new(&*file, at, &mut alone)];
+            vfs.read_batch(&mut requests);
+            let [request] = requests;
+            match (request.result.unwrap(), read(&*file, at, 1)) {
+                (Ok(()), Ok(byte)) => {
+                    assert!(byte == alone && byte[0] == want[at as usize], "block {lost}, {at}");
+                    assert!(!range.contains(&at), "block {lost}, {at}");
+                }
+                (Err(one), Err(other)) => {
+                    assert!(is_unreadable(&one) && is_unreadable(&other), "block {lost}, {at}");
+                    assert!(range.contains(&at), "block {lost}, {at}");
+                }
+                outcomes => panic!("block {lost}, {at}: {outcomes:?}"),
+            }
+        }
+        let past = read(&*file, file.len(), 1).unwrap_err();
+        let mut past_loss = [0];
+        let end = file.len();
+        let refused = file.read_around_loss(end, &mut past_loss, &mut damaged, LOST_PAGE_BYTES);
+        assert!(!is_unreadable(&refused.unwrap_err()), "block {lost}: {past}");
+    }
+}
+
+/// A device takes its time before it says that it does not give a block.
+#[test]
+fn many_lost_blocks_are_asked_for_a_few_times_each() {
+    let (sim, vfs) = new(1);
+    let (_, all) = long_file(&sim, &vfs);
+    let blocks = sim.len(&path(NAME)).unwrap() / BLOCK as u64;
+    let lost = blocks / 4..blocks / 4 * 3;
+    let range = lost.start * BLOCK as u64..lost.end * BLOCK as u64;
+    assert!(sim.lose_sector(path(NAME), range));
+    let file = vfs.open(&path(NAME), OpenMode::default()).unwrap();
+    let before = sim.op_count();
+    let (mut at, mut damaged) = (0, Vec::new());
+    while at < all.len() {
+        let mut piece = vec![0; (256 << 10).min(all.len() - at)];
+        file.read_around_loss(at as u64, &mut piece, &mut damaged, LOST_PAGE_BYTES).unwrap();
+        at += piece.len();
+    }
+    let bytes: u64 = damaged.iter().map(|range| range.end - range.start).sum();
+    assert!(damaged.len() == 1 && bytes > all.len() as u64 / 3, "{damaged:?}");
+    let reads = sim.op_count() - before;
+    println!("{reads} reads, {blocks} blocks, {} of them lost", lost.end - lost.start);
+    assert!(reads < 2 * blocks, "{reads}");
+    // The others are read as ever.
+    for at in [0, damaged[0].start - 3000, damaged[0].end, all.len() as u64 - 3000] {
+        let before = sim.op_count();
+        assert!(read(&*file, at, 3000).unwrap() == all[at as usize..at as usize + 3000], "{at}");
+        let reads = sim.op_count() - before;
+        assert!(reads <= 30, "at {at}: {reads} reads");
+    }
 }
 
 /// An append that fails leaves whole frames, and cannot be told from one that does not.

@@ -406,7 +406,7 @@ fn around_a_lost_sector_the_rest_is_read() {
         let (mut buf, mut damaged) = (vec![0xaa; len], Vec::new());
         assert!(file.read_at(from as u64, &mut buf).is_err());
         let page = crate::LOST_PAGE_BYTES;
-        crate::read_around_loss(&*file, from as u64, &mut buf, &mut damaged, page).unwrap();
+        file.read_around_loss(from as u64, &mut buf, &mut damaged, page).unwrap();
         for (at, byte) in buf.iter().enumerate() {
             let at = (from + at) as u64;
             if !damaged.iter().any(|range| range.contains(&at)) {
@@ -421,6 +421,6 @@ fn around_a_lost_sector_the_rest_is_read() {
     let mut past_the_end = [0; 10];
     let sector = crate::LOST_SECTOR_BYTES;
     let mut damaged = Vec::new();
-    let error = crate::read_around_loss(&*file, 19_995, &mut past_the_end, &mut damaged, sector);
+    let error = file.read_around_loss(19_995, &mut past_the_end, &mut damaged, sector);
     assert!(!crate::is_unreadable(&error.unwrap_err()));
 }
