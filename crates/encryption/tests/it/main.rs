@@ -11,6 +11,7 @@ mod backups;
 mod files;
 mod forging;
 mod frames;
+mod repairing;
 mod replacing;
 mod rewriting;
 mod store;

@@ -12,6 +12,7 @@ use crate::open::orphans;
 use crate::open::read_write;
 use crate::options::FamilyOptions;
 use crate::version::file_numbers::FileNumbers;
+use std::collections::HashSet;
 use terrace_base::{FileNumber, SegmentNumber};
 use terrace_log::SegmentFile;
 use terrace_manifest::names::{self, FileName};
@@ -20,7 +21,7 @@ use terrace_manifest::{FamilyState, FileMeta, HOT_LEVEL, ManifestState, salvage}
 impl Repair<'_> {
     /// Does what `plan` says; the store that comes out, with its log replayed.
     pub(super) fn carry_out(&mut self, plan: Plan) -> Result<Inner> {
-        let Plan { mut state, claims, number, numbers, families, mut aside, headers, log, .. } =
+        let Plan { mut state, claims, number, numbers, families, mut aside, mended, log, .. } =
             plan;
         for (id, files) in families {
             let Some(family) = state.families.get_mut(&id) else { continue };
@@ -28,16 +29,19 @@ impl Repair<'_> {
         }
         self.vfs.sync_dir(self.dir)?;
         state.next_file_number = state.next_file_number.max(numbers.next());
-        self.back_up(&state, &numbers, &headers)?;
+        let kept = self.back_up(&state, &numbers, &mended)?;
         if !self.report.lost.is_empty() {
             unended::write(&*self.vfs, self.dir, &self.report.lost)?;
         }
-        for SegmentFile { number, path } in headers {
-            self.mend_header(number, &path)?;
+        for SegmentFile { number, path } in mended {
+            self.mend(number, &path)?;
         }
         let manifest = salvage::replace(self.vfs.clone(), self.dir, number, &state)?;
         for (name, suffix) in aside {
-            self.set_aside(&name, suffix)?;
+            match kept.contains(&name) {
+                true => self.vfs.remove(&self.dir.join(name))?,
+                false => self.set_aside(&name, suffix)?,
+            }
         }
         self.vfs.sync_dir(self.dir)?;
         let (dir, salvages) = (self.dir, log.salvages);
@@ -108,24 +112,24 @@ impl Repair<'_> {
         FamilyOptions { family, keeps_seqnos: true, ..self.options.family(options) }
     }
 
-    /// Copies what will be replaced or replayed to `lost/`.
+    /// Copies what will be replaced or replayed to `lost/`; gives the names.
     fn back_up(
         &self,
         state: &ManifestState,
         numbers: &FileNumbers,
-        headers: &[SegmentFile],
-    ) -> Result<()> {
+        mended: &[SegmentFile],
+    ) -> Result<HashSet<String>> {
+        let is_mended = |number: SegmentNumber| mended.iter().any(|mended| mended.number == number);
+        let mut kept = HashSet::new();
         for name in self.vfs.list(self.dir)? {
             use FileName::{Current, Evidence, Log, Manifest, ValueLog};
-            let mended =
-                |number: SegmentNumber| headers.iter().any(|mended| mended.number == number);
             let stays = |n: SegmentNumber| state.segments.contains_key(&n);
             let goes = match names::parse(&name) {
                 Current | Evidence(_) | Manifest(_) => true,
                 Log(number) => {
-                    mended(number) || !(stays(number) || numbers.is_foreign(number.file()))
+                    is_mended(number) || !(stays(number) || numbers.is_foreign(number.file()))
                 }
-                ValueLog(number) => mended(number),
+                ValueLog(number) => is_mended(number),
                 _ => false,
             };
             if !goes {
@@ -133,8 +137,10 @@ impl Repair<'_> {
             }
             let target = orphans::free_name(&*self.vfs, self.dir, &name)?;
             checkpoint::link(&*self.vfs, &self.dir.join(&name), &target)?;
+            kept.insert(name);
         }
-        Ok(self.vfs.sync_dir(&names::lost_dir(self.dir))?)
+        self.vfs.sync_dir(&names::lost_dir(self.dir))?;
+        Ok(kept)
     }
 
     /// Moves a file that the new manifest does not name to `lost/`.

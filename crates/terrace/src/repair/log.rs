@@ -1,4 +1,4 @@
-//! The commit log: what a replay will find in it, and segments whose header is damaged.
+//! The commit log: what a replay will find in it.
 
 use super::base::is_loss;
 use super::{FamilySign, Repair};
@@ -7,20 +7,11 @@ use crate::error::Result;
 use crate::open::recover;
 use crate::version::file_numbers::FileNumbers;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use terrace_base::{SegmentNumber, SeqNo};
-use terrace_log::format::{HEADER_BYTES, Header, encode_header};
 use terrace_log::{Gap, LogPosition, SegmentFile};
 use terrace_manifest::ManifestState;
 use terrace_manifest::evidence::Claims;
 use terrace_manifest::names;
-use terrace_sst::is_damage;
-use terrace_vfs::{
-    CreateOptions, LOST_PAGE_BYTES, LOST_SECTOR_BYTES, OpenMode, is_unreadable, read_around_loss,
-};
-
-/// Bytes of a segment that are read at once.
-const PIECE_BYTES: usize = 64 << 10;
 
 /// What is in the log.
 #[derive(Default)]
@@ -105,87 +96,6 @@ impl Repair<'_> {
                 "the log: an open refuses it, although every record in it can be read".into(),
             );
         }
-    }
-
-    /// The segments among `numbers` that have another header than theirs; they are written anew for that.
-    pub(super) fn bad_headers(&self, paths: Vec<SegmentFile>) -> Result<Vec<SegmentFile>> {
-        let mut bad = Vec::new();
-        for SegmentFile { number, path } in paths {
-            let header = match self.vfs.len(&path) {
-                Ok(len) if len <= HEADER_BYTES => continue,
-                Ok(_) => terrace_log::read_header_around_loss(&*self.vfs, &path),
-                Err(error) => Err(error),
-            };
-            let header = match header {
-                // Nothing of it can be read: its values are missing, as those of a segment that is lost.
-                Err(error) if is_damage(&error) => continue,
-                header => header?,
-            };
-            match header {
-                Ok(header) if header.segment == number => {}
-                // A header before nothing is of no use.
-                _ if !self.is_worth_a_header(&path)? => {}
-                _ => bad.push(SegmentFile { number, path }),
-            }
-        }
-        Ok(bad)
-    }
-
-    /// Whether a segment, which is longer than its header, has anything but zeros, and nothing behind the header is known
-    /// to be damaged, but for pages that the device does not give.
-    fn is_worth_a_header(&self, path: &Path) -> Result<bool> {
-        let file = self.vfs.open(path, OpenMode::default())?;
-        let (mut buffer, mut damaged) = (vec![0; PIECE_BYTES], Vec::new());
-        let header = &mut buffer[..HEADER_BYTES as usize];
-        read_around_loss(&*file, 0, header, &mut damaged, LOST_PAGE_BYTES)?;
-        let mut is_zeros = damaged.is_empty() && header.iter().all(|byte| *byte == 0);
-        let mut offset = HEADER_BYTES;
-        while offset < file.len() {
-            let piece = (PIECE_BYTES as u64).min(file.len() - offset) as usize;
-            let read = match file.read_at(offset, &mut buffer[..piece]) {
-                Err(error) if is_unreadable(&error) => {
-                    let buffer = &mut buffer[..piece];
-                    read_around_loss(&*file, offset, buffer, &mut damaged, LOST_PAGE_BYTES)
-                }
-                read => read,
-            };
-            match read {
-                Ok(()) => is_zeros &= buffer[..piece].iter().all(|byte| *byte == 0),
-                Err(error) if error.is_corruption() => return Ok(false),
-                Err(error) => return Err(error.into()),
-            }
-            offset += piece as u64;
-        }
-        Ok(!is_zeros)
-    }
-
-    /// Puts a copy of a segment with a sound header in its place, with zeros for what cannot be read. Its records are what
-    /// they were: their checksums say where they stand.
-    pub(super) fn mend_header(&self, number: SegmentNumber, path: &Path) -> Result<()> {
-        let temp = names::temp_path(self.dir, number.file());
-        if self.vfs.exists(&temp)? {
-            self.vfs.remove(&temp)?;
-        }
-        let source = self.vfs.open(path, OpenMode::default())?;
-        let grows = path == names::log_path(self.dir, number);
-        let mut copy = self.vfs.create(&temp, &CreateOptions { grows, ..Default::default() })?;
-        copy.append(&encode_header(&Header { segment: number, previous: None }))?;
-        let (mut buffer, mut offset) = (vec![0; PIECE_BYTES], HEADER_BYTES);
-        while offset < source.len() {
-            let len = (PIECE_BYTES as u64).min(source.len() - offset) as usize;
-            let (piece, mut damaged) = (&mut buffer[..len], Vec::new());
-            // A value that was found to be whole may stand beside a lost sector.
-            read_around_loss(&*source, offset, piece, &mut damaged, LOST_SECTOR_BYTES)?;
-            for range in damaged {
-                piece[(range.start - offset) as usize..(range.end - offset) as usize].fill(0);
-            }
-            copy.append(piece)?;
-            offset += len as u64;
-        }
-        copy.finish()?;
-        copy.sync()?;
-        self.vfs.rename(&temp, path)?;
-        Ok(self.vfs.sync_dir(self.dir)?)
     }
 }
 

@@ -1,13 +1,14 @@
 //! Repair: a manifest made of what there is, for a store that has lost or damaged files and does not open.
 //!
 //! 1. *Survey.* The manifest, or the newest that says anything, up to its first damage ([`base`]); every SST,
-//!    read whole, with the values that it refers to ([`ssts`], [`values`]); the log ([`log`]).
+//!    read whole, with the values that it refers to ([`ssts`], [`values`]); the log ([`log`]); every segment as a file
+//!    ([`segments`]).
 //! 2. *Plan* ([`plan`]). What the manifest names and is sound stays where it is. If edits of the manifest may be
 //!    lost, SSTs that it does not name are taken in: their properties say whose they are. Their level is
 //!    unknown, so all files of such a family are merged, by sequence number.
 //! 3. *Write* ([`carry_out`]). Damaged SSTs are written anew without what is damaged, families are merged, and
-//!    copies of what is about to be replaced go to `lost/`. Then the new manifest is put in force, in one
-//!    step; the log is replayed as far as it is sound.
+//!    copies of what is about to be replaced go to `lost/`. Files with what is sound take the place of damaged segments
+//!    ([`mend`]). Then the new manifest is put in force, in one step; the log is replayed as far as it is sound.
 //!
 //! Until the new manifest is in force the store's own files are as they were; from then on it is a store like
 //! any other. A crash leaves the one or the other, so repair can be run again; what the first run was about to tell stands
@@ -17,8 +18,10 @@
 mod base;
 mod carry_out;
 mod log;
+mod mend;
 mod merge;
 mod plan;
+mod segments;
 mod ssts;
 mod unended;
 mod values;

@@ -8,14 +8,13 @@ use crate::error::Result;
 use crate::memory::table_cache::ANOTHER_FILE;
 use crate::open::recover;
 use crate::version::file_numbers::FileNumbers;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use terrace_base::{FileNumber, SegmentNumber, SeqNo};
+use terrace_base::{FileNumber, SeqNo};
 use terrace_log::SegmentFile;
-use terrace_log::format::HEADER_BYTES;
 use terrace_manifest::evidence::Claims;
 use terrace_manifest::names::{self, FileName};
-use terrace_manifest::{FamilyState, HOT_LEVEL, ManifestState, SegmentKind, SegmentMeta};
+use terrace_manifest::{FamilyState, HOT_LEVEL, ManifestState};
 
 /// The family of SSTs that do not say whose they are.
 const UNKNOWN_FAMILY: &str = "unknown";
@@ -31,8 +30,8 @@ pub(super) struct Plan {
     pub families: BTreeMap<u32, Files>,
     /// Files to set aside once the new manifest is in force, and what is added to their names.
     pub aside: Vec<(String, &'static str)>,
-    /// Segments whose header is to be made anew.
-    pub headers: Vec<SegmentFile>,
+    /// Segments that another file takes the place of.
+    pub mended: Vec<SegmentFile>,
     pub log: LogSurvey,
     /// Whether a plain open reads the store, with nothing missing.
     sound: bool,
@@ -122,16 +121,16 @@ impl Repair<'_> {
         }
         flushed_seqnos(&mut state, &families);
         let segments = state.segments.clone();
-        let headers = self.value_segments(&mut state, &families, &listing, &numbers)?;
-        headers.iter().for_each(|SegmentFile { number, .. }| {
-            self.note(format!("segment {number}: it gets a sound header"));
-        });
-        let told = self.report.lost.is_empty() && aside.is_empty() && headers.is_empty();
+        let files = families.values().flat_map(|files| &files.ssts);
+        let refs = files.flat_map(|(_, sst)| &sst.meta.value_refs);
+        let referred = refs.map(|reference| reference.segment).collect();
+        let mended = self.segments(&mut state, &referred, (&listing, &numbers), &mut aside)?;
+        let told = self.report.lost.is_empty() && aside.is_empty() && mended.is_empty();
         let merges = families.values().any(Files::merge);
         let sound = opens && told && !log.salvages && !merges && !take_all;
         let sound = sound && segments == state.segments;
         let number = newest.saturating_add(1);
-        Ok(Plan { state, claims, number, numbers, families, aside, headers, log, sound })
+        Ok(Plan { state, claims, number, numbers, families, aside, mended, log, sound })
     }
 
     /// Numbers past everything that is known to have been used. If no manifest tells (`files`), those of files
@@ -316,66 +315,6 @@ impl Repair<'_> {
                 "the name of family {id}, which has writes in the log only; it is `{name}` now"
             ));
         }
-    }
-
-    /// The value segments: those that SSTs refer to and that are there. Gives those, and those of the log,
-    /// that have no sound header.
-    fn value_segments(
-        &mut self,
-        state: &mut ManifestState,
-        families: &BTreeMap<u32, Files>,
-        listing: &[String],
-        numbers: &FileNumbers,
-    ) -> Result<Vec<SegmentFile>> {
-        let oldest = recover::oldest_needed(state);
-        let files = families.values().flat_map(|files| &files.ssts);
-        let refs = files.flat_map(|(_, sst)| &sst.meta.value_refs);
-        let referred: HashSet<SegmentNumber> = refs.map(|reference| reference.segment).collect();
-        let known: BTreeSet<SegmentNumber> =
-            state.segments.keys().copied().chain(referred).collect();
-        let mut used = Vec::new();
-        for number in known {
-            let moved = names::value_log_path(self.dir, number);
-            let (kind, path) = match self.vfs.exists(&moved)? {
-                true => (SegmentKind::Values, moved),
-                false => (SegmentKind::CommitLog, names::log_path(self.dir, number)),
-            };
-            if !self.vfs.exists(&path)? {
-                // What it took with it was told with the SSTs that refer to it.
-                state.segments.remove(&number);
-                continue;
-            }
-            // One that is replayed becomes a value segment by that.
-            let replayed = kind == SegmentKind::CommitLog && number >= oldest;
-            if !replayed || state.segments.contains_key(&number) {
-                let size_bytes = match self.vfs.len(&path) {
-                    // The next open puts it aside. What it takes with it is noticed where it is read.
-                    Err(error) if error.is_corruption() => {
-                        state.segments.remove(&number);
-                        self.lost(format!("the values of segment {number}: {error}"));
-                        continue;
-                    }
-                    len => len?,
-                };
-                let stated = state.segments.get(&number).map(|meta| meta.size_bytes);
-                if !replayed && size_bytes < HEADER_BYTES {
-                    state.segments.remove(&number);
-                    self.note(format!("segment {number} is empty, and is a value segment no more"));
-                    continue;
-                }
-                if let Some(stated) = stated.filter(|stated| size_bytes < *stated) {
-                    self.note(format!("segment {number} has {size_bytes} bytes, not {stated}"));
-                }
-                // What lies behind is not the store's.
-                let size_bytes = stated.map_or(size_bytes, |stated| size_bytes.min(stated));
-                state.segments.insert(number, SegmentMeta { number, kind, size_bytes });
-            }
-            used.push(SegmentFile { number, path });
-        }
-        used.extend(recover::segments_in(self.dir, listing, state, numbers));
-        used.sort();
-        used.dedup();
-        self.bad_headers(used)
     }
 }
 

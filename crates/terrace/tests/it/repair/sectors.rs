@@ -1,7 +1,11 @@
 //! Sectors that the device does not give any more: a repair costs what stands in them, and tells.
 
 use super::{of_kind, repaired, wrong};
+use crate::harness::DIR;
 use crate::mutants::specimen;
+use std::path::{Path, PathBuf};
+use terrace::vfs::{SimVfs, Vfs};
+use terrace_vfs::OpenMode;
 
 /// What is read again by itself around a sector that cannot be read.
 const PAGE_BYTES: u64 = 4096;
@@ -22,10 +26,21 @@ fn lose_pages_of(kind: &str) -> usize {
             let told = !report.lost.is_empty() || !report.notes.is_empty();
             assert!(wrong.is_empty() || told, "page {page} of {}: {report:?}", path.display());
             most = most.max(wrong.len());
+            assert_whole(&image, &format!("page {page} of {}", path.display()));
             assert!(repaired(&specimen, &image).was_sound, "page {page} of {}", path.display());
         }
     }
     most
+}
+
+/// Backups read every file of the store to its end.
+fn assert_whole(image: &SimVfs, what: &str) {
+    let of_store = |(path, _): &(PathBuf, u64)| path.parent() == Some(Path::new(DIR));
+    for (path, bytes) in image.files().into_iter().filter(of_store) {
+        let file = image.open(&path, OpenMode::default()).unwrap();
+        let read = file.read_at(0, &mut vec![0; bytes as usize]);
+        read.unwrap_or_else(|error| panic!("{what}: {error}"));
+    }
 }
 
 #[test]
