@@ -25,6 +25,9 @@ pub const MIN_ROTATE_BYTES: u64 = 1 << 20;
 /// See [`MIN_ROTATE_BYTES`].
 pub const SNAPSHOT_MULTIPLE: u64 = 2;
 
+/// A manifest up to this length is not worth a new one on a full disk.
+const MIN_SHRINK_BYTES: u64 = 4096;
+
 /// How many numbers below the one in force are looked at for manifests left over.
 const OBSOLETE_WINDOW: u64 = 16;
 
@@ -173,19 +176,48 @@ impl Manifest {
     /// Goes on in a new file if there is room for a snapshot: an edit takes less, and needs none.
     fn rotate(&mut self, state: &ManifestState) -> Result<()> {
         let poisoned = std::mem::replace(&mut self.poisoned, true);
-        match Self::write_next(&*self.vfs, &self.dir, self.number + 1, state) {
-            Ok((number, writer)) => {
-                let next = Self::put_in_force(self.vfs.clone(), &self.dir, number, writer)?;
-                *self = Self { min_rotate_bytes: self.min_rotate_bytes, ..next };
-            }
+        let written = Self::write_next(&*self.vfs, &self.dir, self.number + 1, state);
+        let next = written.and_then(|(number, writer)| {
+            let next = Self::put_in_force(self.vfs.clone(), &self.dir, number, writer);
+            next.inspect_err(|error| self.take_back(number, error))
+        });
+        match next {
+            Ok(next) => *self = Self { min_rotate_bytes: self.min_rotate_bytes, ..next },
             // The file in force is as it was.
-            Err(error) if error.is_no_space() && !error.is_failed_sync() => {
+            Err(error) if is_short_of_room(&error) && self.is_in_force() => {
                 self.poisoned = poisoned;
                 self.full_until_bytes = self.len_bytes().saturating_mul(5) / 4;
             }
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+
+    /// Whether `CURRENT` names this manifest, as far as can be seen.
+    fn is_in_force(&self) -> bool {
+        current::read(&*self.vfs, &self.dir).is_ok_and(|number| number == self.number)
+    }
+
+    /// Removes manifest `next`, which could not be put in force for want of room: it takes some.
+    fn take_back(&self, next: u64, error: &Error) {
+        if is_short_of_room(error) && self.is_in_force() {
+            let _ = self.vfs.remove(&names::current_temp_path(&self.dir));
+            let _ = self.vfs.remove(&names::manifest_path(&self.dir, next));
+        }
+    }
+
+    /// Goes on in a new file that starts with a snapshot of `state` if that gives room back, and there is room for it:
+    /// what a file may grow to may be much on a full disk.
+    ///
+    /// # Errors
+    /// The manifest refuses further edits until [`Manifest::rewrite`] or a new recovery.
+    pub fn shrink(&mut self, state: &ManifestState) -> Result<()> {
+        let grown = self.snapshot_bytes.saturating_mul(SNAPSHOT_MULTIPLE);
+        let worth_it = grown.max(MIN_SHRINK_BYTES).max(self.full_until_bytes);
+        match self.poisoned || self.len_bytes() <= worth_it {
+            true => Ok(()),
+            false => self.rotate(state),
+        }
     }
 
     /// Goes on in a new file that starts with a snapshot of `state`. If this succeeds, exactly
@@ -277,6 +309,11 @@ impl Manifest {
             writer,
         })
     }
+}
+
+/// Whether nothing but room was missing.
+fn is_short_of_room(error: &Error) -> bool {
+    error.is_no_space() && !error.is_failed_sync()
 }
 
 /// Writes a durable manifest that holds one snapshot and the marker that proves it.

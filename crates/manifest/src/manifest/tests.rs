@@ -532,3 +532,49 @@ fn an_edit_that_fits_is_written_although_a_new_manifest_would_not_fit() {
     assert!(manifest.number() > number, "with room it moves on");
     assert_eq!(Manifest::read(&vfs, dir()).unwrap(), state);
 }
+
+#[test]
+fn a_manifest_that_has_grown_gives_room_back_if_there_is_some_for_the_next_one() {
+    let vfs = vfs();
+    let (mut manifest, mut state) = Manifest::create(shared(&vfs), dir(), 7).unwrap();
+    let edit = |segment| {
+        let min_log_segment = Some(SegmentNumber::new(segment));
+        let family = FamilyEdit { id: 0, min_log_segment, ..FamilyEdit::default() };
+        VersionEdit { families: vec![family], ..VersionEdit::default() }
+    };
+    manifest.shrink(&state).unwrap();
+    let number = manifest.number();
+    for segment in 10..1000 {
+        manifest.append(&mut state, &edit(segment)).unwrap();
+    }
+    assert_eq!(manifest.number(), number, "it has not moved on by itself, nor for nothing");
+    let (long, current) = (manifest.len_bytes(), vfs.len(&names::current_path(dir())).unwrap());
+    // No room for a single byte: it goes on as it is, and does not try again at every look.
+    vfs.set_capacity_bytes(Some(long + current));
+    manifest.shrink(&state).unwrap();
+    let from = vfs.op_count();
+    (0..10).for_each(|_| manifest.shrink(&state).unwrap());
+    assert_eq!((vfs.op_count(), manifest.number()), (from, number));
+    // Nor for some bytes, or for the next manifest and not for the `CURRENT` that names it.
+    let mut room = 0;
+    while manifest.number() == number {
+        vfs.set_capacity_bytes(Some(long + current + room));
+        manifest.full_until_bytes = 0;
+        manifest.shrink(&state).unwrap();
+        assert!(!manifest.is_poisoned());
+        assert_eq!(vfs.list(dir()).unwrap().len(), 2, "nothing is left of an attempt");
+        assert_eq!(Manifest::read(&vfs, dir()).unwrap(), state);
+        room += 1;
+    }
+    assert!(room > current, "{room}");
+    let number = manifest.number();
+    vfs.set_capacity_bytes(None);
+    for segment in 1000..2000 {
+        manifest.append(&mut state, &edit(segment)).unwrap();
+    }
+    manifest.shrink(&state).unwrap();
+    assert!(manifest.number() > number && manifest.len_bytes() < long / 10);
+    assert_eq!(Manifest::read(&vfs, dir()).unwrap(), state);
+    manifest.append(&mut state, &edit(2000)).unwrap();
+    assert_eq!(Manifest::read(&vfs, dir()).unwrap(), state);
+}

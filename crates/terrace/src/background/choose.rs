@@ -2,8 +2,9 @@
 //!
 //! Once a merge has met a full disk, and until there is plenty of room, only merges that fit are begun: each try of one
 //! that does not would fill the disk and fail writers. Where the wanted one does not fit, smaller ones are looked for:
-//! its largest files stay where they are, as files that cannot be read do. While writes are refused anyway a merge that
-//! does not fit is tried as well, with pauses: what it writes may be less than what it reads.
+//! its largest files stay where they are, as files that cannot be read do. What writes little since much is deleted by
+//! ranges is tried all the same, with pauses. While writes are refused anyway a merge that does not fit is tried as well,
+//! with pauses: what it writes may be less than what it reads.
 
 use crate::background::compaction::pick::{Choice, Compaction, PickInput, Values};
 use crate::background::compaction::{pending_bytes, pick, pick_deleted_ranges, pick_idle};
@@ -17,7 +18,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_base::{FileNumber, SegmentNumber};
-use terrace_manifest::Version;
+use terrace_manifest::{FileMeta, Version};
+
+/// A small merge takes one part in this many of the room at most.
+const SMALL_PARTS: u64 = 4;
 
 /// Smaller merges that are looked for in the place of one that does not fit.
 const MAX_SMALLER: usize = 16;
@@ -97,15 +101,23 @@ pub(super) enum Occasion {
 /// What [`choose`] gives.
 pub(super) enum Next {
     Nothing,
-    Job(Arc<Family>, Choice),
+    Job(Job),
     /// What is to be done has no room.
     NoRoom(NoRoom),
+}
+
+/// What is to be done now.
+pub(super) struct Job {
+    pub family: Arc<Family>,
+    pub choice: Choice,
+    /// Whether it is begun although it may not fit.
+    pub is_attempt: bool,
 }
 
 /// Why a merge is not begun.
 pub(super) struct NoRoom {
     pub cause: Arc<terrace_base::Error>,
-    /// Whether writers wait for it: L0 of its family is full, and nothing runs there.
+    /// Whether writers wait for it; see [`stops_writes`].
     pub stops_writes: bool,
 }
 
@@ -125,20 +137,30 @@ impl Room {
         // Unknown room is no reason to wait for more.
         let free = vfs.free_space_bytes(dir).ok().filter(|free| *free < u64::MAX)?;
         let kept = reserve::kept_bytes(vfs, dir).unwrap_or(0);
-        let taken: u64 = jobs.running.iter().map(|running| running.needs_bytes).sum();
+        let needs = jobs.running.iter().map(|running| running.needs_bytes);
+        let taken: u64 = needs.clone().sum();
         let free = free.saturating_add(kept).saturating_sub(besides);
+        let taken_by_small: u64 = needs.filter(|bytes| *bytes <= free / SMALL_PARTS).sum();
         let bytes = free.saturating_sub(taken);
         if bytes / 2 >= wanted.bytes {
             env.jobs.errors.room_came(bytes);
             return None;
         }
-        Some(Self { bytes, small: free / 4, wanted })
+        let small = if taken_by_small <= free / 2 { free / SMALL_PARTS } else { 0 };
+        Some(Self { bytes, small, wanted })
     }
 
     fn fits(&self, env: &JobEnv, merge: &Compaction) -> bool {
-        let deletes_ranges = || merge.files().any(|file| file.range_tombstone_count > 0);
-        // These write little where much is deleted. One that fails has its pause all the same.
-        needs_bytes(env, merge) <= self.bytes.max(self.small) || deletes_ranges()
+        needs_bytes(env, merge) <= self.bytes.max(self.small)
+    }
+
+    /// Whether it fits, or is worth an attempt: a file that deletes ranges and holds little else makes its merge write
+    /// little. Those that were in vain have pauses.
+    fn may_begin(&self, env: &JobEnv, merge: &Compaction) -> bool {
+        let deletes = |file: &FileMeta| file.range_tombstone_count > 0 && pick::is_dense(file, 2);
+        let may_attempt =
+            || env.jobs.errors.may_attempt_ranges(merge.family, env.base.clock.monotonic_us());
+        self.fits(env, merge) || (merge.files().any(|file| deletes(file)) && may_attempt())
     }
 }
 
@@ -159,7 +181,7 @@ fn choose_fitting(
     let first = choose(input);
     let Some(room) = room else { return (first, false) };
     let mut too_large = match first {
-        Choice::Merge(merge) if !room.fits(env, &merge) => merge,
+        Choice::Merge(merge) if !room.may_begin(env, &merge) => merge,
         choice => return (choice, false),
     };
     let mut stays = input.quarantined.clone();
@@ -168,7 +190,7 @@ fn choose_fitting(
         let Some(largest) = deepest.iter().max_by_key(|file| file.size_bytes) else { break };
         stays.insert(largest.number);
         too_large = match choose(&PickInput { quarantined: &stays, ..*input }) {
-            Choice::Merge(merge) if !room.fits(env, &merge) => merge,
+            Choice::Merge(merge) if !room.may_begin(env, &merge) => merge,
             choice => return (choice, true),
         };
     }
@@ -179,39 +201,60 @@ fn choose_fitting(
 /// L0 is nearest to stopping its writers, and those whose L0 slows nobody take turns.
 pub(super) fn choose(env: &JobEnv, jobs: &SchedulerState, occasion: Occasion) -> Next {
     let is_full = env.base.health.is_disk_full();
-    let reserve_bytes = env.base.options.advanced.reserve_bytes;
-    let now_us = env.base.clock.monotonic_us();
-    let Some(room) = Room::look(env, jobs, if is_full { 0 } else { 2 * reserve_bytes }) else {
-        return choose_in(env, jobs, occasion, None, now_us);
+    let Some(room) = Room::look(env, jobs, if is_full { 0 } else { besides(env) }) else {
+        return choose_in(env, jobs, occasion, None);
     };
-    match choose_in(env, jobs, occasion, Some(&room), now_us) {
-        Next::Job(family, choice) => Next::Job(family, choice),
-        _ if is_full => choose_in(env, jobs, occasion, None, now_us),
+    if !is_full && stops_writes(env, jobs, &room) {
+        return no_room(&room, true);
+    }
+    match choose_in(env, jobs, occasion, Some(&room)) {
+        Next::Job(job) => Next::Job(job),
+        _ if is_full => match choose_in(env, jobs, occasion, None) {
+            Next::Job(job) => Next::Job(Job { is_attempt: true, ..job }),
+            next => next,
+        },
         next => next,
     }
 }
 
-/// Whether writes would stop again at once if they resumed, since merges that they wait for have no room.
-pub(super) fn has_no_room_for_writes(env: &JobEnv) -> bool {
-    if env.jobs.errors.room_wanted().is_none() {
-        return false;
-    }
-    let jobs = env.jobs.scheduler.lock();
-    let besides = 2 * env.base.options.advanced.reserve_bytes;
-    let Some(room) = Room::look(env, &jobs, besides) else { return false };
-    // Also those whose pauses are not over.
-    let next = choose_in(env, &jobs, Occasion::Usual, Some(&room), u64::MAX);
-    matches!(next, Next::NoRoom(no_room) if no_room.stops_writes)
+/// Bytes that stay free of merges while writes go on.
+fn besides(env: &JobEnv) -> u64 {
+    2 * env.base.options.advanced.reserve_bytes
 }
 
-/// As [`choose`], at `now_us`: what fits into `room`, if that is given.
-fn choose_in(
-    env: &JobEnv,
-    jobs: &SchedulerState,
-    occasion: Occasion,
-    room: Option<&Room>,
-    now_us: u64,
-) -> Next {
+fn no_room(room: &Room, stops_writes: bool) -> Next {
+    match &room.wanted.error {
+        Error::DiskFull(cause) => Next::NoRoom(NoRoom { cause: cause.clone(), stops_writes }),
+        _ => Next::Nothing,
+    }
+}
+
+/// Whether the L0 of a family is full, nothing runs there, and no merge of it fits into `room`, also once the pause is
+/// over that one may have: it is then for the state "disk full" to make room, in which deletions are taken.
+fn stops_writes(env: &JobEnv, jobs: &SchedulerState, room: &Room) -> bool {
+    let shared = Shared::new(env, false);
+    let families = env.read.families.load();
+    families.iter().filter(|f| !f.is_dropped()).any(|family| {
+        let runs = || jobs.running.iter().any(|running| running.family == family.id);
+        if family.l0_pressure().is_none_or(|full| full < 1.0) || runs() {
+            return false;
+        }
+        let version = family.state().version.clone();
+        let input = input(env, family, &version, jobs, &shared);
+        let (choice, is_other) = choose_fitting(env, Some(room), &input, pick);
+        is_other && matches!(choice, Choice::Nothing)
+    })
+}
+
+/// As [`stops_writes`], with the room that merges have while writes go on.
+pub(super) fn has_no_room_for_writes(env: &JobEnv, jobs: &SchedulerState) -> bool {
+    env.jobs.errors.room_wanted().is_some()
+        && Room::look(env, jobs, besides(env)).is_some_and(|room| stops_writes(env, jobs, &room))
+}
+
+/// As [`choose`]: what fits into `room`, if that is given.
+fn choose_in(env: &JobEnv, jobs: &SchedulerState, occasion: Occasion, room: Option<&Room>) -> Next {
+    let now_us = env.base.clock.monotonic_us();
     let families = env.read.families.load();
     let shared = Shared::new(env, occasion != Occasion::Usual);
     let may_begin = |f: &&Arc<Family>| {
@@ -230,7 +273,7 @@ fn choose_in(
         Occasion::Idle => &[pick, pick_idle],
         Occasion::DeletedRanges => &[pick_deleted_ranges, pick, pick_idle],
     };
-    let (mut wants_room, mut stops_writes) = (false, false);
+    let mut wants_room = false;
     for choose in kinds {
         for (pressure, family) in &order {
             let version = family.state().version.clone();
@@ -241,17 +284,18 @@ fn choose_in(
             }
             let (choice, is_other) = choose_fitting(env, room, &input, *choose);
             if !matches!(choice, Choice::Nothing) {
-                return Next::Job((*family).clone(), choice);
+                let fits = |room: &Room| match &choice {
+                    Choice::Merge(merge) => room.fits(env, merge),
+                    _ => true,
+                };
+                let is_attempt = !room.is_none_or(fits);
+                return Next::Job(Job { family: (*family).clone(), choice, is_attempt });
             }
-            let runs = || jobs.running.iter().any(|running| running.family == family.id);
             wants_room |= is_other;
-            stops_writes |= is_other && pressure.is_some_and(|full| full >= 1.0) && !runs();
         }
     }
-    match room.map(|room| &room.wanted.error) {
-        Some(Error::DiskFull(cause)) if wants_room => {
-            Next::NoRoom(NoRoom { cause: cause.clone(), stops_writes })
-        }
+    match room {
+        Some(room) if wants_room => no_room(room, false),
         _ => Next::Nothing,
     }
 }

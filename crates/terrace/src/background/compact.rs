@@ -1,7 +1,7 @@
 //! Compaction, from the choice to the installed result: choose under
 //! the scheduler's lock, claim the inputs, run the job, install, release the claim.
 
-use crate::background::choose::{Next, Occasion, Shared, choose, input, needs_bytes};
+use crate::background::choose::{self, Job, Next, Occasion, Shared, choose, input, needs_bytes};
 use crate::background::compact_events::{self, Merged, Volume};
 use crate::background::compaction::job::{self, JobContext, JobOutput, JobStats};
 use crate::background::compaction::pick;
@@ -21,6 +21,7 @@ use crate::jobs::scheduler::{RunningCompaction, SchedulerState};
 use crate::kill_point::kill_point;
 use crate::listener::SstInfo;
 use crate::metrics::add;
+use crate::values::segment_length;
 use crate::version::family::Family;
 use crate::version::install::{self, Change};
 use std::sync::Arc;
@@ -133,7 +134,7 @@ pub(crate) fn run_next(env: &JobEnv) -> Result<bool> {
     if env.base.health.check_may_free().is_err() {
         return Ok(false);
     }
-    let (family, choice, claim) = {
+    let (job, claim) = {
         let mut jobs = env.jobs.scheduler.lock();
         // While the disk is full one merge at a time is tried: it may free room, or have none.
         let full = env.base.health.is_disk_full();
@@ -142,14 +143,14 @@ pub(crate) fn run_next(env: &JobEnv) -> Result<bool> {
         }
         note_stuck(env, &jobs);
         // By turns, since a merge of deleted ranges may have no room, for which others make it.
-        jobs.deleted_ranges_first = full && !jobs.deleted_ranges_first;
+        let deleted_ranges_first = full && !jobs.deleted_ranges_first;
         let occasion = match is_idle(env, &mut jobs) || full {
-            _ if jobs.deleted_ranges_first => Occasion::DeletedRanges,
+            _ if deleted_ranges_first => Occasion::DeletedRanges,
             true => Occasion::Idle,
             false => Occasion::Usual,
         };
-        let (family, choice) = match choose(env, &jobs, occasion) {
-            Next::Job(family, choice) => (family, choice),
+        let job = match choose(env, &jobs, occasion) {
+            Next::Job(job) => job,
             Next::Nothing => return Ok(false),
             Next::NoRoom(no_room) => {
                 drop(jobs);
@@ -160,14 +161,15 @@ pub(crate) fn run_next(env: &JobEnv) -> Result<bool> {
                 return Ok(false);
             }
         };
-        let claim = Claim::new(env, &mut jobs, &choice);
-        jobs.last_chosen = family.id;
-        (family, choice, claim)
+        let claim = Claim::new(env, &mut jobs, &job.choice);
+        jobs.last_chosen = job.family.id;
+        jobs.deleted_ranges_first = deleted_ranges_first;
+        (job, claim)
     };
-    let result = execute(env, &family, &choice);
+    let result = execute(env, &job);
     // The inputs are let go of before the end is announced, so that a waiter finds
     // them free to be deleted.
-    drop(choice);
+    drop(job);
     drop(claim);
     result.map(|_| true)
 }
@@ -188,6 +190,14 @@ fn note_stuck(env: &JobEnv, jobs: &SchedulerState) {
         let choice = || pick(&input(env, family, &version, jobs, &shared));
         let files = version.files().map(|(_, file)| file.number);
         let failed = errors.why_not(Work::Compaction, family.id, files, now_us);
+        // Then the state "disk full" says so, in which deletions are taken.
+        let is_told = |error: &Error| match error {
+            Error::DiskFull(_) => {
+                !env.base.health.is_disk_full() && !choose::has_no_room_for_writes(env, jobs)
+            }
+            _ => true,
+        };
+        let failed = failed.filter(is_told);
         let blocked = || !errors.may_begin(Work::Compaction, family.id, now_us);
         let why =
             failed.filter(|_| full && !runs && (blocked() || matches!(choice(), Choice::Nothing)));
@@ -217,17 +227,19 @@ pub(crate) fn run_for_values(
     let Some((family, choice)) = chosen else { return Ok(None) };
     let claim = Claim::new(env, &mut jobs, &choice);
     drop(jobs);
-    let result = execute(env, &family, &choice);
-    drop(choice);
+    let job = Job { family, choice, is_attempt: true };
+    let result = execute(env, &job);
+    drop(job);
     drop(claim);
     result.map(Some)
 }
 
 /// Runs and installs a choice, and keeps the stats on what fails and when it is tried again.
-pub(super) fn execute(env: &JobEnv, family: &Arc<Family>, choice: &Choice) -> Result<Volume> {
+pub(super) fn execute(env: &JobEnv, job: &Job) -> Result<Volume> {
+    let Job { family, choice, is_attempt } = job;
     let errors = &env.jobs.errors;
-    let was_full = env.base.health.is_disk_full();
-    let job = compact_events::begun(env, family, choice);
+    let is_attempt = *is_attempt || env.base.health.is_disk_full();
+    let number = compact_events::begun(env, family, choice);
     let start = Instant::now();
     let (result, files) = match choice {
         Choice::Nothing => return Ok((0, 0)),
@@ -239,7 +251,7 @@ pub(super) fn execute(env: &JobEnv, family: &Arc<Family>, choice: &Choice) -> Re
         }
         Choice::Merge(merge) => (run_merge(env, family, merge), &merge.inputs[..]),
     };
-    compact_events::ended(env, family, choice, job, start.elapsed(), &result);
+    compact_events::ended(env, family, choice, number, start.elapsed(), &result);
     let read = files.iter().flat_map(|(level, files)| files.iter().map(|f| (*level, f)));
     match &result {
         Ok(_) => errors.succeeded(Work::Compaction, family.id, read.map(|(_, file)| file.number)),
@@ -252,8 +264,10 @@ pub(super) fn execute(env: &JobEnv, family: &Arc<Family>, choice: &Choice) -> Re
                 errors.job_failed(Work::Compaction, family.id, error, now_us);
             }
             if let (Error::DiskFull(_), Choice::Merge(merge)) = (error, choice) {
-                let is_attempt = was_full || merge.reason == Reason::Manual;
                 errors.no_room_for_merge(needs_bytes(env, merge), is_attempt, error);
+                if merge.files().any(|file| file.range_tombstone_count > 0) {
+                    errors.range_attempt_failed(family.id, now_us);
+                }
             }
             for (level, file) in to_blame {
                 quarantine(env, family, (level, file), error, now_us);
@@ -432,7 +446,12 @@ fn moving(env: &JobEnv) -> Option<Moving<'_>> {
         held: log.hold(),
         victims_live_bytes: victims.iter().map(|number| log.live_bytes_of(*number)).sum(),
         victims,
-        segment_bytes: env.base.options.advanced.segment_bytes,
+        segment_bytes: segment_length::longest_bytes(
+            &*env.base.vfs,
+            &env.base.dir,
+            env.base.options.advanced.segment_bytes,
+            log.live_bytes(),
+        ),
     })
 }
 

@@ -1,6 +1,6 @@
 //! `compact_range`: everything between two keys is merged down to the last level, on the caller's thread.
 
-use crate::background::choose::{Shared, input};
+use crate::background::choose::{Job, Shared, input};
 use crate::background::compact::{Claim, execute};
 use crate::background::compaction::pick::{Choice, Manual, ManualStep as Next};
 use crate::background::compaction::pick_manual;
@@ -89,8 +89,9 @@ pub(crate) fn range(
     }
     let mut told = Progress { steps: 0, read_bytes: 0, written_bytes: 0, level: 0 };
     while let Some((choice, claim)) = next_step(env, family, &step, &mut manual)? {
-        let (read, written) = execute(env, family, &choice)?;
-        drop(choice);
+        let job = Job { family: family.clone(), choice, is_attempt: true };
+        let (read, written) = execute(env, &job)?;
+        drop(job);
         drop(claim);
         env.purge();
         // What shows the progress may wait for the background.

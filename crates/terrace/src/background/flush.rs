@@ -1,5 +1,6 @@
 //! Flush: all immutable memtables of a family become one L0 file.
 
+use crate::background::compaction::pick;
 use crate::background::env::JobEnv;
 use crate::background::filter::{self, Filter, Filtering};
 use crate::background::fold::{Fold, Folding, Sink};
@@ -161,6 +162,8 @@ fn flush_once(
     let entries: u64 = files.iter().map(|file| file.entry_count).sum();
     let told: Vec<SstInfo> = files.iter().map(|file| install::sst_info(0, file)).collect();
     let has_values = files.iter().any(|file| !file.value_refs.is_empty());
+    let deletes_ranges =
+        files.iter().any(|file| file.range_tombstone_count > 0 && pick::is_dense(file, 2));
     // All that was hot in a table that none has followed has cooled, and is in this file or earlier ones.
     let checkpoints = state.version.hot().numbers().iter();
     let removed = checkpoints.filter(|number| hot.is_none_or(|hot| !hot.log.has_file(**number)));
@@ -188,6 +191,9 @@ fn flush_once(
         Change { family: family.clone(), edit, flushed, segments: Vec::new(), fresh: None };
     if !filter::install(env, change, &snapshots, filtering)? {
         return Ok(None);
+    }
+    if deletes_ranges {
+        env.jobs.errors.deletions_came(family.id, env.base.clock.monotonic_us());
     }
     kill_point("flush:installed");
     filter::count(&env.base.counters, filtering.map(Filtering::counts).unwrap_or_default());

@@ -13,6 +13,11 @@ use std::sync::atomic::Ordering;
 /// Free bytes at which writes resume after a full disk, besides one memtable.
 const ROOM_BYTES: u64 = 16 << 20;
 
+/// Room that writes resume with, besides the reserve.
+pub(super) fn room_for_writes(env: &JobEnv) -> u64 {
+    ROOM_BYTES.min(env.base.dynamic.memtable_bytes() as u64 * 2)
+}
+
 /// What the house thread remembers of its looks: how many groups of writes had been committed.
 #[derive(Debug, Default)]
 pub(super) struct LastLook {
@@ -122,7 +127,10 @@ fn look(env: &JobEnv, last: &mut LastLook) -> Result<()> {
     let reserve_bytes = env.base.options.advanced.reserve_bytes;
     lend_reserve(env, reserve_bytes)?;
     env.purge();
-    install::settle_manifest(&env.versions)?;
+    match env.base.health.has_no_room() {
+        true => install::shrink_manifest(&env.versions)?,
+        false => install::settle_manifest(&env.versions)?,
+    }
     // Costs one small edit and may be what makes room.
     install::drop_dead_segments(&env.versions)?;
     env.purge();
@@ -185,13 +193,17 @@ fn flush_deletions(env: &JobEnv, last: &mut LastLook) -> Result<()> {
 fn has_room(env: &JobEnv, last: &mut LastLook, reserve_bytes: u64) -> Result<bool> {
     let need = match env.base.health.wants_reserve_only() {
         true => 0,
-        false => ROOM_BYTES.min(env.base.dynamic.memtable_bytes() as u64 * 2),
+        false => room_for_writes(env),
     };
     let free = env.base.vfs.free_space_bytes(&env.base.dir)?;
     let kept = reserve::kept_bytes(&*env.base.vfs, &env.base.dir)?;
     let is_known = free < u64::MAX;
-    let is_enough = kept.saturating_add(free) >= need + reserve_bytes
-        && !(is_known && choose::has_no_room_for_writes(env));
+    let stops_writes = || {
+        let jobs = env.jobs.scheduler.lock();
+        choose::has_no_room_for_writes(env, &jobs)
+    };
+    let is_enough =
+        kept.saturating_add(free) >= need + reserve_bytes && !(is_known && stops_writes());
     let (makes_way, may_resume) = {
         let jobs = env.jobs.scheduler.lock();
         // A job that met the full disk would say so once more if it ended after this.

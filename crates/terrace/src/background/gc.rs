@@ -23,8 +23,11 @@ pub(crate) mod victims;
 
 use crate::background::compaction::pick::MIN_HIDDEN_PART;
 use crate::background::env::JobEnv;
+use crate::background::full_disk::room_for_writes;
+use crate::env::reserve;
 use crate::values::value_log::SegmentStats;
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_base::SegmentNumber;
 use victims::GarbageStats;
@@ -37,6 +40,9 @@ const RECORD_BYTES: f64 = 16.0;
 /// Hidden garbage is looked for from this part of the ratio on, so that enough is known when
 /// collection has to begin.
 pub(crate) const REVEAL_FROM: f64 = 0.6;
+
+/// On a full disk this many times the room that writes resume with is freed, if there is so much garbage.
+const WANTED_ROOMS: u64 = 4;
 
 /// Looks at the stats, decides what is a victim, and wakes the compaction threads if that changed.
 /// Cheap: files whose hidden garbage is not known yet are sampled, each once. Returns at once if
@@ -56,17 +62,24 @@ pub(crate) fn step(env: &JobEnv) {
     let counted_bytes = env.base.counters.log_bytes.load(Ordering::Relaxed);
     let open_garbage = (open_bytes as f64 * estimate.newest_share) as u64;
     let before = env.read.value_log.victims().clone();
+    let full = full_disk(env);
+    // Those that were taken for their room are chosen anew when there is some.
+    let kept = match gc.note_full(full.is_some()) && full.is_none() {
+        true => Arc::default(),
+        false => before.clone(),
+    };
     let stats = GarbageStats {
         segments: &segments,
-        victims: &before,
+        victims: &kept,
         open_bytes,
         unknown_bytes: estimate.files.values().sum::<u64>() + open_garbage,
         tree_bytes: tree_bytes(env),
         ratio,
     };
-    let mut victims = match allowed < 1.0 {
-        true => victims::choose(&stats),
-        false => HashSet::new(),
+    let mut victims = match &full {
+        _ if allowed >= 1.0 => HashSet::new(),
+        Some(full) => victims::choose_fitting(&segments, full.room_bytes, full.wanted_bytes),
+        None => victims::choose(&stats),
     };
     let there = |number: &&SegmentNumber| segments.iter().any(|segment| segment.number == **number);
     victims.extend(gc.asked.lock().keys().filter(there));
@@ -83,6 +96,26 @@ pub(crate) fn step(env: &JobEnv) {
         env.read.value_log.set_victims(victims);
         env.jobs.scheduler.wake();
     }
+}
+
+/// A full disk.
+struct FullDisk {
+    /// What values may take while they move: the merges that move them need some as well.
+    room_bytes: u64,
+    /// What is to be freed: some more than what writes wait for.
+    wanted_bytes: u64,
+}
+
+/// `None` if the disk is not full, or has room by now, or it is unknown how much there is.
+fn full_disk(env: &JobEnv) -> Option<FullDisk> {
+    if !env.base.health.has_no_room() || env.base.health.makes_way() {
+        return None;
+    }
+    let (vfs, dir) = (&*env.base.vfs, &*env.base.dir);
+    let free = vfs.free_space_bytes(dir).ok().filter(|free| *free < u64::MAX)?;
+    let room_bytes = free.saturating_add(reserve::kept_bytes(vfs, dir).unwrap_or(0)) / 2;
+    let need = room_for_writes(env) + env.base.options.advanced.reserve_bytes;
+    Some(FullDisk { room_bytes, wanted_bytes: WANTED_ROOMS * need })
 }
 
 /// The stats of the sealed segments that can be collected, as [`stats_of_all`].

@@ -12,6 +12,7 @@ use crate::background::gc;
 use crate::background::hot_checkpoint;
 use crate::background::rebalance;
 use crate::background::train_models::Learner;
+use crate::env::reserve;
 use crate::error::{ErrorSeverity, Result};
 use crate::jobs::background_errors::Work;
 use crate::memory::filter_budget::{CacheFacts, Loan};
@@ -55,6 +56,11 @@ const SAVE_HEAT_EVERY: Duration = Duration::from_secs(300);
 
 /// How long the house thread waits after a failed job before it goes on.
 const AFTER_ERROR: Duration = Duration::from_millis(500);
+
+/// How often the house thread looks whether the reserve is whole.
+const RESERVE_TICK: Duration = Duration::from_secs(1);
+/// The same where nothing could be set aside.
+const NO_RESERVE_TICK: Duration = Duration::from_secs(600);
 
 /// Live log bytes, in memtable shares, past which the family that needs the oldest segment is
 /// flushed although its memtable is not full.
@@ -252,6 +258,7 @@ fn house_loop(env: &JobEnv) {
     let mut last_sync = Instant::now();
     let mut last_look = LastLook::default();
     let mut purge_at = Instant::now();
+    let mut reserve_at = Instant::now();
     let mut left_memtables = TableCache::pin(&env.read.table_cache, 0);
     while !env.jobs.scheduler.is_stopping() {
         let sync = env.base.dynamic.sync();
@@ -278,6 +285,10 @@ fn house_loop(env: &JobEnv) {
             attempt(env, "look for room", || look_for_room(env, &mut last_look));
         } else {
             last_look.not_full(env);
+            if Instant::now() >= reserve_at {
+                let is_kept = set_reserve_aside(env).unwrap_or(false);
+                reserve_at = Instant::now() + if is_kept { RESERVE_TICK } else { NO_RESERVE_TICK };
+            }
         }
         if env.base.health.check_may_free().is_err() {
             continue;
@@ -296,6 +307,8 @@ fn house_loop(env: &JobEnv) {
         }
         if env.base.health.is_disk_full() {
             attempt(env, "retire log segments", || log_segments::retire_segments(&env.commit));
+            // With the room that there is now.
+            gc::step(env);
             continue;
         }
         if env.read.value_log.is_used() {
@@ -310,6 +323,25 @@ fn house_loop(env: &JobEnv) {
         attempt(env, "bound the log", || bound_log(env));
         attempt(env, "bound the memtables", || bound_memtables(env));
     }
+}
+
+/// Makes the reserve whole again after the log or the manifest has used some of it, if there is much more room than that
+/// and nothing runs that could take it. False if that cannot be done here.
+fn set_reserve_aside(env: &JobEnv) -> Result<bool> {
+    let (vfs, dir) = (&*env.base.vfs, &*env.base.dir);
+    let bytes = env.base.options.advanced.reserve_bytes;
+    if bytes == 0 || reserve::kept_bytes(vfs, dir)? >= bytes {
+        return Ok(true);
+    }
+    env.base.health.check_writable()?;
+    let free = vfs.free_space_bytes(dir)?;
+    if free < 4 * bytes || !env.jobs.scheduler.lock().is_quiet() {
+        return Ok(true);
+    }
+    // What is kept is given up for a moment: not where it is unknown what there is.
+    Ok(free < u64::MAX
+        && reserve::take(vfs, dir, bytes)?
+        && reserve::kept_bytes(vfs, dir)? >= bytes)
 }
 
 /// Lets the filter budget take a step while there are lookups, new files, or work left over, and

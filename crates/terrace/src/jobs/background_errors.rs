@@ -22,6 +22,10 @@ const FIRST_PAUSE_US: u64 = 100_000;
 const LONGEST_PAUSE_US: u64 = 10_000_000;
 /// Failures in a row from which on others need not hope for the next try.
 const LASTING_AFTER: u32 = 3;
+/// The pause after a merge of deleted ranges that was begun although it might not fit, and did not. It doubles.
+const FIRST_RANGE_PAUSE_US: u64 = 1_000_000;
+/// The longest of these.
+const LONGEST_RANGE_PAUSE_US: u64 = 600_000_000;
 /// Failures in a row from which on a compaction keeps to its pauses, although somebody asks for it.
 const PATIENT_AFTER: u32 = 5;
 
@@ -46,6 +50,10 @@ impl Failure {
         self.retry_at_us.is_none_or(|at| now_us < at)
     }
 
+    fn is_full_disk(&self) -> bool {
+        matches!(self.error, Error::DiskFull(_))
+    }
+
     fn is_lasting(&self) -> bool {
         self.retry_at_us.is_none() || self.in_a_row >= LASTING_AFTER
     }
@@ -67,6 +75,15 @@ struct State {
     /// Families whose L0 is full and for which no compaction can be picked, and why.
     stuck: BTreeMap<u32, Error>,
     room_wanted: Option<RoomWanted>,
+    /// By family: merges of deleted ranges that were begun although they might not fit, and met a full disk since then.
+    range_attempts: BTreeMap<u32, RangeAttempts>,
+}
+
+/// See [`State::range_attempts`].
+#[derive(Debug, Default)]
+struct RangeAttempts {
+    in_a_row: u32,
+    next_at_us: u64,
 }
 
 /// What failed.
@@ -139,6 +156,35 @@ impl BackgroundErrors {
         });
     }
 
+    /// A merge that deletes ranges has met a full disk: the next attempt at one that may not fit has a pause of its own.
+    pub fn range_attempt_failed(&self, family: u32, now_us: u64) {
+        self.change(|state| {
+            let attempts = state.range_attempts.entry(family).or_default();
+            let pause_us = FIRST_RANGE_PAUSE_US << attempts.in_a_row.min(20);
+            attempts.in_a_row += 1;
+            attempts.next_at_us = now_us.saturating_add(pause_us.min(LONGEST_RANGE_PAUSE_US));
+        });
+    }
+
+    /// Whether a merge that deletes ranges may be begun although it may not fit.
+    pub fn may_attempt_ranges(&self, family: u32, now_us: u64) -> bool {
+        let is_over = |attempts: &RangeAttempts| attempts.next_at_us <= now_us;
+        self.is_empty() || self.state.lock().range_attempts.get(&family).is_none_or(is_over)
+    }
+
+    /// A file came that deletes ranges and holds little else: a merge that found no room may find some now.
+    pub fn deletions_came(&self, family: u32, now_us: u64) {
+        if !self.may_attempt_ranges(family, now_us) || self.is_empty() {
+            return;
+        }
+        self.change(|state| {
+            let failure = state.jobs.get_mut(&(Work::Compaction, family));
+            if let Some(failure) = failure.filter(|failure| failure.is_full_disk()) {
+                failure.retry_at_us = Some(0);
+            }
+        });
+    }
+
     /// What merges needed when they found no room, until there was some.
     pub fn room_wanted(&self) -> Option<RoomWanted> {
         match self.is_empty() {
@@ -154,12 +200,12 @@ impl BackgroundErrors {
             return;
         }
         self.change(|state| {
-            state.jobs.retain(|(work, _), _| *work != Work::Flush);
+            state.jobs.retain(|(work, _), job| *work != Work::Flush || !job.is_full_disk());
             let has_plenty = |wanted: &RoomWanted| wanted.bytes <= free_bytes / 2;
             if state.room_wanted.as_ref().is_none_or(has_plenty) {
                 state.room_wanted = None;
-                let full = |failure: &&mut Failure| matches!(failure.error, Error::DiskFull(_));
-                let merges = state.jobs.values_mut().filter(full);
+                state.range_attempts.clear();
+                let merges = state.jobs.values_mut().filter(|job| job.is_full_disk());
                 merges.for_each(|failure| failure.retry_at_us = Some(0));
             }
         });
@@ -178,6 +224,7 @@ impl BackgroundErrors {
             self.change(|state| {
                 state.jobs.retain(|(_, of), _| *of != family);
                 state.stuck.remove(&family);
+                state.range_attempts.remove(&family);
             });
         }
     }
@@ -328,9 +375,29 @@ mod tests {
             assert_eq!(errors.may_begin(Work::Compaction, 1, now_us), round < PATIENT_AFTER);
             now_us += pause;
         }
+        // Deleted ranges are a reason to try at once, unless that has been in vain.
+        let pause = errors.job_failed(Work::Compaction, 1, &full(), now_us).unwrap();
+        errors.range_attempt_failed(1, now_us);
+        assert!(errors.may_attempt_ranges(2, now_us));
+        errors.deletions_came(1, now_us);
+        assert!(pause > FIRST_RANGE_PAUSE_US && !errors.may_begin(Work::Compaction, 1, now_us));
+        now_us += FIRST_RANGE_PAUSE_US;
+        errors.deletions_came(1, now_us);
+        assert!(errors.may_begin(Work::Compaction, 1, now_us));
+        for _ in 0..20 {
+            errors.range_attempt_failed(1, now_us);
+        }
+        assert!(!errors.may_attempt_ranges(1, now_us + LONGEST_RANGE_PAUSE_US - 1));
+        assert!(errors.may_attempt_ranges(1, now_us + LONGEST_RANGE_PAUSE_US));
+        errors.job_failed(Work::Compaction, 1, &full(), now_us);
         errors.job_failed(Work::Compaction, 2, &unreadable(), now_us);
+        errors.job_failed(Work::Flush, 2, &unreadable(), now_us);
+        errors.deletions_came(2, now_us);
         errors.room_came(256_000);
         assert!(errors.room_wanted().is_none() && errors.may_begin(Work::Compaction, 1, 0));
+        assert!(errors.may_attempt_ranges(1, now_us));
+        assert!(!errors.may_begin(Work::Flush, 2, now_us), "it wanted no room");
+        errors.succeeded(Work::Flush, 2, std::iter::empty());
         assert!(!errors.may_begin(Work::Compaction, 2, now_us), "it wanted no room");
         errors.succeeded(Work::Compaction, 1, std::iter::empty());
         errors.succeeded(Work::Compaction, 2, std::iter::empty());

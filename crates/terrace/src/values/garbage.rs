@@ -26,6 +26,8 @@ pub(crate) struct Garbage {
     collecting: AtomicBool,
     /// Segments that callers of `collect_garbage` want gone, and how many of them do.
     pub asked: Mutex<HashMap<SegmentNumber, usize>>,
+    /// Whether the last step chose what fits on a full disk.
+    was_full: AtomicBool,
     /// Held during a step. Only ever tried, so that it may be held over any other lock.
     pub turn: Mutex<()>,
     /// The victim segments at the last step that saw one of them gone, and when that was.
@@ -106,6 +108,11 @@ impl Garbage {
         set(&self.load.log_bytes, log_bytes);
         set(&self.load.garbage_bytes, garbage_bytes);
         set(&self.load.growth_permille, (growth * 1e3) as u64);
+    }
+
+    /// Notes whether a step chooses what fits on a full disk; gives whether the one before did.
+    pub fn note_full(&self, is_full: bool) -> bool {
+        self.was_full.swap(is_full, Ordering::Relaxed)
     }
 
     /// Says whether a merge is due.

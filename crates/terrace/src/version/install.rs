@@ -260,6 +260,15 @@ pub(crate) fn settle_manifest(versions: &VersionSet) -> Result<()> {
     make_whole(versions, &mut versions.manifest.lock())
 }
 
+/// As [`settle_manifest`]; and gives back what the manifest takes beyond a snapshot, if that is worth it.
+pub(crate) fn shrink_manifest(versions: &VersionSet) -> Result<()> {
+    let mut log = versions.manifest.lock();
+    make_whole(versions, &mut log)?;
+    let ManifestLog { manifest, state, .. } = &mut *log;
+    let Some(manifest) = manifest.as_mut() else { return Ok(()) };
+    manifest.shrink(state).map_err(|error| versions.base.health.fail("write the manifest", error))
+}
+
 /// Durably takes log segments before `segment` out of force for all families. Those of `flushed`
 /// (number and length) that SSTs refer to are value segments from then on.
 pub(crate) fn retire_log_before(

@@ -15,6 +15,7 @@ use crate::kill_point::kill_point;
 use crate::memtable::{Gathered, MemTable};
 use crate::metrics::{Sampled, add, sample};
 use crate::options::{SyncMode, WriteOptions};
+use crate::values::segment_length;
 use crate::version::family::Family;
 use crate::version::hot_table::HotTable;
 use crate::write::env::CommitEnv;
@@ -297,7 +298,7 @@ fn find_room(env: &CommitEnv, lead: &Lead<'_>) -> Result<()> {
 
 /// Sees to it that the group's values can go into the log segment and be read from it.
 fn prepare_for_values(env: &CommitEnv, log: &mut LogState) -> Result<()> {
-    let full = log.writer.len_bytes() >= env.base.options.advanced.segment_bytes;
+    let full = log.writer.len_bytes() >= log.longest_bytes;
     if log.broken || (full && log.has_values) {
         next_segment(env, log)?;
     }
@@ -308,6 +309,10 @@ fn prepare_for_values(env: &CommitEnv, log: &mut LogState) -> Result<()> {
             return Err(Error::InvalidArgument(used_up));
         }
         env.read.value_log.begin(segment);
+        let segment_bytes = env.base.options.advanced.segment_bytes;
+        let log_bytes = env.read.value_log.live_bytes();
+        let (vfs, dir) = (&*env.base.vfs, &*env.base.dir);
+        log.longest_bytes = segment_length::longest_bytes(vfs, dir, segment_bytes, log_bytes);
         log.has_values = true;
     }
     Ok(())

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::kill_point::kill_point;
 use crate::metrics::add;
 use crate::options::SyncMode;
+use crate::values::segment_length;
 use crate::version::install;
 use crate::version::log_history::{HistorySegment, Retention};
 use crate::write::count_written::count_segments;
@@ -100,6 +101,10 @@ fn create_segment(env: &CommitEnv, previous: LogPosition) -> Result<LogWriter> {
         if std::mem::replace(&mut is_short, true) {
             options.preallocate_bytes = 0;
         }
+        // No more than a segment of values would have.
+        let (vfs, dir) = (&*env.base.vfs, &*env.base.dir);
+        options.preallocate_bytes =
+            segment_length::longest_bytes(vfs, dir, options.preallocate_bytes, 0);
         let made =
             LogWriter::create_after(&*env.base.vfs, &path, number.segment(), &options, previous)
                 .and_then(|writer| env.base.vfs.sync_dir(&env.base.dir).map(|()| writer));
@@ -148,6 +153,7 @@ pub(crate) fn unfinished_log(
     let log = LogState {
         writer: finished(path.unwrap_or(Path::new("")), end.unwrap_or_default()),
         has_values: false,
+        longest_bytes: 0,
         segments: full,
         last_seqno,
         // What was replayed may not be on the device.
@@ -189,6 +195,7 @@ pub(crate) fn first_log(
     Ok(LogState {
         writer,
         has_values: false,
+        longest_bytes: 0,
         segments: VecDeque::new(),
         last_seqno,
         dirty: false,

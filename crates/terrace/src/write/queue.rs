@@ -24,6 +24,8 @@ pub(crate) struct LogState {
     pub writer: LogWriter,
     /// Whether it holds separated values.
     pub has_values: bool,
+    /// Length at which it ends, if it does.
+    pub longest_bytes: u64,
     /// Live segments, oldest first, without the one being written: number and bytes.
     pub segments: VecDeque<(SegmentNumber, u64)>,
     /// The last sequence number handed out.
@@ -422,6 +424,7 @@ mod tests {
         WriteQueue::new(LogState {
             writer: segment(vfs, SegmentNumber::new(9)),
             has_values: false,
+            longest_bytes: 0,
             segments: VecDeque::new(),
             last_seqno: SeqNo::ZERO,
             dirty: false,

@@ -24,6 +24,7 @@ mod faults_in_turn;
 mod filter_loan;
 mod filters;
 mod fixture;
+mod full_of_values;
 mod gc;
 mod handles;
 mod harness;

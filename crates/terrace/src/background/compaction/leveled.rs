@@ -29,7 +29,8 @@
 //! `compaction/simulation` prints what this writes.
 
 use super::pick::{
-    Choice, File, LAST_LEVEL, Manual, ManualStep, PickInput, Reason, Span, patience, total_bytes,
+    Choice, File, LAST_LEVEL, Manual, ManualStep, PickInput, Reason, Span, is_dense, patience,
+    total_bytes,
 };
 use crate::options::FamilyOptions;
 use std::ops::Range;
@@ -124,7 +125,9 @@ pub(crate) fn pick(input: &PickInput<'_>) -> Choice {
     by_score
         .or_else(|| merge_backlog(input))
         .or_else(|| rewrite(input, Reason::Ttl, |f| is_due(f, input.now_ms)))
-        .or_else(|| rewrite(input, Reason::Tombstones, |f| is_dense(f, 2)))
+        .or_else(|| {
+            rewrite(input, Reason::Tombstones, |f| is_dense(f, 2) && is_met_by_few(input, f))
+        })
         .or_else(|| reveal_garbage(input, &targets))
         .or_else(|| empty_victims(input, &targets))
         .unwrap_or(Choice::Nothing)
@@ -376,6 +379,15 @@ fn rewrite(
     })
 }
 
+/// Whether a level of files that `file` overlaps is no more than a merge takes while there are writes. A file of a few
+/// range tombstones may span everything.
+fn is_met_by_few(input: &PickInput<'_>, file: &FileMeta) -> bool {
+    let most_bytes = MAX_MERGE_FILES * input.options.target_file_bytes;
+    let span =
+        Span { start: &file.smallest, end: &file.largest, end_exclusive: file.largest_exclusive };
+    (1..LEVEL_COUNT).all(|level| total_bytes(input.overlapping(level, &span)) <= most_bytes)
+}
+
 /// Merges down a level below L0 whose files hide much garbage.
 fn reveal_garbage(input: &PickInput<'_>, targets: &Targets) -> Option<Choice> {
     (targets.base..LAST_LEVEL).find_map(|level| {
@@ -409,11 +421,6 @@ fn empty_victims(input: &PickInput<'_>, targets: &Targets) -> Option<Choice> {
 /// Whether enough of the file has expired.
 fn is_due(file: &FileMeta, now_ms: u64) -> bool {
     file.ttl_due_ms.is_some_and(|due| due <= now_ms)
-}
-
-/// Whether more than one in `part` of the file's entries is a tombstone.
-fn is_dense(file: &FileMeta, part: u64) -> bool {
-    file.tombstone_count.saturating_mul(part) > file.entry_count
 }
 
 /// L0 when idle: down to the base level if that is cheap or frees space; else, two files and more,

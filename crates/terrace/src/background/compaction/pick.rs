@@ -308,6 +308,12 @@ pub(crate) enum ManualStep {
     Done,
 }
 
+/// Whether there is more than one tombstone, of a key or a range, for each `part` of the file's entries.
+pub(crate) fn is_dense(file: &FileMeta, part: u64) -> bool {
+    let tombstones = file.tombstone_count.saturating_add(file.range_tombstone_count);
+    tombstones.saturating_mul(part) > file.entry_count
+}
+
 /// Bytes that `file` refers to in victim segments.
 pub(crate) fn victim_bytes(file: &FileMeta, victims: &HashSet<SegmentNumber>) -> u64 {
     if victims.is_empty() {

@@ -104,6 +104,33 @@ pub(crate) fn choose(stats: &GarbageStats<'_>) -> HashSet<SegmentNumber> {
     victims
 }
 
+/// The victim segments while the disk is full: those with the largest share of garbage whose live bytes find room
+/// together, until they free `wanted_bytes`, however much garbage the log has as a whole. Where none does, merges can
+/// still make room.
+pub(crate) fn choose_fitting(
+    segments: &[SegmentStats],
+    mut room_bytes: u64,
+    wanted_bytes: u64,
+) -> HashSet<SegmentNumber> {
+    let mut order: Vec<&SegmentStats> =
+        segments.iter().filter(|segment| segment.garbage_share() >= MIN_SHARE).collect();
+    order.sort_by(|a, b| {
+        b.garbage_share().total_cmp(&a.garbage_share()).then(a.number.cmp(&b.number))
+    });
+    let (mut victims, mut gain) = (HashSet::new(), 0);
+    for segment in order {
+        if gain >= wanted_bytes {
+            break;
+        }
+        if let Some(left) = room_bytes.checked_sub(segment.live_bytes) {
+            room_bytes = left;
+            gain += segment.garbage_bytes();
+            victims.insert(segment.number);
+        }
+    }
+    victims
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,6 +156,39 @@ mod tests {
         };
         assert!(!choice(0.05).is_empty(), "writers are slowed until something is collected");
         assert!(choice(0.09).is_empty());
+    }
+
+    #[test]
+    fn on_a_full_disk_the_worst_that_fit_are_taken() {
+        let lives = [990, 900, 500, 400, 450, 0, 100, 899];
+        let segments: Vec<SegmentStats> = (1..)
+            .zip(lives)
+            .map(|(number, live_bytes)| {
+                let number = SegmentNumber::new(number);
+                SegmentStats { number, size_bytes: 1000, live_bytes }
+            })
+            .collect();
+        let chosen_for = |room_bytes, wanted_bytes| {
+            let victims = choose_fitting(&segments, room_bytes, wanted_bytes);
+            let mut lives: Vec<u64> = segments
+                .iter()
+                .filter(|segment| victims.contains(&segment.number))
+                .map(|segment| segment.live_bytes)
+                .collect();
+            lives.sort_unstable();
+            lives
+        };
+        let chosen = |room_bytes| chosen_for(room_bytes, u64::MAX);
+        assert_eq!(chosen(0), [0]);
+        assert_eq!(chosen(99), [0]);
+        assert_eq!(chosen(560), [0, 100, 400]);
+        assert_eq!(chosen(1000), [0, 100, 400, 450]);
+        // What is nearly clean stays.
+        assert_eq!(chosen(u64::MAX), [0, 100, 400, 450, 500, 899, 900]);
+        // No more than what is wanted.
+        assert_eq!(chosen_for(1000, 1000), [0]);
+        assert_eq!(chosen_for(1000, 1001), [0, 100]);
+        assert_eq!(chosen_for(1000, 0), [0; 0]);
     }
 
     #[test]

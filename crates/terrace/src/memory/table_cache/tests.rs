@@ -25,8 +25,7 @@ fn without_a_descriptor_a_reader_takes_that_of_another() {
     let files: Vec<&Arc<FileMeta>> = version.all_files().map(|(_, file)| file).collect();
     let [first, second, third] = files[..] else { panic!("{} files", files.len()) };
     let lack = |forever| {
-        let (at_op, kind, filter) =
-            (sim.op_count(), FaultKind::NoDescriptors, Some(OpClass::Open));
+        let (at_op, kind, filter) = (sim.op_count(), FaultKind::NoDescriptors, Some(OpClass::Open));
         sim.set_fault(Some(Fault { at_op, kind, forever, filter }));
     };
     cache.reader(first).unwrap();

@@ -1,0 +1,44 @@
+//! How long a file of values may become.
+
+use std::path::Path;
+use terrace_vfs::Vfs;
+
+/// Of the room that is free when a segment begins it takes one part in this many.
+const ROOM_PARTS: u64 = 16;
+
+/// Shorter ones are not worth a file.
+const LEAST_BYTES: u64 = 128 << 10;
+
+/// Nor are those of which a log would have more than this many.
+const MOST_SEGMENTS: u64 = 16 << 10;
+
+/// Length at which a segment that begins now ends: `segment_bytes`, and less where room is short and the log, of
+/// `log_bytes`, is not long. A segment gives its garbage back once its live values are written a second time, so many
+/// short ones can be collected, one after the other, on a disk on which a long one could not.
+pub(crate) fn longest_bytes(vfs: &dyn Vfs, dir: &Path, segment_bytes: u64, log_bytes: u64) -> u64 {
+    // Unknown room is no reason for short ones.
+    let free = vfs.free_space_bytes(dir).unwrap_or(u64::MAX);
+    let least = LEAST_BYTES.max(log_bytes / MOST_SEGMENTS);
+    segment_bytes.min((free / ROOM_PARTS).max(least))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace_vfs::SimVfs;
+
+    #[test]
+    fn segments_are_short_where_room_is() {
+        let sim = SimVfs::new(1);
+        let longest = |segment_bytes| longest_bytes(&sim, Path::new("/db"), segment_bytes, 1 << 30);
+        assert_eq!(longest(64 << 20), 64 << 20);
+        sim.set_capacity_bytes(Some(160 << 20));
+        assert_eq!((longest(64 << 20), longest(1 << 20)), (10 << 20, 1 << 20));
+        sim.set_capacity_bytes(Some(1 << 20));
+        assert_eq!((longest(64 << 20), longest(1000)), (LEAST_BYTES, 1000));
+        let in_long_log = longest_bytes(&sim, Path::new("/db"), 64 << 20, 16 << 40);
+        assert_eq!(in_long_log, 64 << 20);
+        sim.hide_free_space();
+        assert_eq!(longest(64 << 20), 64 << 20);
+    }
+}
