@@ -240,8 +240,7 @@ impl RequestParser {
     /// [`Self::admit`].
     pub fn for_guest(limits: Limits) -> Self {
         let mut parser = Self::new(limits);
-        parser.guest = true;
-        parser.limits = parser.configured.for_guests();
+        parser.dismiss();
         parser
     }
 
@@ -249,6 +248,12 @@ impl RequestParser {
     pub fn admit(&mut self) {
         self.guest = false;
         self.limits = self.configured;
+    }
+
+    /// The connection has to authenticate once more: from the next request on [`Limits::GUEST`] hold.
+    pub fn dismiss(&mut self) {
+        self.guest = true;
+        self.limits = self.configured.for_guests();
     }
 
     /// Changes the limits, from the next argument on.

@@ -87,6 +87,11 @@ impl<'a> ReplyWriter<'a> {
         self.out.len() > self.limit_bytes
     }
 
+    /// How many bytes may still be written before something is left out.
+    pub fn left_bytes(&self) -> usize {
+        self.limit_bytes.saturating_sub(self.out.len())
+    }
+
     /// Another writer to the same output.
     pub fn reborrow(&mut self) -> ReplyWriter<'_> {
         ReplyWriter { out: self.out, protocol: self.protocol, limit_bytes: self.limit_bytes }
@@ -303,7 +308,7 @@ impl<'a> ReplyWriter<'a> {
     /// Whether this many bytes more are within the limit.
     #[inline]
     fn fits(&self, bytes: usize) -> bool {
-        bytes <= self.limit_bytes.saturating_sub(self.out.len())
+        bytes <= self.left_bytes()
     }
 
     /// Appends as much as the limit allows, and one byte more, which says that there was more.
