@@ -213,10 +213,12 @@ struct Gathered {
     next: Option<u64>,
 }
 
-/// Starts the thread that calls [`Keyspace::expire_due`] as long as the keyspace lives.
+/// Starts the thread that calls [`Keyspace::expire_due`] and [`Keyspace::renew_watches`] as long as the keyspace lives.
 fn start(space: Weak<Keyspace>) -> std::io::Result<BackgroundThread> {
     BackgroundThread::start("terrace-expire", PAUSE, move || {
-        Some(match space.upgrade()?.expire_due() {
+        let space = space.upgrade()?;
+        space.renew_watches();
+        Some(match space.expire_due() {
             Ok(done) if done.notes > 0 => BREATH,
             Ok(_) => PAUSE,
             Err(error) => {

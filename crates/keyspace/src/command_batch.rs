@@ -14,6 +14,7 @@ mod elements;
 mod flush;
 mod held_locks;
 mod records;
+mod removed_ranges;
 mod texts;
 
 pub(crate) use elements::Direction;
@@ -27,7 +28,9 @@ use crate::locks::{Locks, STRIPES};
 use crate::lookups::Lookups;
 use crate::move_records::RecordChange;
 use crate::pending_writes::PendingWrites;
+use crate::result_size::WRITTEN_ELEMENT_BYTES;
 use held_locks::HeldLocks;
+use removed_ranges::RemovedRanges;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -72,14 +75,14 @@ impl AsRef<[u8]> for Value {
 
 /// What a batch wrote under the key of a string; the bytes are beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WrittenText {
+pub(crate) enum WrittenText {
     Deleted,
     /// With when it expires, in ms since 1970.
     Put(Option<u64>),
 }
 
 impl WrittenText {
-    fn is_live(self, now_ms: u64) -> bool {
+    pub fn is_live(self, now_ms: u64) -> bool {
         match self {
             Self::Deleted => false,
             Self::Put(expires_at_ms) => expires_at_ms.is_none_or(|at| at > now_ms),
@@ -102,8 +105,8 @@ pub struct CommandBatch {
     /// Written into the batch at the commit, once for all changes.
     metas: PendingWrites<Option<Meta>>,
     elements: BTreeMap<Vec<u8>, WrittenElement>,
-    /// Ranges of elements, start included and end not, of which nothing stored is left.
-    removed: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Elements of which nothing stored is left.
+    removed: RemovedRanges,
     /// Databases, as bits, of which nothing stored is left.
     flushed: u128,
     /// It only removes what has expired, and holds all locks.
@@ -153,7 +156,7 @@ impl CommandBatch {
             texts: PendingWrites::new(space.seed),
             metas: PendingWrites::new(space.seed),
             elements: BTreeMap::new(),
-            removed: Vec::new(),
+            removed: RemovedRanges::default(),
             flushed: 0,
             is_sweep: false,
             expiries: Vec::new(),
@@ -221,9 +224,7 @@ impl CommandBatch {
 
     /// Bytes of memory for what was written so far, about: elements are held beside the batch too.
     pub fn written_bytes(&self) -> usize {
-        /// Of an element beside its bytes.
-        const ELEMENT_BYTES: usize = 96;
-        self.size_bytes() + (self.elements.len() + self.undo.len()) * ELEMENT_BYTES
+        self.size_bytes() + (self.elements.len() + self.undo.len()) * WRITTEN_ELEMENT_BYTES
     }
 
     /// How many deleted elements the walks of this batch have stepped over, those that it deleted itself included, and
@@ -330,7 +331,7 @@ impl CommandBatch {
         let mark = self.undo.len();
         let (texts, metas) = (self.texts.begin_attempt(), self.metas.begin_attempt());
         let flushed = self.flushed;
-        let (records, removed) = (self.record_changes.len(), self.removed.len());
+        let (records, removed) = (self.record_changes.len(), self.removed.mark());
         self.attempts += 1;
         let outcome = run(self);
         self.attempts -= 1;
@@ -343,7 +344,7 @@ impl CommandBatch {
             self.metas.take_back(metas);
             self.flushed = flushed;
             self.record_changes.truncate(records);
-            self.removed.truncate(removed);
+            self.removed.take_back(removed);
             for Undo(key, before) in self.undo.drain(mark..).rev() {
                 match before {
                     Some(before) => self.elements.insert(key, before),
@@ -353,6 +354,7 @@ impl CommandBatch {
         }
         if self.attempts == 0 {
             self.undo.clear();
+            self.removed.keep();
         }
         outcome
     }
@@ -499,28 +501,21 @@ impl CommandBatch {
         }
     }
 
-    /// What this batch wrote of the strings of a database: user keys, and bytes where there are any,
-    /// in order.
-    pub(crate) fn written_texts(&self, db: u8) -> Vec<(&[u8], Option<&[u8]>)> {
-        self.saw_written(!self.texts.is_empty());
-        let mut texts: Vec<_> = self
-            .texts
-            .latest()
-            .filter(|(key, ..)| self.space.layout.db_of(key) == db)
-            .map(|(key, text, bytes)| (key, text.is_live(self.now_ms).then_some(bytes)))
-            .collect();
-        texts.sort_unstable_by_key(|(key, _)| *key);
-        texts
+    /// Puts what this batch wrote into order, before [`Self::written_texts`] and [`Self::written_metas`].
+    pub(crate) fn sort_written(&mut self) {
+        self.texts.sort();
+        self.metas.sort();
+        self.saw_written(!(self.texts.is_empty() && self.metas.is_empty()));
     }
 
-    /// As [`Self::written_texts`], of collections.
-    pub(crate) fn written_metas(&self, db: u8) -> Vec<(&[u8], Option<Meta>)> {
-        self.saw_written(!self.metas.is_empty());
-        let layout = self.space.layout;
-        let of_db = self.metas.latest().filter(|(key, ..)| layout.db_of(key) == db);
-        let mut metas: Vec<_> = of_db.map(|(key, meta, _)| (key, *meta)).collect();
-        metas.sort_unstable_by_key(|(key, _)| *key);
-        metas
+    /// What this batch wrote of strings.
+    pub(crate) fn written_texts(&self) -> &PendingWrites<WrittenText> {
+        &self.texts
+    }
+
+    /// What this batch wrote of collections.
+    pub(crate) fn written_metas(&self) -> &PendingWrites<Option<Meta>> {
+        &self.metas
     }
 
     /// Refuses to look at this many elements one after the other in [`Mode::Memory`], where others

@@ -7,7 +7,8 @@ use crate::encode::{self, Kind, Meta};
 use crate::error::{Error, Result};
 use crate::integer::{self, Digits};
 use crate::long_double::LongDouble;
-use crate::members::Page;
+use crate::members::{MEMBER_KEY_BYTES, Page};
+use crate::result_size::check_added;
 
 impl CommandBatch {
     /// The hash under `key`, to be read in this command.
@@ -70,18 +71,22 @@ impl CommandBatch {
         self.repeated_members(db, hash, times, seen)
     }
 
-    /// Shows `count` different random fields, or all. Costs O(fields) if that is many of them.
+    /// Shows `count` different random fields, or all, until `seen` says no more. Costs O(fields) if that is many of
+    /// them.
     pub fn hash_sample(
         &self,
         db: u8,
         hash: &Meta,
         count: u64,
-        seen: impl FnMut(&[u8], &[u8]) -> Result<()>,
+        seen: impl FnMut(&[u8], &[u8]) -> Result<bool>,
     ) -> Result<()> {
         self.random_members(db, hash, count, seen)
     }
 
     /// Sets fields, and gives how many were not there. The lock is held.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`] if they take more than [`MAX_ADDED_BYTES`](crate::MAX_ADDED_BYTES); those of the engine.
     pub fn hash_set<'k>(
         &mut self,
         db: u8,
@@ -91,6 +96,8 @@ impl CommandBatch {
         for (field, _) in pairs.clone() {
             encode::check_member(field)?;
         }
+        let size = |(field, value): (&[u8], &[u8])| MEMBER_KEY_BYTES + field.len() + value.len();
+        check_added(pairs.clone().map(size))?;
         let mut hash = self.open_collection(db, key, Kind::Hash)?;
         let mut writes = Vec::with_capacity(pairs.size_hint().0);
         let mut added = Vec::new();

@@ -8,6 +8,7 @@ use crate::encode::Meta;
 use crate::error::{Error, Result};
 use crate::keys::Type;
 use crate::members::Page;
+use crate::pending_writes::PendingWrites;
 use crate::random;
 use crate::walk_bounds::{KeyRange, Step, WalkBounds};
 use std::collections::BTreeMap;
@@ -23,6 +24,9 @@ const COUNTED_IN_MEMORY: u64 = 4096;
 /// Nothing is counted where the engine takes it for this many times what would be: keys that stand in every sorted run
 /// count in each of them.
 const MANY_TIMES: u64 = 32;
+
+/// With placement `slots`, keys that are held to be shown in order.
+const MAX_HELD_KEYS: usize = 1 << 21;
 
 /// A random key is drawn by up to this many bytes.
 const DRAWN_BYTES: usize = 32;
@@ -85,6 +89,42 @@ impl Stored<'_> {
     }
 }
 
+/// What the batch wrote of strings or collections: those within bounds, in order.
+struct Written<'b, V> {
+    all: &'b PendingWrites<V>,
+    bounds: &'b WalkBounds,
+    place: usize,
+    /// The key here, with what was written last and its tail.
+    row: Option<(&'b [u8], &'b V, &'b [u8])>,
+}
+
+impl<'b, V> Written<'b, V> {
+    /// [`CommandBatch::sort_written`] goes before.
+    fn within(bounds: &'b WalkBounds, all: &'b PendingWrites<V>) -> Self {
+        let mut written = Self { all, bounds, place: 0, row: None };
+        written.go_to(all.position(&bounds.lower));
+        written
+    }
+
+    /// Goes to the first key within the bounds, from a place on.
+    fn go_to(&mut self, place: usize) {
+        self.place = place;
+        loop {
+            let row = self.all.row(self.place);
+            self.row = row.filter(|(key, ..)| *key < &self.bounds.upper[..]);
+            let Some((key, ..)) = self.row else { return };
+            match self.bounds.look_at(key) {
+                Step::Show => return,
+                Step::Seek(next) => self.place = self.all.position(&next),
+            }
+        }
+    }
+
+    fn advance(&mut self) {
+        self.go_to(self.place + 1);
+    }
+}
+
 impl CommandBatch {
     /// Shows the keys of a range, until `seen` says no more: in order, with placement `slots` slot by
     /// slot and in order within each. Strings are read only if `with_values`.
@@ -125,7 +165,7 @@ impl CommandBatch {
     /// placement. With `slots` this goes to every slot, and holds `limit` keys and values in memory.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// As [`Self::walk_keys_in_order_within`].
     pub fn walk_keys_in_order(
         &mut self,
         db: u8,
@@ -135,36 +175,70 @@ impl CommandBatch {
         wanted: impl Fn(&[u8]) -> bool,
         mut seen: impl FnMut(SeenKey<'_>),
     ) -> Result<()> {
+        self.walk_keys_in_order_within(db, range, with_values, (limit, usize::MAX), wanted, |key| {
+            seen(key);
+            true
+        })
+    }
+
+    /// As [`Self::walk_keys_in_order`], until `seen` says no more; that must be as soon as it has seen `most_bytes` of
+    /// keys and values: with `slots` no more are held.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`] if with `slots` more than 2,097,152 keys would be held; those of the engine.
+    pub fn walk_keys_in_order_within(
+        &mut self,
+        db: u8,
+        range: KeyRange<'_>,
+        with_values: bool,
+        (limit, most_bytes): (usize, usize),
+        wanted: impl Fn(&[u8]) -> bool,
+        mut seen: impl FnMut(SeenKey<'_>) -> bool,
+    ) -> Result<()> {
         let mut left = limit;
         if !self.space.layout.has_slots() {
             return self.walk_keys(db, range, with_values, |key| {
-                if left > 0 && wanted(key.key) {
-                    left -= 1;
-                    seen(key);
-                }
-                left > 0
+                let is_shown = left > 0 && wanted(key.key);
+                left -= usize::from(is_shown);
+                (!is_shown || seen(key)) && left > 0
             });
         }
         let mut least: BTreeMap<Vec<u8>, (Type, Option<Vec<u8>>)> = BTreeMap::new();
+        let bytes_of = |key: &[u8], value: Option<&[u8]>| key.len() + value.map_or(0, <[u8]>::len);
+        let (mut held_bytes, most_bytes) = (0, most_bytes.max(1));
         let bounds = WalkBounds::new(self.space.layout, db, &range);
         self.walk(&bounds, with_values, |_, key| {
-            let is_full = least.len() >= limit;
+            let is_full = least.len() >= limit || held_bytes >= most_bytes;
             let is_less = least.last_key_value().is_none_or(|(last, _)| key.key < &last[..]);
             if (!is_full || is_less) && wanted(key.key) {
+                held_bytes += bytes_of(key.key, key.value);
                 least.insert(key.key.to_vec(), (key.kind, key.value.map(<[u8]>::to_vec)));
-                if is_full {
+                // The last one goes if the others are enough.
+                while let Some((last, (_, value))) = least.last_key_value() {
+                    let without = held_bytes - bytes_of(last, value.as_deref());
+                    if least.len() <= limit && without < most_bytes {
+                        break;
+                    }
+                    held_bytes = without;
                     least.pop_last();
                 }
-                if least.len() >= limit
+                if (least.len() >= limit || held_bytes >= most_bytes)
                     && let Some((last, _)) = least.last_key_value()
                 {
                     bounds.end_at(last);
                 }
             }
-            limit > 0
+            limit > 0 && least.len() <= MAX_HELD_KEYS
         })?;
+        if least.len() > MAX_HELD_KEYS {
+            return Err(Error::TooLong(format!(
+                "with placement `slots` no more than {MAX_HELD_KEYS} keys are put into order at a time"
+            )));
+        }
         for (key, (kind, value)) in &least {
-            seen(SeenKey { key, kind: *kind, value: value.as_deref() });
+            if !seen(SeenKey { key, kind: *kind, value: value.as_deref() }) {
+                break;
+            }
         }
         Ok(())
     }
@@ -180,23 +254,25 @@ impl CommandBatch {
         if bounds.is_empty() {
             return Ok(());
         }
+        self.sort_written();
         let mut strings = self.stored_keys(bounds, Some(with_values))?;
         let mut collections = self.stored_keys(bounds, None)?;
-        let mut texts = bounds.cut(self.written_texts(bounds.db));
-        let mut metas = bounds.cut(self.written_metas(bounds.db));
+        let mut texts = Written::within(bounds, self.written_texts());
+        let mut metas = Written::within(bounds, self.written_metas());
         let prefix_bytes = self.space.layout.prefix_bytes();
         loop {
-            let written = (texts.peek().map(|text| text.0), metas.peek().map(|meta| meta.0));
+            let (text, meta) = (texts.row, metas.row);
+            let written = (text.map(|row| row.0), meta.map(|row| row.0));
             let stored = (strings.key(), collections.key());
             let all = [written.0, written.1, stored.0, stored.1];
             let Some(key) = all.into_iter().flatten().min() else { return Ok(()) };
             let here = all.map(|row| row == Some(key));
-            let value = match texts.peek() {
-                Some((_, value)) if here[0] => *value,
+            let value = match text {
+                Some((_, text, bytes)) if here[0] => text.is_live(self.now_ms()).then_some(bytes),
                 _ => here[2].then(|| strings.value()),
             };
-            let meta = match metas.peek() {
-                Some((_, meta)) if here[1] => *meta,
+            let meta = match meta {
+                Some((_, meta, _)) if here[1] => *meta,
                 _ if here[3] => Some(Meta::read(collections.value())?),
                 _ => None,
             };
@@ -212,10 +288,10 @@ impl CommandBatch {
                 return Ok(());
             }
             if here[0] {
-                texts.next();
+                texts.advance();
             }
             if here[1] {
-                metas.next();
+                metas.advance();
             }
             if here[2] {
                 strings.advance()?;

@@ -264,6 +264,7 @@ impl CommandBatch {
     /// Writes the string that is under `key` with another expiry.
     fn put_text_again(&mut self, db: u8, key: &[u8], expires_at_ms: Option<u64>) -> Result<()> {
         if let Some(text) = self.text(db, key)? {
+            self.allow_bytes(text.value.len())?;
             self.put_text(db, key, &text.value, expires_at_ms);
         }
         Ok(())

@@ -78,8 +78,8 @@ impl Keyspace {
         self.locks.on_release(Box::new(call));
     }
 
-    /// As [`Self::open`], without the thread: somebody calls [`Self::expire_due`]. `placement` is as in
-    /// [`Self::open_placed`]; `None`: as the store has it, and `Range` if it is made.
+    /// As [`Self::open`], without the thread: somebody calls [`Self::expire_due`] and [`Self::renew_watches`].
+    /// `placement` is as in [`Self::open_placed`]; `None`: as the store has it, and `Range` if it is made.
     pub fn open_without_active_expire(
         path: impl AsRef<Path>,
         options: Options,
@@ -230,23 +230,35 @@ impl Keyspace {
     }
 
     /// Watches keys from now on, besides those that `before` watches from earlier on. What this gives is `before`,
-    /// if there is one.
+    /// if there is one; `None` if all of them would take more than `most_bytes` of memory, and then nothing is changed.
     pub fn watch_keys<'k>(
         &self,
         before: Option<&Arc<Watch>>,
         keys: impl Iterator<Item = (u8, &'k [u8])>,
-    ) -> Arc<Watch> {
+        most_bytes: usize,
+    ) -> Option<Arc<Watch>> {
         let watch = before.cloned().unwrap_or_else(|| {
-            let watch = Watch::new(self.db.read_set());
+            let watch = Watch::new(self.db.read_set(), self.monotonic_us());
             self.watches.add(&watch);
             watch
         });
-        watch.add(keys, |reads, db, key| {
+        let fits = watch.add(keys, most_bytes, |reads, db, key| {
             let user_key = self.layout.user_key(db, key);
             reads.watch_from_now(&self.strings, &user_key);
             reads.watch_from_now(&self.collections, &user_key);
         });
-        watch
+        fits.then_some(watch)
+    }
+
+    /// Once a second: watches of more than some seconds hold on to no versions of before. Reads the device where
+    /// something was flushed since.
+    pub fn renew_watches(&self) {
+        let now_us = self.monotonic_us();
+        for watch in self.watches.to_look_at(now_us) {
+            if let Err(error) = watch.renew_if_old(&self.db, now_us, |keys| self.reads_of(keys)) {
+                tracing::warn!(%error, "a watch holds on to old versions for longer");
+            }
+        }
     }
 
     pub(crate) fn reads_of(&self, keys: &Keys) -> ReadSet {

@@ -3,10 +3,10 @@
 //! Only insertions in the middle and removals by value move others: those of the shorter side.
 
 use crate::command_batch::{CommandBatch, Direction, Value};
-use crate::encode::{self, Kind, Meta};
+use crate::encode::{self, ELEMENT_PREFIX_BYTES, Kind, Meta};
 use crate::error::{Error, Result};
 use crate::members::ranks;
-use crate::result_size::ResultSize;
+use crate::result_size::{ResultSize, check_added};
 use std::ops::Range;
 
 /// An end of a list.
@@ -28,6 +28,9 @@ pub enum Inserted {
     /// It was inserted, and the list is this long now.
     Length(u64),
 }
+
+/// Bytes of the key of an element.
+const INDEX_KEY_BYTES: usize = ELEMENT_PREFIX_BYTES + size_of::<i64>();
 
 fn key_at(db: u8, list: &Meta, place: u64) -> Vec<u8> {
     encode::index_key(db, list.id, list.first.wrapping_add_unsigned(place))
@@ -70,14 +73,18 @@ impl CommandBatch {
 
     /// Adds elements one after the other at an end, and gives the new length; with
     /// `only_existing`, 0 if there is no list. The lock is held.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`] if they take more than [`MAX_ADDED_BYTES`](crate::MAX_ADDED_BYTES); those of the engine.
     pub fn list_push<'k>(
         &mut self,
         db: u8,
         key: &[u8],
         end: End,
         only_existing: bool,
-        values: impl Iterator<Item = &'k [u8]>,
+        values: impl Iterator<Item = &'k [u8]> + Clone,
     ) -> Result<u64> {
+        check_added(values.clone().map(|value| INDEX_KEY_BYTES + value.len()))?;
         let mut list = match only_existing {
             true => match self.write_collection(db, key, Kind::List)? {
                 Some(list) => list,
@@ -208,7 +215,7 @@ impl CommandBatch {
 
     /// Removes elements that equal `value`: the first `count`, or the last `-count` if that is
     /// below 0, or all if it is 0. Gives how many. Costs O(elements), and as much memory as the
-    /// elements on the shorter side of those removed, at most
+    /// elements on the shorter side of those removed, and as the places of these, each at most
     /// [`MAX_STORED_BYTES`](crate::MAX_STORED_BYTES). The lock is held.
     pub fn list_remove(&mut self, db: u8, key: &[u8], count: i64, value: &[u8]) -> Result<u64> {
         let Some(mut list) = self.write_collection(db, key, Kind::List)? else { return Ok(0) };
@@ -275,7 +282,8 @@ impl CommandBatch {
         Ok(Inserted::Length(list.count))
     }
 
-    /// The places of the first `most` elements that equal `value`, in the order they are met.
+    /// The places of the first `most` elements that equal `value`, in the order they are met: they take at most
+    /// [`MAX_STORED_BYTES`](crate::MAX_STORED_BYTES).
     fn places_of(
         &self,
         db: u8,
@@ -284,21 +292,30 @@ impl CommandBatch {
         most: u64,
         value: &[u8],
     ) -> Result<Vec<u64>> {
-        self.walk_places(db, list, direction, (0, most, u64::MAX), value)
+        let (mut places, mut size) = (Vec::new(), ResultSize::default());
+        self.walk_places(db, list, direction, (0, most, u64::MAX), value, |place| {
+            places.push(place);
+            size.add_bytes(size_of::<u64>())?;
+            Ok(true)
+        })?;
+        Ok(places)
     }
 
-    /// The places of elements that equal `value`, from the front or the back: those after the first
-    /// `skip`, at most `most` of them, among the first `walk` elements. Costs O(elements walked by).
-    pub fn list_places(
+    /// Shows the places of elements that equal `value`, from the front or the back: those after the first
+    /// `skip`, at most `most` of them, among the first `walk` elements, until `seen` says no more. Costs
+    /// O(elements walked by).
+    pub fn list_each_place(
         &self,
         db: u8,
         list: &Meta,
         from: End,
         (skip, most, walk): (u64, u64, u64),
         value: &[u8],
-    ) -> Result<Vec<u64>> {
+        mut seen: impl FnMut(u64) -> bool,
+    ) -> Result<()> {
         let direction = if from == End::Front { Direction::Up } else { Direction::Down };
-        self.walk_places(db, list, direction, (skip, most, walk), value)
+        let limits = (skip, most, walk);
+        self.walk_places(db, list, direction, limits, value, |place| Ok(seen(place)))
     }
 
     fn walk_places(
@@ -308,10 +325,11 @@ impl CommandBatch {
         direction: Direction,
         (mut skip, most, walk): (u64, u64, u64),
         value: &[u8],
-    ) -> Result<Vec<u64>> {
+        mut seen: impl FnMut(u64) -> Result<bool>,
+    ) -> Result<()> {
         let walk = list.count.min(walk);
         self.allow_walk(walk)?;
-        let (mut found, mut walked) = (Vec::new(), 0);
+        let (mut found, mut walked, mut more) = (0, 0, true);
         // Beyond the ends there is what was popped.
         let from = match direction {
             Direction::Up => key_at(db, list, 0),
@@ -321,15 +339,15 @@ impl CommandBatch {
             if stored == value && skip > 0 {
                 skip -= 1;
             } else if stored == value {
-                found.push(match direction {
+                found += 1;
+                more = seen(match direction {
                     Direction::Up => walked,
                     Direction::Down => list.count.saturating_sub(1 + walked),
-                });
+                })?;
             }
             walked += 1;
-            Ok((found.len() as u64) < most && walked < walk)
-        })?;
-        Ok(found)
+            Ok(more && found < most && walked < walk)
+        })
     }
 
     /// Takes an element from an end of a list and adds it at an end of a list, perhaps the same

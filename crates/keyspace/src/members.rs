@@ -15,6 +15,9 @@ use std::ops::RangeInclusive;
 /// Bytes of the hash in front of a member.
 const PLACE_BYTES: usize = 8;
 
+/// Bytes in front of the member in the key of an element of a hash or set.
+pub(crate) const MEMBER_KEY_BYTES: usize = ELEMENT_PREFIX_BYTES + PLACE_BYTES;
+
 /// Bits of a cursor. As many are exact as floating-point numbers and as integers with a sign, which some clients take
 /// cursors for.
 const CURSOR_BITS: u32 = 53;
@@ -244,34 +247,34 @@ impl CommandBatch {
         Ok(next)
     }
 
-    /// Shows `count` different random members, or all. Costs O(all) if that is many of them, else
-    /// O(count).
+    /// Shows `count` different random members, or all, until `seen` says no more. Costs O(all) if that is many of
+    /// them, else O(count).
     pub(crate) fn random_members(
         &self,
         db: u8,
         meta: &Meta,
         count: u64,
-        mut seen: impl FnMut(&[u8], &[u8]) -> Result<()>,
+        mut seen: impl FnMut(&[u8], &[u8]) -> Result<bool>,
     ) -> Result<()> {
         /// Up to this many, walking by all of them is as cheap as going to random places.
         const SHORT: u64 = 512;
         let many = meta.count <= SHORT || count.saturating_mul(3) >= meta.count;
-        let mut picked = HashSet::new();
+        let (mut picked, mut more) = (HashSet::new(), true);
         // A third are wanted at most, so that each try finds another one with 2/3; the bound is
         // for the worst of luck.
         let mut tries = if many { 0 } else { count.saturating_mul(8) };
-        while tries > 0 && (picked.len() as u64) < count {
+        while more && tries > 0 && (picked.len() as u64) < count {
             tries -= 1;
             self.allow_walk(picked.len() as u64 * STEPS)?;
             self.random_member(db, meta, |member, value| {
                 if picked.insert(member.to_vec()) {
-                    seen(member, value)?;
+                    more = seen(member, value)?;
                 }
                 Ok(())
             })?;
         }
         let mut wanted = count.saturating_sub(picked.len() as u64);
-        if wanted == 0 {
+        if wanted == 0 || !more {
             return Ok(());
         }
         // Selection sampling: Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S.
@@ -281,11 +284,11 @@ impl CommandBatch {
                 return Ok(true);
             }
             if random::below(left) < wanted {
-                seen(member, value)?;
+                more = seen(member, value)?;
                 wanted -= 1;
             }
             left = left.saturating_sub(1);
-            Ok(wanted > 0)
+            Ok(more && wanted > 0)
         })
     }
 }

@@ -3,7 +3,8 @@
 //! Entries lie in a row, each knows the one before it of the same hash, and what an attempt wrote is taken back by
 //! cutting the rows where it began. What is written again since then takes the place of the entry that is there, so that
 //! no more is held than the last value of each key, and what it was when each attempt began. Nothing is allocated per
-//! entry. Called by `command_batch.rs` alone, for strings and for what is known of collections.
+//! entry. Who walks over keys has them put into order, which then is kept: only what is new takes its place in it.
+//! Called by `command_batch.rs`, for strings and for what is known of collections, and by `key_scan.rs`.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -14,6 +15,9 @@ const KEPT_BYTES: usize = 1 << 20;
 
 /// Less garbage than this many bytes is left where it is.
 const MIN_GARBAGE_BYTES: usize = 64 << 10;
+
+/// Up to this many new keys take their places in the order one by one; more are sorted together with the others.
+const FEW_NEW: usize = 64;
 
 /// No entry.
 const NONE: u32 = u32::MAX;
@@ -40,6 +44,17 @@ pub(crate) struct PendingWrites<V> {
     garbage_bytes: usize,
     /// What was there when the innermost attempt began, which stays as it is.
     floor: Floor,
+    /// `None` until somebody asks for it.
+    order: Option<KeyOrder>,
+}
+
+/// The keys in order.
+#[derive(Debug, Default)]
+struct KeyOrder {
+    /// Of each key the oldest entry.
+    entries: Vec<u32>,
+    /// Entries from this one on may be of keys that are not in it.
+    seen: usize,
 }
 
 /// How much there was at a moment.
@@ -55,7 +70,7 @@ impl<V> PendingWrites<V> {
     pub fn new(seed: u64) -> Self {
         let (bytes, entries) = (Vec::new(), Vec::new());
         let (newest, floor) = (HashMap::default(), Floor::default());
-        Self { seed, bytes, entries, newest, garbage_bytes: 0, floor }
+        Self { seed, bytes, entries, newest, garbage_bytes: 0, floor, order: None }
     }
 
     #[inline]
@@ -184,11 +199,16 @@ impl<V> PendingWrites<V> {
         }
         self.bytes.truncate(bytes);
         self.garbage_bytes = garbage_bytes;
+        if let Some(order) = self.order.as_mut().filter(|order| order.seen > entries) {
+            order.entries.retain(|number| (*number as usize) < entries);
+            order.seen = entries;
+        }
     }
 
     /// Forgets everything; no attempt is under way.
     pub fn clear(&mut self) {
         self.floor = Floor::default();
+        self.order = None;
         if self.entries.is_empty() {
             return;
         }
@@ -208,6 +228,47 @@ impl<V> PendingWrites<V> {
             let is_newest = self.find(entry.hash, key) == Some(number);
             is_newest.then(|| (key, &entry.value, self.tail(entry)))
         })
+    }
+
+    /// Puts the keys into order, for [`Self::position`] and [`Self::row`] until something is written.
+    pub fn sort(&mut self) {
+        let mut order = self.order.take().unwrap_or_default();
+        let new = order.seen..self.entries.len();
+        let is_first = |number: &usize| {
+            let entry = &self.entries[*number];
+            self.find_from(entry.older, self.key(entry)).is_none()
+        };
+        let new: Vec<u32> = new.filter(is_first).map(|number| number as u32).collect();
+        if new.len() > FEW_NEW {
+            order.entries.extend(new);
+            // Stable, since that takes what is in order already for a run.
+            order.entries.sort_by(|a, b| self.key_of(*a).cmp(self.key_of(*b)));
+        } else {
+            for number in new {
+                let key = self.key_of(number);
+                let at = order.entries.partition_point(|other| self.key_of(*other) < key);
+                order.entries.insert(at, number);
+            }
+        }
+        order.seen = self.entries.len();
+        self.order = Some(order);
+    }
+
+    /// The place in order of the first key that is not below this one.
+    pub fn position(&self, key: &[u8]) -> usize {
+        let order = self.order.as_ref().map_or(&[][..], |order| &order.entries[..]);
+        order.partition_point(|other| self.key_of(*other) < key)
+    }
+
+    /// The key at a place in order, with what was written last and its tail.
+    pub fn row(&self, place: usize) -> Option<(&[u8], &V, &[u8])> {
+        let key = self.key_of(*self.order.as_ref()?.entries.get(place)?);
+        let (value, tail) = self.get(key)?;
+        Some((key, value, tail))
+    }
+
+    fn key_of(&self, number: u32) -> &[u8] {
+        self.key(&self.entries[number as usize])
     }
 
     fn hash(&self, key: &[u8]) -> u64 {
@@ -274,6 +335,7 @@ mod tests {
         TakeBack,
         Clear,
         Collect,
+        Sort,
     }
 
     fn ops() -> impl Strategy<Value = Vec<Op>> {
@@ -285,6 +347,7 @@ mod tests {
             2 => Just(Op::TakeBack),
             1 => Just(Op::Clear),
             2 => Just(Op::Collect),
+            3 => Just(Op::Sort),
         ];
         prop::collection::vec(op, 0..60)
     }
@@ -316,6 +379,20 @@ mod tests {
                         attempts.clear();
                     }
                     Op::Collect => written.collect_garbage(),
+                    Op::Sort => {
+                        written.sort();
+                        let rows = (0..).map_while(|place| written.row(place));
+                        let rows: Vec<_> = rows
+                            .map(|(key, value, tail)| (key.to_vec(), (*value, tail.to_vec())))
+                            .collect();
+                        let wanted: Vec<_> = model.clone().into_iter().collect();
+                        prop_assert_eq!(rows, wanted);
+                        for (place, key) in model.keys().enumerate() {
+                            prop_assert_eq!(written.position(key), place);
+                            let behind = [&key[..], &[0]].concat();
+                            prop_assert_eq!(written.position(&behind), place + 1);
+                        }
+                    }
                 }
                 if attempts.is_empty() {
                     let live = model.iter().map(|(key, (_, tail))| key.len() + tail.len());
@@ -364,6 +441,33 @@ mod tests {
         }
         assert!(written.bytes.len() < 4 * LEN, "{}", written.bytes.len());
         assert_eq!(written.get(b"other"), Some((&999, &[3; 999][..])));
+    }
+
+    /// A walk after each of many writes does not sort all of them.
+    #[test]
+    fn what_is_new_takes_its_place_in_the_order_that_is_there() {
+        let mut written = PendingWrites::new(3);
+        let outer = written.begin_attempt();
+        for at in 0..2000_u32 {
+            let key = at.wrapping_mul(0x9E37_79B9).to_be_bytes();
+            written.put(&key, b"", at);
+            // Again, as by a command with an attempt of its own.
+            let inner = written.begin_attempt();
+            written.put(&key, b"again", at);
+            written.keep(inner);
+            if at % 3 == 0 {
+                written.sort();
+                assert!(written.row(at as usize).is_some());
+                assert!(written.row(at as usize + 1).is_none());
+            }
+        }
+        written.sort();
+        let keys: Vec<&[u8]> = (0..2000).map(|place| written.row(place).unwrap().0).collect();
+        assert!(keys.is_sorted_by(|a, b| a < b));
+        assert!((0..2000).all(|place| written.row(place).unwrap().2 == b"again"));
+        written.take_back(outer);
+        written.sort();
+        assert!(written.row(0).is_none());
     }
 
     #[test]

@@ -4,8 +4,8 @@
 use crate::command_batch::CommandBatch;
 use crate::encode::{self, Kind, Meta};
 use crate::error::Result;
-use crate::members::Page;
-use crate::result_size::ResultSize;
+use crate::members::{MEMBER_KEY_BYTES, Page};
+use crate::result_size::{ResultSize, check_added};
 use std::collections::HashSet;
 
 /// Up to this many sets, each member is looked up in the others, and none is held in memory.
@@ -56,13 +56,14 @@ impl CommandBatch {
         self.repeated_members(db, set, times, |member, _| seen(member))
     }
 
-    /// Shows `count` different random members, or all. Costs O(members) if that is many of them.
+    /// Shows `count` different random members, or all, until `seen` says no more. Costs O(members) if that is many of
+    /// them.
     pub fn set_sample(
         &self,
         db: u8,
         set: &Meta,
         count: u64,
-        mut seen: impl FnMut(&[u8]) -> Result<()>,
+        mut seen: impl FnMut(&[u8]) -> Result<bool>,
     ) -> Result<()> {
         self.random_members(db, set, count, |member, _| seen(member))
     }
@@ -189,6 +190,10 @@ impl CommandBatch {
     }
 
     /// Adds members, and gives how many were not there. The lock is held.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`](crate::Error::TooLong) if they take more than [`MAX_ADDED_BYTES`](crate::MAX_ADDED_BYTES);
+    /// those of the engine.
     pub fn set_add<'k>(
         &mut self,
         db: u8,
@@ -198,6 +203,7 @@ impl CommandBatch {
         for member in members.clone() {
             encode::check_member(member)?;
         }
+        check_added(members.clone().map(|member| MEMBER_KEY_BYTES + member.len()))?;
         let mut set = self.open_collection(db, key, Kind::Set)?;
         let mut absent = Vec::new();
         for member in members {
@@ -283,7 +289,7 @@ impl CommandBatch {
             _ if count >= set.count => {
                 self.set_each(db, &set, |member| keep(member).map(|()| true))?
             }
-            _ => self.set_sample(db, &set, count, keep)?,
+            _ => self.set_sample(db, &set, count, |member| keep(member).map(|()| true))?,
         }
         if popped.len() as u64 >= set.count {
             self.drop_collection(db, key, &set)?;

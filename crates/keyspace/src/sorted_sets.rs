@@ -11,8 +11,8 @@ use crate::command_batch::CommandBatch;
 use crate::dead_runs::DeadRun;
 use crate::encode::{self, Kind, Meta};
 use crate::error::{Error, Result};
-use crate::members::Page;
-use crate::result_size::ResultSize;
+use crate::members::{MEMBER_KEY_BYTES, Page};
+use crate::result_size::{ResultSize, check_added};
 use std::collections::HashMap;
 
 /// After more steps than this of a walk over deleted elements at an end, the end is cleared by one range deletion: that
@@ -22,6 +22,9 @@ const MANY_PASSED: u64 = 1000;
 
 /// Up to this many are deleted one by one: a range tombstone costs every later read of its neighbourhood a look.
 const FEW: usize = 512;
+
+/// Bytes of a key of a member, or of the other one and the score under it, without the member.
+const SCORED_KEY_BYTES: usize = MEMBER_KEY_BYTES + 1;
 
 /// Which members [`CommandBatch::sorted_set_add`] may add or change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -113,18 +116,22 @@ impl CommandBatch {
         self.repeated_members(db, set, times, |member, score| seen(member, stored_score(score)?))
     }
 
-    /// Shows `count` different random members, or all. Costs O(members) if that is many of them.
+    /// Shows `count` different random members, or all, until `seen` says no more. Costs O(members) if that is many of
+    /// them.
     pub fn sorted_set_sample(
         &self,
         db: u8,
         set: &Meta,
         count: u64,
-        mut seen: impl FnMut(&[u8], f64) -> Result<()>,
+        mut seen: impl FnMut(&[u8], f64) -> Result<bool>,
     ) -> Result<()> {
         self.random_members(db, set, count, |member, score| seen(member, stored_score(score)?))
     }
 
     /// Adds members or changes their scores. The lock is held.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`] if they take more than [`MAX_ADDED_BYTES`](crate::MAX_ADDED_BYTES); those of the engine.
     pub fn sorted_set_add<'k>(
         &mut self,
         db: u8,
@@ -136,6 +143,9 @@ impl CommandBatch {
             encode::check_member(member)?;
             check_score(score)?;
         }
+        // Each is there twice: with its score, and in order.
+        let sizes = |(_, member): (f64, &[u8])| [SCORED_KEY_BYTES + member.len(); 2];
+        check_added(pairs.clone().flat_map(sizes))?;
         let Some(mut set) = self.sorted_set_to_add_to(db, key, rule)? else {
             return Ok(Added::default());
         };

@@ -6,6 +6,7 @@ use crate::integer::{self, Digits};
 use crate::keys::{Content, Outline};
 use crate::keyspace::Keyspace;
 use crate::long_double::LongDouble;
+use crate::result_size::check_added;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -134,11 +135,13 @@ impl CommandBatch {
         let Some((value, expires_at_ms)) = self.content(db, key)?.into_text()? else {
             return Ok(None);
         };
-        match lifetime {
-            Lifetime::Until(at) => self.put_text(db, key, &value, Some(at)),
-            Lifetime::Unlimited if expires_at_ms.is_some() => self.put_text(db, key, &value, None),
-            Lifetime::Unlimited | Lifetime::Kept => {}
-        }
+        let until = match lifetime {
+            Lifetime::Until(at) => Some(at),
+            Lifetime::Unlimited if expires_at_ms.is_some() => None,
+            Lifetime::Unlimited | Lifetime::Kept => return Ok(Some(value)),
+        };
+        self.allow_bytes(value.len())?;
+        self.put_text(db, key, &value, until);
         Ok(Some(value))
     }
 
@@ -161,6 +164,10 @@ impl CommandBatch {
     }
 
     /// Sets many keys to strings, whatever was there. Of equal keys the last one counts.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`] if a key or string is too long, or they take more than
+    /// [`MAX_ADDED_BYTES`](crate::MAX_ADDED_BYTES); those of the engine.
     pub fn put_many<'k>(
         &mut self,
         db: u8,
@@ -170,6 +177,7 @@ impl CommandBatch {
             self.check_key(key)?;
             check_length(value.len(), MAX_STRING_BYTES)?;
         }
+        check_added(pairs.clone().map(|(key, value)| key.len() + value.len()))?;
         if !self.may_hold_collections(db) {
             pairs.for_each(|(key, value)| self.put_text(db, key, value, None));
             return Ok(());

@@ -6,7 +6,6 @@
 use crate::encode;
 use crate::key_layout::{KeyLayout, SLOT_BYTES};
 use std::cell::RefCell;
-use std::iter::Peekable;
 use terrace_cluster::{SLOT_COUNT, Slot, hash_tag, slot_of};
 
 /// Which keys [`CommandBatch::walk_keys`](crate::CommandBatch::walk_keys) shows.
@@ -113,20 +112,6 @@ impl WalkBounds {
             return Step::Show;
         }
         Step::Seek(from((u16::from_be_bytes(*slot) + 1).to_be_bytes()))
-    }
-
-    /// The part of a row in order that is seen.
-    pub fn cut<'t, T: Copy>(
-        &self,
-        row: Vec<(&'t [u8], T)>,
-    ) -> Peekable<impl Iterator<Item = (&'t [u8], T)>> {
-        let is_seen = |key: &[u8]| {
-            key >= &self.lower[..]
-                && key < &self.upper[..]
-                && matches!(self.look_at(key), Step::Show)
-        };
-        let seen: Vec<_> = row.into_iter().filter(|(key, _)| is_seen(key)).collect();
-        seen.into_iter().peekable()
     }
 }
 

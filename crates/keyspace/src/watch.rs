@@ -4,32 +4,63 @@
 //! where nothing was. In Redis a flush changes only keys that are there: so the commit of a flush
 //! looks at who watches, while it holds all locks, and those whose keys were not there and were not
 //! written watch from then on. The sweep of collections that have expired does the same.
+//!
+//! A read set keeps, of all keys of the store, what is overwritten or deleted after its moment. A client may watch for
+//! days. So a watch that is old is renewed: if none of its keys was written, it watches them from now on, else it
+//! keeps only that one was.
 
 use crate::error::Result;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use terrace::{Db, ReadSet};
 
 /// Keys, with their databases.
 pub type Keys = BTreeSet<(u8, Vec<u8>)>;
 
+/// How old a watch gets until it is renewed.
+const RENEWED_AFTER_US: u64 = 10_000_000;
+
+/// So much older for each of its keys: to ask for one costs some microseconds.
+const RENEWED_AFTER_US_PER_KEY: u64 = 100;
+
+/// How often is looked for watches that are old.
+const LOOK_EVERY_US: u64 = 1_000_000;
+
+/// What a watched key takes in memory beside its bytes, about: it stands in the set of keys, and twice in the read set.
+const KEY_BYTES: usize = 192;
+
+/// Bytes of memory of a watched key, about.
+fn held_bytes_of(key: &[u8]) -> usize {
+    3 * key.len() + KEY_BYTES
+}
+
 /// The keys that one client watches.
-pub struct Watch(Mutex<State>);
+pub struct Watch {
+    state: Mutex<State>,
+    held_bytes: AtomicUsize,
+}
 
 struct State {
-    /// Each key from when it was watched first.
-    reads: ReadSet,
+    /// Each key from when it was watched first, or from a renewal on; `None`: one of them has been written.
+    reads: Option<ReadSet>,
+    /// The moment of `reads` by the monotonic clock.
+    since_us: u64,
     keys: Keys,
 }
 
 /// All that watch.
 #[derive(Default)]
-pub(crate) struct Watches(Mutex<Vec<Weak<Watch>>>);
+pub(crate) struct Watches {
+    all: Mutex<Vec<Weak<Watch>>>,
+    /// When is looked for old ones next, by the monotonic clock.
+    next_look_us: AtomicU64,
+}
 
 impl Watches {
     pub fn add(&self, watch: &Arc<Watch>) {
-        let mut all = self.0.lock();
+        let mut all = self.all.lock();
         if all.len() == all.capacity() {
             all.retain(|watch| watch.strong_count() > 0);
         }
@@ -37,49 +68,103 @@ impl Watches {
     }
 
     pub fn live(&self) -> Vec<Arc<Watch>> {
-        let mut all = self.0.lock();
+        let mut all = self.all.lock();
         all.retain(|watch| watch.strong_count() > 0);
         all.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// All that watch, if it is time to look at them.
+    pub fn to_look_at(&self, now_us: u64) -> Vec<Arc<Watch>> {
+        if now_us < self.next_look_us.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        self.next_look_us.store(now_us + LOOK_EVERY_US, Ordering::Relaxed);
+        self.live()
     }
 }
 
 impl Watch {
     /// No keys yet; `reads` is of now.
-    pub(crate) fn new(reads: ReadSet) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State { reads, keys: Keys::new() })))
+    pub(crate) fn new(reads: ReadSet, now_us: u64) -> Arc<Self> {
+        let state = State { reads: Some(reads), since_us: now_us, keys: Keys::new() };
+        Arc::new(Self { state: Mutex::new(state), held_bytes: AtomicUsize::new(0) })
     }
 
-    /// Watches `keys` too; `take_in` is called for those that are new, and watches one from now on.
+    /// Watches `keys` too; `take_in` is called for those that are new, and watches one from now on. Gives whether all
+    /// keys then take no more than `most_bytes` of memory; else nothing is changed.
     pub(crate) fn add<'k>(
         &self,
         keys: impl Iterator<Item = (u8, &'k [u8])>,
+        most_bytes: usize,
         mut take_in: impl FnMut(&mut ReadSet, u8, &[u8]),
-    ) {
-        let State { reads, keys: known } = &mut *self.0.lock();
-        for (db, key) in keys {
-            if known.insert((db, key.to_vec())) {
+    ) -> bool {
+        let State { reads, keys: known, .. } = &mut *self.state.lock();
+        let fresh = keys.filter(|(db, key)| !known.contains(&(*db, key.to_vec())));
+        let fresh: Vec<(u8, &[u8])> = fresh.collect();
+        let more: usize = fresh.iter().map(|(_, key)| held_bytes_of(key)).sum();
+        if self.held_bytes() + more > most_bytes {
+            return false;
+        }
+        for (db, key) in fresh {
+            if !known.insert((db, key.to_vec())) {
+                continue;
+            }
+            self.held_bytes.fetch_add(held_bytes_of(key), Ordering::Relaxed);
+            if let Some(reads) = reads {
                 take_in(reads, db, key);
             }
         }
+        true
     }
 
     /// Watches the same keys from a later moment on, if they are those of `keys` still.
-    pub(crate) fn renew(&self, keys: &Keys, reads_of: impl FnOnce(&Keys) -> ReadSet) {
-        let mut state = self.0.lock();
+    pub(crate) fn renew(&self, keys: &Keys, now_us: u64, reads_of: impl FnOnce(&Keys) -> ReadSet) {
+        let mut state = self.state.lock();
         // None is ever taken out.
         if state.keys.len() == keys.len() {
-            state.reads = reads_of(&state.keys);
+            state.reads = Some(reads_of(&state.keys));
+            state.since_us = now_us;
         }
+    }
+
+    /// If it is old and none of its keys has been written, it watches them from now on, by what `reads_of` gives; if
+    /// one has, it keeps that.
+    ///
+    /// # Errors
+    /// Those of the engine; it stays as it is.
+    pub(crate) fn renew_if_old(
+        &self,
+        db: &Db,
+        now_us: u64,
+        reads_of: impl FnOnce(&Keys) -> ReadSet,
+    ) -> Result<()> {
+        let mut state = self.state.lock();
+        let age_us = now_us.saturating_sub(state.since_us);
+        if age_us < RENEWED_AFTER_US + state.keys.len() as u64 * RENEWED_AFTER_US_PER_KEY {
+            return Ok(());
+        }
+        let Some(reads) = &state.reads else { return Ok(()) };
+        // Before the old one is asked: what is written from here on is newer than both.
+        let later = reads_of(&state.keys);
+        let is_unchanged = db.is_unchanged(reads)?;
+        state.reads = is_unchanged.then_some(later);
+        state.since_us = now_us;
+        Ok(())
     }
 
     /// What is watched.
     pub fn keys(&self) -> Keys {
-        self.0.lock().keys.clone()
+        self.state.lock().keys.clone()
+    }
+
+    /// Bytes of memory that it takes, about.
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes.load(Ordering::Relaxed)
     }
 
     /// Whether it watches one of these keys.
     pub(crate) fn has_any<'k>(&self, mut keys: impl Iterator<Item = (u8, &'k [u8])>) -> bool {
-        let state = self.0.lock();
+        let state = self.state.lock();
         !state.keys.is_empty() && keys.any(|(db, key)| state.keys.contains(&(db, key.to_vec())))
     }
 
@@ -88,6 +173,9 @@ impl Watch {
     /// # Errors
     /// Those of the engine.
     pub fn is_unchanged(&self, db: &Db) -> Result<bool> {
-        Ok(db.is_unchanged(&self.0.lock().reads)?)
+        match &self.state.lock().reads {
+            Some(reads) => Ok(db.is_unchanged(reads)?),
+            None => Ok(false),
+        }
     }
 }

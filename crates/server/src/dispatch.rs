@@ -4,15 +4,12 @@ use crate::cluster::Cluster;
 use crate::command::{self, Call, CommandSpec, Failure, Flags, table};
 use crate::place::{self, Await, Away, Place};
 use crate::server::Server;
-use crate::session::{Caller, Queued, Replies, Session};
+use crate::session::{Caller, MAX_TRANSACTION_BYTES, Queued, Replies, Session};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use terrace_cluster::CallTarget;
 use terrace_keyspace::{CommandBatch, Mode, Wait};
 use terrace_resp::{Command, OwnedCommand, ReplyWriter};
-
-/// Most that one client may queue in `MULTI`, in bytes.
-const MAX_QUEUED_BYTES: usize = 64 << 20;
 
 /// The commit of more bytes than this takes so long that no loop waits for it, and that a commit which waits behind it
 /// does too. A batch to which small commands have written is less.
@@ -82,7 +79,8 @@ pub(crate) fn execute(
     if let Some(queued) = &mut session.queued
         && (!spec.flags.has(Flags::NOT_QUEUED) || spec.name == "watch")
     {
-        let queueing = queue(queued, &args, spec);
+        let watched_bytes = session.watched.as_ref().map_or(0, |watched| watched.held_bytes());
+        let queueing = queue(queued, watched_bytes, &args, spec);
         session.info.queued.store(queued.commands.len() as u32, Ordering::Relaxed);
         answer_queueing(queueing, session, server, output);
         return Executed::Replied;
@@ -428,14 +426,20 @@ fn check(
     }
 }
 
-/// Queues a command. `WATCH` is refused here, before it is asked where its keys are, and spoils nothing.
-fn queue(queued: &mut Queued, args: &Command<'_>, spec: &CommandSpec) -> Result<(), String> {
+/// Queues a command beside what its client watches. `WATCH` is refused here, before it is asked where its keys are, and
+/// spoils nothing.
+fn queue(
+    queued: &mut Queued,
+    watched_bytes: usize,
+    args: &Command<'_>,
+    spec: &CommandSpec,
+) -> Result<(), String> {
     if spec.name == "watch" {
         return Err("ERR WATCH inside MULTI is not allowed".into());
     }
     let command = args.to_owned();
     let held_bytes = command.held_bytes() + QUEUED_COMMAND_BYTES;
-    if queued.bytes + held_bytes > MAX_QUEUED_BYTES {
+    if queued.bytes + watched_bytes + held_bytes > MAX_TRANSACTION_BYTES {
         queued.is_spoilt = true;
         return Err(format!("ERR {} does not fit into the transaction any more", spec.name));
     }

@@ -12,6 +12,9 @@ use terrace_cluster::ShardId;
 use terrace_keyspace::Watch;
 use terrace_resp::{OwnedCommand, Protocol};
 
+/// What a client may queue and watch for a transaction, in bytes of memory.
+pub(crate) const MAX_TRANSACTION_BYTES: usize = 64 << 20;
+
 /// Who a session is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Caller {
@@ -44,8 +47,8 @@ pub struct Session {
     pub user: Option<Arc<User>>,
     /// The state of the users that `user` was seen in.
     pub generation: u64,
-    /// The parser is to be told that the full limits hold from now on.
-    pub was_admitted: bool,
+    /// The parser is to follow: it has authenticated, and the full limits hold from now on, or it has to once more.
+    pub login_changed: bool,
     /// Queued since `MULTI`.
     pub queued: Option<Queued>,
     /// What it executes now was queued.
@@ -135,7 +138,7 @@ impl Session {
             protocol: Protocol::Resp2,
             user,
             generation: 0,
-            was_admitted: false,
+            login_changed: false,
             queued: None,
             is_in_exec: false,
             watched: None,
@@ -184,7 +187,7 @@ impl Session {
         *self = Self::of(self.info.clone(), user);
         // What it sent before is still on its way, or not committed.
         (self.round, self.is_guarded, self.is_bound) = (round, is_guarded, is_bound);
-        self.changes = changes;
+        (self.changes, self.login_changed) = (changes, true);
         self.info.name.lock().clear();
         self.info.queued.store(NOT_IN_MULTI, Ordering::Relaxed);
         self.info.db.store(0, Ordering::Relaxed);
@@ -226,7 +229,7 @@ impl Session {
     /// The client is this user from now on.
     pub fn log_in(&mut self, user: Arc<User>) {
         *self.info.user.lock() = user.name().into();
-        self.was_admitted |= self.user.is_none();
+        self.login_changed |= self.user.is_none();
         self.changes = self.changes.wrapping_add(1);
         // Looked up anew by the next command.
         self.generation = 0;

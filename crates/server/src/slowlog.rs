@@ -24,7 +24,7 @@ pub struct SlowCommand {
     pub arguments: Vec<Vec<u8>>,
     /// The client's address.
     pub peer: String,
-    /// `CLIENT SETNAME`.
+    /// `CLIENT SETNAME`, cut.
     pub client_name: String,
 }
 
@@ -123,6 +123,12 @@ fn secrets(command: &Command<'_>) -> Range<usize> {
 fn is_secret_option(command: &Command<'_>, at: usize) -> bool {
     let name = command.get(at).and_then(|name| std::str::from_utf8(name).ok());
     name.and_then(crate::config::option).is_some_and(crate::config::OptionSpec::is_secret)
+}
+
+/// The name of a client as it is kept: its first 128 bytes.
+pub fn cut_name(name: &str) -> String {
+    // Names are ASCII.
+    name.chars().take(MAX_ARGUMENT_BYTES).collect()
 }
 
 fn cut_argument(argument: &[u8]) -> Vec<u8> {

@@ -67,7 +67,7 @@ impl CommandBatch {
             self.saw_written(true);
             return Ok(written.clone().map(Value::Written));
         }
-        if self.removed_range(element_key).is_some() {
+        if self.removed.find(element_key).is_some() {
             self.saw_written(true);
             return Ok(None);
         }
@@ -99,7 +99,7 @@ impl CommandBatch {
             };
             return Ok(written.as_ref().map(info));
         }
-        if self.removed_range(element_key).is_some() {
+        if self.removed.find(element_key).is_some() {
             self.saw_written(true);
             return Ok(None);
         }
@@ -122,9 +122,6 @@ impl CommandBatch {
     pub(crate) fn delete_elements(&mut self, start: Vec<u8>, end: Vec<u8>) {
         use std::ops::Bound::{Excluded, Included};
         self.batch.delete_range_cf(&self.space.elements, &start, &end);
-        if self.attempts == 0 {
-            self.removed.retain(|(inner, inner_end)| *inner < start || *inner_end > end);
-        }
         let range = self.elements.range::<[u8], _>((Included(&start[..]), Excluded(&end[..])));
         let written: Vec<_> = range.map(|(key, _)| key.clone()).collect();
         for key in written {
@@ -134,30 +131,21 @@ impl CommandBatch {
                 self.undo.push(Undo(key, before));
             }
         }
-        self.removed.push((start, end));
-    }
-
-    /// The range that this batch has removed the stored element with this key with, if it has.
-    fn removed_range(&self, element_key: &[u8]) -> Option<&(Vec<u8>, Vec<u8>)> {
-        let is_in = |(start, end): &&(Vec<u8>, Vec<u8>)| {
-            &start[..] <= element_key && element_key < &end[..]
-        };
-        // The newest reaches furthest.
-        self.removed.iter().rev().find(is_in)
+        self.removed.add(start, end, self.attempts > 0);
     }
 
     /// Moves past stored elements that this batch has removed.
     fn pass_removed(&self, stored: &mut Iter, direction: Direction) -> Result<()> {
         while !self.removed.is_empty()
             && stored.valid()
-            && let Some((start, end)) = self.removed_range(stored.key())
+            && let Some((start, end)) = self.removed.find(stored.key())
         {
             self.note_passed(0, 1)?;
             match direction {
                 Direction::Up => stored.seek(end)?,
                 Direction::Down => {
                     stored.seek_for_prev(start)?;
-                    if stored.valid() && stored.key() == &start[..] {
+                    if stored.valid() && stored.key() == start {
                         stored.prev()?;
                     }
                 }

@@ -43,15 +43,17 @@ impl CommandBatch {
             }
         }
         self.undo_open_moves(first, last)?;
-        for db in first..=last {
-            let owned = |(key, _): (&[u8], _)| key.to_vec();
-            let texts: Vec<_> = self.written_texts(db).into_iter().map(owned).collect();
-            let owned = |(key, _): (&[u8], _)| key.to_vec();
-            let metas: Vec<_> = self.written_metas(db).into_iter().map(owned).collect();
-            texts.iter().for_each(|key| self.texts.put(key, &[], WrittenText::Deleted));
-            metas.iter().for_each(|key| self.metas.put(key, &[], None));
-            self.flushed |= 1 << db;
-        }
+        let layout = self.space.layout;
+        let is_of = |key: &[u8]| (first..=last).contains(&layout.db_of(key));
+        let texts = self.texts.latest().filter(|(_, text, _)| **text != WrittenText::Deleted);
+        let texts = texts.map(|(key, ..)| key).filter(|key| is_of(key)).map(<[u8]>::to_vec);
+        let texts: Vec<Vec<u8>> = texts.collect();
+        let metas = self.metas.latest().filter(|(_, meta, _)| meta.is_some());
+        let metas = metas.map(|(key, ..)| key).filter(|key| is_of(key)).map(<[u8]>::to_vec);
+        let metas: Vec<Vec<u8>> = metas.collect();
+        texts.iter().for_each(|key| self.texts.put(key, &[], WrittenText::Deleted));
+        metas.iter().for_each(|key| self.metas.put(key, &[], None));
+        (first..=last).for_each(|db| self.flushed |= 1 << db);
         Ok(())
     }
 
@@ -130,7 +132,8 @@ impl CommandBatch {
     /// It is committed, and all locks are still held: they watch from now on.
     pub(crate) fn watch_anew(&self, watches: &[(Arc<Watch>, Keys)]) {
         for (watch, keys) in watches {
-            watch.renew(keys, |keys| self.space.reads_of(keys));
+            let now_us = self.space.monotonic_us();
+            watch.renew(keys, now_us, |keys| self.space.reads_of(keys));
         }
     }
 

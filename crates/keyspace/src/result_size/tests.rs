@@ -1,6 +1,6 @@
 //! What commands hold in memory of what they remove or move has a bound, which is lower in tests.
 
-use super::MAX_STORED_BYTES;
+use super::{MAX_ADDED_BYTES, MAX_STORED_BYTES};
 use crate::command_batch::{CommandBatch, Mode};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
@@ -145,5 +145,47 @@ fn what_is_moved_and_removed_of_a_list_at_a_time_is_bounded() {
         assert!(batch.written_bytes() < 1000, "{} bytes", batch.written_bytes());
         batch.commit().unwrap();
         assert_eq!(locked(space).key_type(0, b"k").unwrap(), None);
+    });
+}
+
+/// Small elements take many times their bytes.
+#[test]
+fn what_one_command_adds_is_bounded() {
+    const MOST: usize = MAX_ADDED_BYTES / 90;
+    with_space(|space| {
+        let mut batch = locked(space);
+        let many = |count: usize| std::iter::repeat_n(&b"x"[..], count);
+        let pushed = batch.list_push(0, b"k", End::Back, false, many(MOST));
+        assert!(is_refused(&batch, pushed));
+        let added = batch.set_add(0, b"k", many(MOST));
+        assert!(is_refused(&batch, added));
+        let set = batch.hash_set(0, b"k", many(MOST).map(|field| (field, field)));
+        assert!(is_refused(&batch, set));
+        let pairs = |count: usize| many(count).map(|member| (1.0, member));
+        let added = batch.sorted_set_add(0, b"k", AddRule::default(), pairs(MOST / 2));
+        assert!(is_refused(&batch, added));
+        let put = batch.put_many(0, many(MOST).map(|_| (&b"k"[..], &b"x"[..])));
+        assert!(is_refused(&batch, put));
+        let long = vec![b'x'; MAX_ADDED_BYTES];
+        let pushed = batch.list_push(0, b"k", End::Back, false, std::iter::once(&long[..]));
+        assert!(is_refused(&batch, pushed));
+        assert_eq!(batch.set_add(0, b"k", many(MOST / 2)).unwrap(), 1);
+        assert_eq!(batch.key_type(0, b"k").unwrap().map(|kind| kind.name()), Some("set"));
+    });
+}
+
+#[test]
+fn the_places_of_equal_elements_are_bounded() {
+    const COUNT: usize = MAX_STORED_BYTES / size_of::<u64>() + 1;
+    with_space(|space| {
+        let mut batch = locked(space);
+        let equal = std::iter::repeat_n(&b"e"[..], COUNT);
+        batch.list_push(0, b"k", End::Back, false, equal).unwrap();
+        batch.commit().unwrap();
+        let mut batch = locked(space);
+        let removed = batch.list_remove(0, b"k", 0, b"e");
+        assert!(is_refused(&batch, removed));
+        assert_eq!(batch.list_remove(0, b"k", 1 - COUNT as i64, b"e").unwrap(), COUNT as u64 - 1);
+        assert_eq!(batch.list(0, b"k").unwrap().unwrap().count, 1);
     });
 }

@@ -335,7 +335,7 @@ fn random_members_are_members_and_samples_have_none_twice() {
             let mut sample = Vec::new();
             turn.set_sample(0, &set, count, |member| {
                 sample.push(member.to_vec());
-                Ok(())
+                Ok(true)
             })
             .unwrap();
             let different: BTreeSet<Bytes> = sample.iter().cloned().collect();

@@ -577,6 +577,24 @@ fn walked(turn: &mut CommandBatch, db: u8, range: KeyRange<'_>) -> Result<String
         let wanted = keys.iter().filter(|(key, _)| is_wanted(key)).take(limit);
         assert!(least.iter().eq(wanted), "{least:?}");
     }
+    for most_bytes in [1, 25] {
+        let (mut least, mut bytes) = (Vec::new(), 0);
+        let most = (usize::MAX, most_bytes);
+        turn.walk_keys_in_order_within(
+            db,
+            range,
+            true,
+            most,
+            |_| true,
+            |seen| {
+                bytes += seen.key.len() + seen.value.map_or(0, <[u8]>::len);
+                least.push(show(seen));
+                bytes < most_bytes
+            },
+        )?;
+        assert!(bytes >= most_bytes || least.len() == keys.len());
+        assert!(keys.starts_with(&least), "{least:?}");
+    }
     Ok(keys.into_iter().map(|(_, shown)| shown).collect())
 }
 

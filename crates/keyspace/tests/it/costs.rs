@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use terrace::vfs::SimVfs;
 use terrace::{Clock, Compression};
 use terrace_keyspace::{
-    AddRule, CommandBatch, End, Error, KeyRange, Keyspace, Lifetime, MemberEnd, Meta, Mode, Order,
-    PutOptions, Range, Type, Wait, When,
+    AddRule, CommandBatch, End, Error, ExpireIf, KeyRange, Keyspace, Lifetime, MemberEnd, Meta,
+    Mode, Order, PutOptions, Range, Type, Wait, When,
 };
 
 const LARGE: usize = 1 << 20;
@@ -243,7 +243,13 @@ fn lists_are_searched_from_their_first_element_to_their_last() {
     for from in [End::Front, End::Back] {
         let first = format!("{}", COUNT / 2 - 10);
         let find = |turn: &CommandBatch, value: &[u8]| {
-            turn.list_places(0, &list, from, (0, u64::MAX, u64::MAX), value).unwrap()
+            let mut places = Vec::new();
+            turn.list_each_place(0, &list, from, (0, u64::MAX, u64::MAX), value, |place| {
+                places.push(place);
+                true
+            })
+            .unwrap();
+            places
         };
         assert_eq!(find(&turn, first.as_bytes()), [0]);
         assert_eq!(find(&turn, format!("{}", COUNT / 2 + 9).as_bytes()), [19]);
@@ -305,4 +311,81 @@ fn a_range_of_names_goes_and_nothing_between_its_members() {
     assert_eq!(left.len() + rest.len(), names.len() - removed);
     let is_ordered = |pair: &[(Vec<u8>, f64)]| pair[0].1 < pair[1].1;
     assert!([left, rest].concat().windows(2).all(is_ordered));
+}
+
+/// What is shown of many has its end where the reader has enough.
+#[test]
+fn who_has_seen_enough_sees_no_more() {
+    const COUNT: usize = 4000;
+    const ENOUGH: usize = 7;
+    let space = roomy_store(Compression::None);
+    let names: Vec<Vec<u8>> = (0..COUNT).map(|at| format!("{at}").into_bytes()).collect();
+    let members = || names.iter().map(|name| &name[..]);
+    let mut turn = locked(&space, &[b"s", b"h", b"z", b"l"]);
+    turn.set_add(0, b"s", members()).unwrap();
+    turn.hash_set(0, b"h", members().map(|name| (name, name))).unwrap();
+    turn.sorted_set_add(0, b"z", AddRule::default(), members().map(|name| (1.0, name))).unwrap();
+    let equal = std::iter::repeat_n(&b"e"[..], COUNT);
+    turn.list_push(0, b"l", End::Back, false, equal).unwrap();
+    turn.commit().unwrap();
+    let mut turn = space.command_batch(Mode::Device);
+    turn.pin_now();
+    let [set, hash] = [turn.set(0, b"s").unwrap().unwrap(), turn.hash(0, b"h").unwrap().unwrap()];
+    let sorted_set = turn.sorted_set(0, b"z").unwrap().unwrap();
+    let list = turn.list(0, b"l").unwrap().unwrap();
+    let mut seen = 0;
+    let mut enough = || {
+        seen += 1;
+        seen % ENOUGH != 0
+    };
+    // Few of them, which are drawn, and many, which are walked by.
+    for count in [1000, COUNT as u64] {
+        turn.set_sample(0, &set, count, |_| Ok(enough())).unwrap();
+        turn.hash_sample(0, &hash, count, |_, _| Ok(enough())).unwrap();
+        turn.sorted_set_sample(0, &sorted_set, count, |_, _| Ok(enough())).unwrap();
+    }
+    for from in [End::Front, End::Back] {
+        let all = (0, u64::MAX, u64::MAX);
+        turn.list_each_place(0, &list, from, all, b"e", |_| enough()).unwrap();
+    }
+    assert_eq!(seen, 8 * ENOUGH);
+}
+
+/// A string is written again when it gets another time to live.
+#[test]
+fn long_strings_are_copied_by_who_may_take_long() {
+    let space = roomy_store(Compression::None);
+    // Else it would be the device that is waited for.
+    space.strings().set_value_separation_threshold(usize::MAX);
+    let mut turn = locked(&space, &[b"long", b"short"]);
+    let until = |ms: u64| Lifetime::Until(space.now_ms() + ms);
+    let options = PutOptions { lifetime: until(1000), ..PutOptions::default() };
+    turn.put(0, b"long", &vec![b'x'; 2 * LARGE], &options).unwrap();
+    turn.put(0, b"short", b"x", &options).unwrap();
+    turn.commit().unwrap();
+    let (at_ms, always) = (space.now_ms() + 2000, ExpireIf::default());
+    for (mode, key, is_refused) in [
+        (Mode::Memory, &b"long"[..], true),
+        (Mode::Memory, b"short", false),
+        (Mode::Device, b"long", false),
+    ] {
+        let is = |outcome: Result<(), Error>| match outcome {
+            Ok(()) => !is_refused,
+            Err(Error::Elsewhere(Wait::Walk)) => is_refused,
+            Err(error) => panic!("{error}"),
+        };
+        let mut turn = space.command_batch(mode);
+        turn.lock(0, std::iter::once(key)).unwrap();
+        assert!(is(turn.expire(0, key, at_ms, always).map(drop)));
+        assert!(is(turn.get_and_expire(0, key, until(3000)).map(drop)));
+        assert!(is(turn.get_and_expire(0, key, Lifetime::Unlimited).map(drop)));
+        turn.abandon();
+        turn.lock(0, std::iter::once(key)).unwrap();
+        assert!(is(turn.persist(0, key).map(drop)));
+        // What copies nothing is done.
+        turn.abandon();
+        turn.lock(0, std::iter::once(key)).unwrap();
+        assert!(turn.get_and_expire(0, key, Lifetime::Kept).unwrap().is_some());
+        assert!(turn.expire(0, key, 1, always).unwrap());
+    }
 }

@@ -68,7 +68,7 @@ impl Server {
             took_us: took.as_micros() as u64,
             arguments: slowlog::cut(args),
             peer: session.info.origin.peer.to_string(),
-            client_name: session.info.name.lock().clone(),
+            client_name: slowlog::cut_name(&session.info.name.lock()),
         });
     }
 }

@@ -1,7 +1,7 @@
 //! `CLIENT`: who is connected.
 
 use super::client_line::client_line;
-use super::connection::client_name;
+use super::connection::{MAX_NAME_BYTES, client_name};
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
 use crate::session::{ClientInfo, Replies};
 use std::sync::Arc;
@@ -174,7 +174,14 @@ fn on_or_off(word: &[u8]) -> Result<bool, Failure> {
 fn set_info(call: &mut Call<'_>) -> Outcome {
     let value = client_name(call.arg(3)).map_err(|_| {
         let attribute = String::from_utf8_lossy(call.arg(2)).to_lowercase();
-        Failure::err(format!("{attribute} cannot contain spaces, newlines or special characters."))
+        match call.arg(3).len() > MAX_NAME_BYTES {
+            true => {
+                Failure::err(format!("{attribute} cannot be longer than {MAX_NAME_BYTES} bytes."))
+            }
+            false => Failure::err(format!(
+                "{attribute} cannot contain spaces, newlines or special characters."
+            )),
+        }
     })?;
     let mut library = call.session.info.library.lock();
     if call.arg(2).eq_ignore_ascii_case(b"lib-name") {
@@ -226,7 +233,13 @@ fn list(call: &mut Call<'_>) -> Outcome {
     } else {
         return Err(Failure::SYNTAX);
     };
-    let lines: String = clients.iter().map(|client| describe(call, client)).collect();
+    let mut lines = String::new();
+    for client in &clients {
+        lines.push_str(&describe(call, client));
+        if lines.len() > call.reply.left_bytes() {
+            break;
+        }
+    }
     call.reply.verbatim(*b"txt", lines);
     Ok(())
 }

@@ -116,7 +116,7 @@ fn echo(call: &mut Call<'_>) -> Outcome {
 }
 
 fn select(call: &mut Call<'_>) -> Outcome {
-    let index = call.integer(1)?;
+    let index = database_number(call, 1)?;
     if index != 0 && call.server.cluster.is_some() {
         return Err(Failure::line(NO_SELECT));
     }
@@ -126,6 +126,17 @@ fn select(call: &mut Call<'_>) -> Outcome {
     }
     call.reply.ok();
     Ok(())
+}
+
+/// Argument number `at` as the number of a database, whether there is such a one or not: for Redis, 32 bits.
+pub(super) fn database_number(call: &Call<'_>, at: usize) -> Result<i64, Failure> {
+    let number = call.integer(at)?;
+    match i32::try_from(number) {
+        Ok(_) => Ok(number),
+        Err(_) => Err(Failure::line(
+            "ERR value is out of range, value must between -2147483648 and 2147483647",
+        )),
+    }
 }
 
 /// The database of this number, if there is one to select. In a cluster, the first is the only one.
@@ -238,8 +249,16 @@ fn hello(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
+/// Bytes of a name that a client may have, or of its library.
+pub(super) const MAX_NAME_BYTES: usize = 4096;
+
 /// A name that a client may have.
 pub(crate) fn client_name(bytes: &[u8]) -> Result<String, Failure> {
+    if bytes.len() > MAX_NAME_BYTES {
+        return Err(Failure::err(format_args!(
+            "Client names cannot be longer than {MAX_NAME_BYTES} bytes."
+        )));
+    }
     match bytes.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         true => Ok(String::from_utf8_lossy(bytes).into_owned()),
         false => Err(Failure::line(

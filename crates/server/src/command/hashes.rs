@@ -338,7 +338,7 @@ fn hrandfield(call: &mut Call<'_>) -> Outcome {
     let per_field = if with_values && !nested { 2 } else { 1 };
     let begun = reply.begin(Aggregate::Array, 0);
     let mut shown = 0;
-    let mut show = |field: &[u8], value: &[u8]| {
+    let show = |field: &[u8], value: &[u8]| {
         shown += per_field;
         if nested {
             reply.array(2);
@@ -350,10 +350,7 @@ fn hrandfield(call: &mut Call<'_>) -> Outcome {
         Ok(!reply.is_over())
     };
     match sample {
-        Sample::Different(count) => {
-            let show = |field: &[u8], value: &[u8]| show(field, value).map(drop);
-            call.batch.hash_sample(db, &hash, count, show)?;
-        }
+        Sample::Different(count) => call.batch.hash_sample(db, &hash, count, show)?,
         Sample::Repeated(times) => call.batch.hash_random(db, &hash, times, show)?,
     }
     call.reply.finish(begun, shown);

@@ -453,7 +453,8 @@ fn tscan(call: &mut Call<'_>) -> Outcome {
     let may_see = |key: &[u8]| user.as_ref().is_none_or(|user| user.may_access(key, Access::READ));
     if limit > 0 {
         let (db, limit) = (call.session.db, usize::try_from(limit).unwrap_or(usize::MAX));
-        call.batch.walk_keys_in_order(db, range, !keys_only, limit, may_see, |seen| {
+        let most = (limit, reply.left_bytes());
+        call.batch.walk_keys_in_order_within(db, range, !keys_only, most, may_see, |seen| {
             if nested && !keys_only {
                 reply.array(2);
             }
@@ -464,6 +465,7 @@ fn tscan(call: &mut Call<'_>) -> Outcome {
                 None => reply.null(),
             }
             shown += 1;
+            !reply.is_over()
         })?;
     }
     let elements = if nested || keys_only { shown } else { shown * 2 };

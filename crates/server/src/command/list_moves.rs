@@ -3,6 +3,7 @@
 use super::lists::pop_several;
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
 use terrace_keyspace::End;
+use terrace_resp::Aggregate;
 
 const MOVE: Flags = Flags::WRITE.with(Flags::READS_LATE);
 
@@ -158,18 +159,25 @@ fn lpos(call: &mut Call<'_>) -> Outcome {
     let all = |number| if number == 0 { u64::MAX } else { number };
     let from = if rank < 0 { End::Back } else { End::Front };
     let wanted = (rank.unsigned_abs() - 1, all(count.unwrap_or(1)), all(walk));
-    let db = call.db();
-    let places = match call.batch.list(db, call.arg(1))? {
-        Some(list) => call.batch.list_places(db, &list, from, wanted, call.arg(2))?,
-        None => Vec::new(),
-    };
-    match (count, places.first()) {
-        (Some(_), _) => {
-            call.reply.array(places.len());
-            places.iter().for_each(|place| call.reply.integer(*place as i64));
-        }
-        (None, Some(place)) => call.reply.integer(*place as i64),
-        (None, None) => call.reply.null(),
+    let (db, element) = (call.db(), call.arg(2));
+    let list = call.batch.list(db, call.arg(1))?;
+    let reply = &mut call.reply;
+    let begun = count.map(|_| reply.begin(Aggregate::Array, 0));
+    let (mut first, mut shown) = (None, 0);
+    if let Some(list) = list {
+        call.batch.list_each_place(db, &list, from, wanted, element, |place| {
+            first = first.or(Some(place));
+            if count.is_some() {
+                shown += 1;
+                reply.integer(place as i64);
+            }
+            !reply.is_over()
+        })?;
+    }
+    match (begun, first) {
+        (Some(begun), _) => reply.finish(begun, shown),
+        (None, Some(place)) => reply.integer(place as i64),
+        (None, None) => reply.null(),
     }
     Ok(())
 }

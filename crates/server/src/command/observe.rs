@@ -1,6 +1,7 @@
 //! What takes how long: `SLOWLOG`, `LATENCY`, `EXPLAIN`.
 
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, table};
+use std::collections::HashSet;
 use terrace_resp::Aggregate;
 
 /// The rows of this group.
@@ -134,10 +135,10 @@ fn latency(call: &mut Call<'_>) -> Outcome {
 /// Of every command that was executed: how many took at most this many microseconds, in powers of 2.
 fn histogram(call: &mut Call<'_>) {
     // `client` is all its subcommands.
+    let wanted: HashSet<Vec<u8>> = call.args_from(2).map(<[u8]>::to_ascii_lowercase).collect();
     let is_wanted = |name: &str| {
         let command = name.split('|').next().unwrap_or(name);
-        let is = |wanted: &[u8], name: &str| wanted.eq_ignore_ascii_case(name.as_bytes());
-        call.args_from(2).any(|wanted| is(wanted, name) || is(wanted, command))
+        wanted.contains(name.as_bytes()) || wanted.contains(command.as_bytes())
     };
     let all = call.count() == 2;
     let rows: Vec<_> = call

@@ -1,5 +1,6 @@
 //! Other names for keys, and copies.
 
+use super::connection::database_number;
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
 
 const SAME: Failure = Failure::line("ERR source and destination objects are the same");
@@ -69,7 +70,7 @@ fn renamenx(call: &mut Call<'_>) -> Outcome {
 
 /// Argument number `at` as a database.
 fn database(call: &Call<'_>, at: usize) -> Result<u8, Failure> {
-    let index = call.integer(at)?;
+    let index = database_number(call, at)?;
     let db = u8::try_from(index).ok().filter(|db| usize::from(*db) < call.server.databases());
     db.ok_or(Failure::line("ERR DB index is out of range"))
 }

@@ -3,7 +3,7 @@
 use super::client_line::client_line;
 use super::help::help;
 use super::presence;
-use super::spec::{CommandSpec, Flags};
+use super::spec::{CommandSpec, Flags, Keys};
 use super::{Call, Failure, Outcome};
 use crate::acl::User;
 use crate::server::Server;
@@ -20,7 +20,8 @@ pub fn run(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
         presence::enter(call, keys())?;
     }
     spec.may_run_in(call.batch.mode())?;
-    if flags.has(Flags::WRITE) {
+    call.batch.allow_walk(args.count() as u64)?;
+    if spec.keys != Keys::None {
         call.batch.allow_bytes(args.bytes())?;
     }
     call.batch.next_command();

@@ -210,15 +210,13 @@ fn srandmember(call: &mut Call<'_>) -> Outcome {
     let reply = &mut call.reply;
     let begun = reply.begin(Aggregate::Array, 0);
     let mut shown = 0;
-    let mut show = |member: &[u8]| {
+    let show = |member: &[u8]| {
         shown += 1;
         reply.bulk(member);
         Ok(!reply.is_over())
     };
     match sample {
-        Sample::Different(count) => {
-            call.batch.set_sample(db, &set, count, |member| show(member).map(drop))?;
-        }
+        Sample::Different(count) => call.batch.set_sample(db, &set, count, show)?,
         Sample::Repeated(times) => call.batch.set_random(db, &set, times, show)?,
     }
     call.reply.finish(begun, shown);

@@ -39,6 +39,8 @@ pub const COMMANDS: &[CommandSpec] = &[
 #[derive(Default)]
 struct Options<'a> {
     by: Option<&'a [u8]>,
+    /// A pattern without a place for the element says that there is no order, also if another one follows.
+    leaves_order: bool,
     gets: Vec<&'a [u8]>,
     limit: Option<(i64, i64)>,
     is_down: bool,
@@ -81,8 +83,9 @@ impl<'a> Options<'a> {
                 }
                 b"by" if left >= 1 => {
                     options.by = Some(call.arg(at + 1));
-                    if call.arg(at + 1).contains(&b'*') {
-                        check("BY")?;
+                    match call.arg(at + 1).contains(&b'*') {
+                        true => check("BY")?,
+                        false => options.leaves_order = true,
                     }
                     at += 1;
                 }
@@ -96,11 +99,6 @@ impl<'a> Options<'a> {
             at += 1;
         }
         Ok(options)
-    }
-
-    /// Whether a pattern without a place for the element says that there is no order.
-    fn leaves_order(&self) -> bool {
-        self.by.is_some_and(|by| !by.contains(&b'*'))
     }
 
     /// The first of `count` elements that is shown, and how many are.
@@ -124,21 +122,21 @@ fn sort(call: &mut Call<'_>, may_store: bool) -> Outcome {
     let db = call.db();
     let found = collection(call)?;
     if let Some(Meta { kind: Kind::Set, .. }) = found
-        && options.leaves_order()
+        && options.leaves_order
         && options.store.is_some()
     {
         // What is stored must not hang on the order of a set.
-        (options.by, options.by_bytes) = (None, true);
+        (options.by, options.leaves_order, options.by_bytes) = (None, false, true);
     }
     let elements = match &found {
         Some(meta) => elements(call, meta, &options)?,
         None => Vec::new(),
     };
-    let elements = match options.leaves_order() {
+    let elements = match options.leaves_order {
         true => elements,
         false => sorted(call, elements, &options)?,
     };
-    let (first, count) = match options.leaves_order() {
+    let (first, count) = match options.leaves_order {
         true => (0, elements.len()),
         false => options.shown(elements.len()),
     };
@@ -201,7 +199,7 @@ fn elements(call: &Call<'_>, meta: &Meta, options: &Options<'_>) -> Result<Vec<V
     let (mut elements, mut size) = (Vec::new(), ResultSize::default());
     let db = call.session.db;
     let all = usize::try_from(meta.count).unwrap_or(usize::MAX);
-    let (first, count) = if options.leaves_order() { options.shown(all) } else { (0, all) };
+    let (first, count) = if options.leaves_order { options.shown(all) } else { (0, all) };
     if count == 0 {
         return Ok(elements);
     }
@@ -211,7 +209,7 @@ fn elements(call: &Call<'_>, meta: &Meta, options: &Options<'_>) -> Result<Vec<V
         elements.push(element.to_vec());
         Ok((elements.len() as u64) < count)
     };
-    let is_down = options.leaves_order() && options.is_down;
+    let is_down = options.leaves_order && options.is_down;
     match meta.kind {
         Kind::List => {
             let first = if is_down { meta.count - first - count } else { first };

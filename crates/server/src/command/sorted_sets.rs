@@ -219,15 +219,12 @@ fn zrandmember(call: &mut Call<'_>) -> Outcome {
     };
     let reply = &mut call.reply;
     let mut rows = Rows::begin(reply, with_scores);
-    let mut show = |member: &[u8], score: f64| {
+    let show = |member: &[u8], score: f64| {
         rows.show(reply, member, score);
         Ok(!reply.is_over())
     };
     match sample {
-        Sample::Different(count) => {
-            let show = |member: &[u8], score: f64| show(member, score).map(drop);
-            call.batch.sorted_set_sample(db, &set, count, show)?;
-        }
+        Sample::Different(count) => call.batch.sorted_set_sample(db, &set, count, show)?,
         Sample::Repeated(times) => call.batch.sorted_set_random(db, &set, times, show)?,
     }
     rows.finish(&mut call.reply);

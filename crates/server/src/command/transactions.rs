@@ -9,7 +9,7 @@ use super::presence::{self, KeyUsed};
 use super::run;
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, table};
 use crate::server::Server;
-use crate::session::{NOT_IN_MULTI, Queued, Session};
+use crate::session::{MAX_TRANSACTION_BYTES, NOT_IN_MULTI, Queued, Session};
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -21,6 +21,13 @@ const MAX_WRITTEN_BYTES: usize = 1 << 30;
 
 /// The reply to `EXEC` of one that writes more.
 const TOO_MUCH: &str = "EXECABORT Transaction discarded because it writes more than 1 GiB";
+
+/// The reply to `WATCH` of more than [`MAX_TRANSACTION_BYTES`].
+const TOO_MUCH_WATCHED: &str =
+    "ERR the keys do not fit into the 64 MiB of what is watched and queued";
+
+/// The reply to `EXEC` of one that is executed when the server is to end.
+const STOPPING: &str = "EXECABORT Transaction discarded because the server is stopping";
 
 /// A transaction of more commands than this is executed by a thread that may take its time.
 const MAX_COMMANDS_ON_LOOP: usize = 256;
@@ -116,7 +123,8 @@ fn watch(call: &mut Call<'_>) -> Outcome {
     let db = call.db();
     let keys = call.args_from(1).map(|key| (db, key));
     let before = call.session.watched.as_ref();
-    call.session.watched = Some(call.server.space.watch_keys(before, keys));
+    let watched = call.server.space.watch_keys(before, keys, MAX_TRANSACTION_BYTES);
+    call.session.watched = Some(watched.ok_or(Failure::line(TOO_MUCH_WATCHED))?);
     call.session.changes = call.session.changes.wrapping_add(1);
     call.reply.ok();
     Ok(())
@@ -224,6 +232,12 @@ fn exec_queued(call: &mut Call<'_>, queued: &Queued, done: &mut Done) -> Outcome
     if call.batch.mode() == Mode::Memory && queued.commands.len() > MAX_COMMANDS_ON_LOOP {
         return Err(Failure::Elsewhere(Wait::Walk));
     }
+    let commands = || queued.commands.iter().map(OwnedCommand::as_command);
+    if call.batch.mode() == Mode::Memory && commands().any(|args| acts_outside(&args)) {
+        // It would be done again if a later command has to wait.
+        return Err(Failure::Elsewhere(Wait::Device));
+    }
+    call.batch.allow_walk(commands().map(|args| args.count() as u64).sum())?;
     call.batch.allow_bytes(queued.bytes)?;
     match lock(call, queued) {
         // It would not see elsewhere what is watched here.
@@ -249,6 +263,10 @@ fn exec_queued(call: &mut Call<'_>, queued: &Queued, done: &mut Done) -> Outcome
     batch.attempt(|batch| {
         reply.array(queued.commands.len());
         for (place, command) in queued.commands.iter().enumerate() {
+            // A loop executes no more than a few.
+            if batch.mode() == Mode::Device && server.stop.is_requested() {
+                return Err(Failure::line(STOPPING));
+            }
             let args = command.as_command();
             let inner = Call { args, batch, session, server, reply: reply.reborrow() };
             exec_one(inner, place, done)?;
@@ -259,6 +277,12 @@ fn exec_queued(call: &mut Call<'_>, queued: &Queued, done: &mut Done) -> Outcome
         }
         Ok(())
     })
+}
+
+/// Whether a command may change something that is neither in the store nor in its client's session, or end it.
+fn acts_outside(args: &Command<'_>) -> bool {
+    let found = table().find(args.name());
+    found.is_some_and(|(_, spec)| spec.group == Group::Server || spec.name == "client")
 }
 
 /// Executes one command of a transaction, whose errors are replies.

@@ -265,6 +265,7 @@ impl ClientState {
                 }
                 Executed::Close => return Progress::Close,
             }
+            follow_login(&mut self.session, &mut self.parser);
             self.session.shard = None;
             most -= 1;
         }
@@ -364,9 +365,7 @@ impl ClientState {
                         }
                         Executed::Close => return (at, Progress::Close),
                     }
-                    if std::mem::take(&mut session.was_admitted) {
-                        parser.admit();
-                    }
+                    follow_login(session, parser);
                     if batch.size_bytes() > MAX_BATCH_BYTES {
                         return (at, Progress::More);
                     }
@@ -448,6 +447,16 @@ impl ClientState {
 fn is_full(session: &Session, output: &[u8]) -> bool {
     let may_end = session.caller == Caller::Client || session.queued.is_none();
     may_end && output.len() > MAX_UNSENT_BYTES
+}
+
+/// A client that has authenticated, or has to once more, may send requests as long as others like it.
+fn follow_login(session: &mut Session, parser: &mut RequestParser) {
+    if std::mem::take(&mut session.login_changed) && session.caller == Caller::Client {
+        match session.user.is_some() {
+            true => parser.admit(),
+            false => parser.dismiss(),
+        }
+    }
 }
 
 fn refuse_malformed(

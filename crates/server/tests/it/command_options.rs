@@ -199,7 +199,18 @@ fn what_is_out_of_range_is_refused_as_redis_refuses_it() {
     let exec =
         "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
     let count = "ERR count should be greater than 0";
+    let bits = "ERR value is out of range, value must between -2147483648 and 2147483647";
+    let database = "ERR DB index is out of range";
     for (request, why) in [
+        ("SELECT 2147483648", bits),
+        ("SELECT -2147483649", bits),
+        ("SELECT 2147483647", database),
+        ("SELECT -2147483648", database),
+        ("SELECT 9223372036854775808", "ERR value is not an integer or out of range"),
+        ("COPY list copy DB 4294967296", bits),
+        ("COPY list copy DB 4294967", database),
+        ("MOVE list -4294967296", bits),
+        ("MOVE list -1", database),
         ("HRANDFIELD hash 9223372036854775807 WITHVALUES", range),
         ("ZRANDMEMBER set 9223372036854775807 WITHSCORES", range),
         ("HRANDFIELD absent 4611686018427387904 WITHVALUES", range),
@@ -213,6 +224,23 @@ fn what_is_out_of_range_is_refused_as_redis_refuses_it() {
     assert_eq!(client.say("HRANDFIELD hash 9223372036854775807"), array([bulk("a")]));
     let most = "HRANDFIELD hash 4611686018427387903 WITHVALUES";
     assert_eq!(client.say(most), array(["a", "1"].map(bulk)));
+}
+
+/// As in Redis 7.0, also if a pattern with a place for the element follows.
+#[test]
+fn sort_by_nothing_leaves_the_order() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    client.pipeline(&["RPUSH list b c a", "MSET w_a 1 w_b 2 w_c 3", "SADD set b"]);
+    let as_it_is = array(["b", "c", "a"].map(bulk));
+    assert_eq!(client.say("SORT list BY nosort"), as_it_is);
+    assert_eq!(client.say("SORT list BY nosort BY w_*"), as_it_is);
+    assert_eq!(client.say("SORT list BY w_* BY nosort"), as_it_is);
+    assert_eq!(client.say("SORT list BY w_*"), array(["a", "b", "c"].map(bulk)));
+    // What is stored of a set is sorted in any case.
+    client.pipeline(&["SADD set c", "SADD set a", "MSET w_a 3 w_b 2 w_c 1"]);
+    assert_eq!(client.say("SORT set BY nosort BY w_* STORE sorted"), int(3));
+    assert_eq!(client.say("LRANGE sorted 0 -1"), array(["a", "b", "c"].map(bulk)));
 }
 
 /// What monitoring for Redis looks for, where there is a truth to tell; EXEC is not slow beside its commands.

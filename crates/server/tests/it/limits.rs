@@ -59,6 +59,53 @@ fn before_authentication_requests_are_small() {
     assert_eq!(guest.say("GET k"), bulk(&value));
 }
 
+/// What it may send hangs on who it is, and not on who it was.
+#[test]
+fn who_has_to_log_in_once_more_sends_small_requests_again() {
+    let served = Served::with(&[("requirepass", "pw")]);
+    let value = "x".repeat(100_000);
+    let mut client = served.client();
+    for _ in 0..2 {
+        assert_eq!(client.say("AUTH pw"), ok());
+        assert_eq!(client.call(&["SET", "k", &value]), ok());
+        assert_eq!(client.say("RESET"), Reply::Simple(b"RESET"[..].into()));
+    }
+    // Who closes while there is more to come may have been sent something nonetheless.
+    let _refused = client.stream.write_all(&request(&["SET", "k", &value]));
+    let refused = error(&client.reply());
+    assert!(refused.contains("unauthenticated bulk length"), "{refused}");
+    client.expect_end();
+    // Nobody has to log in.
+    let mut admin = served.client();
+    assert_eq!(admin.say("AUTH pw"), ok());
+    assert_eq!(admin.call(&["CONFIG", "SET", "requirepass", ""]), ok());
+    assert_eq!(admin.say("RESET"), Reply::Simple(b"RESET"[..].into()));
+    assert_eq!(admin.call(&["SET", "k", &value]), ok());
+}
+
+/// The server holds names for as long as clients are connected, and some for longer.
+#[test]
+fn names_of_clients_have_a_bound() {
+    let served = Served::with(&[("slowlog-log-slower-than", "0")]);
+    let mut client = served.client();
+    let (most, over) = ("n".repeat(4096), "n".repeat(4097));
+    for request in [
+        &["CLIENT", "SETNAME", &over][..],
+        &["HELLO", "3", "SETNAME", &over],
+        &["CLIENT", "SETINFO", "LIB-NAME", &over],
+        &["CLIENT", "SETINFO", "lib-ver", &over],
+    ] {
+        let refused = error(&client.call(request));
+        assert!(refused.ends_with("cannot be longer than 4096 bytes."), "{refused}");
+    }
+    assert_eq!(client.say("CLIENT GETNAME"), Reply::Null);
+    assert_eq!(client.call(&["CLIENT", "SETNAME", &most]), ok());
+    assert_eq!(client.say("CLIENT GETNAME"), bulk(&most));
+    let Reply::Array(entries) = client.say("SLOWLOG GET 1") else { panic!("no array") };
+    let Reply::Array(entry) = &entries[0] else { panic!("no entry") };
+    assert_eq!(entry[5], bulk(&most[..128]));
+}
+
 #[test]
 fn arguments_and_requests_have_the_configured_bounds() {
     let served = Served::with(&[]);
@@ -474,6 +521,7 @@ fn who_asks_for_too_much_does_not_make_the_server_read_all_of_it() {
         assert_eq!(client.call(&["HSET", "hash", field, &value]), int(1));
         assert_eq!(client.call(&["RPUSH", "list", &value]), int(at as i64 + 1));
         assert_eq!(client.call(&["SADD", "set", &format!("{field}{}", &value[..1000])]), int(1));
+        assert_eq!(client.call(&["SET", field, &value]), ok());
     }
     let space = &served.server().space;
     space.db().flush().unwrap();
@@ -485,6 +533,9 @@ fn who_asks_for_too_much_does_not_make_the_server_read_all_of_it() {
         "HVALS hash",
         &hmget.join(" "),
         "HRANDFIELD hash -1000 WITHVALUES",
+        "HRANDFIELD hash 1000 WITHVALUES",
+        "HRANDFIELD hash 200 WITHVALUES",
+        "TSCAN - + LIMIT 1000000",
         "SRANDMEMBER set -1000000",
         "LPOP list 1000",
     ] {

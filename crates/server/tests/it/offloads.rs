@@ -212,6 +212,53 @@ fn looking_members_up_in_many_sets_is_left_to_the_executor() {
     }
 }
 
+/// Also those that only read, and those of a transaction together.
+#[test]
+fn commands_of_many_arguments_are_left_to_the_executor() {
+    let served = Served::with(&[("server-threads", "1")]);
+    let mut client = served.client();
+    client.pipeline(&["SET k v", "HSET h f v", "SADD s m", "ZADD z 1 m"]);
+    let few: Vec<String> = (0..4000).map(|at| format!("a{at}")).collect();
+    let many: Vec<String> = (0..5000).map(|at| format!("a{at}")).collect();
+    let mut is_offloaded = |command: &str, arguments: &[String]| {
+        let before = offloads(&served);
+        let words = command.split(' ').chain(arguments.iter().map(String::as_str));
+        client.call(&words.collect::<Vec<_>>());
+        offloads(&served) > before
+    };
+    for command in ["EXISTS", "MGET", "HMGET h", "SMISMEMBER s", "ZMSCORE z", "DEL", "MSET"] {
+        assert!(!is_offloaded(command, &few), "{command} need not wait");
+        assert!(is_offloaded(command, &many), "{command} is executed by the loop");
+    }
+    // Long ones, too.
+    let long = vec!["x".repeat(40_000); 30];
+    assert!(is_offloaded("EXISTS", &long));
+    let exists: Vec<&str> =
+        std::iter::once("EXISTS").chain(many[..1000].iter().map(String::as_str)).collect();
+    for (count, is_long) in [(3, false), (5, true)] {
+        let mut client = served.client();
+        assert_eq!(client.say("MULTI"), ok());
+        (0..count).for_each(|_| drop(client.call(&exists)));
+        let before = offloads(&served);
+        assert!(matches!(client.say("EXEC"), Reply::Array(_)));
+        assert_eq!(offloads(&served) > before, is_long, "{count} commands");
+    }
+}
+
+/// What a transaction does outside of the store cannot be taken back when it has to begin again.
+#[test]
+fn what_a_transaction_does_to_the_server_it_does_once() {
+    let vfs = GatedVfs::new(Gated::SstRead);
+    let served = served(&vfs, &[("server-threads", "1"), ("slowlog-log-slower-than", "0")]);
+    let mut client = served.client();
+    client.pipeline(&["SLOWLOG RESET", "PING", "PING"]);
+    client.pipeline(&["MULTI", "SLOWLOG LEN", "SLOWLOG RESET", "GET key:00001"]);
+    let Reply::Array(replies) = client.say("EXEC") else { panic!("no array") };
+    assert_eq!(replies[2], bulk(&value(1)));
+    let Reply::Integer(logged) = replies[0] else { panic!("{replies:?}") };
+    assert!(logged >= 2, "{replies:?}");
+}
+
 #[test]
 fn a_set_that_is_named_twice_is_combined_with_itself() {
     let served = Served::with(&[]);

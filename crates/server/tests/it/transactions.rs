@@ -1,6 +1,6 @@
 //! MULTI, EXEC, DISCARD, WATCH.
 
-use crate::client::{Client, array, bulk, error, int, ok};
+use crate::client::{Client, array, bulk, error, int, ok, until};
 use crate::served::Served;
 use std::io::Read;
 use std::net::Shutdown;
@@ -256,4 +256,61 @@ fn a_transaction_reads_everything_as_it_was_at_one_moment() {
             }
         });
     }
+}
+
+/// What has been overwritten or deleted since need not be kept for as long as it is connected.
+#[test]
+fn a_client_that_forgets_what_it_watches_holds_nothing_on() {
+    let (served, clock) = Served::with_clock(&[]);
+    let (mut client, mut other) = (served.client(), served.client());
+    let snapshots = || served.server().space.db().metrics().snapshots;
+    client.say("WATCH k");
+    assert_eq!(other.say("SET k 1"), ok());
+    until("nobody watches", || snapshots() == 1);
+    clock.advance(60_000);
+    until("it is held on to", || snapshots() == 0);
+    client.pipeline(&["MULTI", "SET seen 1"]);
+    assert_eq!(client.say("EXEC"), Reply::Null);
+    // One whose key was not written does not see that time has passed.
+    client.say("WATCH k");
+    clock.advance(60_000);
+    client.pipeline(&["MULTI", "SET seen 1"]);
+    assert_eq!(client.say("EXEC"), array([ok()]));
+}
+
+#[test]
+fn what_is_watched_and_queued_has_one_bound() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    let keys: Vec<String> = (0..600).map(|at| format!("{at:03}{}", "x".repeat(30_000))).collect();
+    let watch: Vec<&str> =
+        std::iter::once("WATCH").chain(keys.iter().map(String::as_str)).collect();
+    assert_eq!(client.call(&watch), ok());
+    // Twice as much does not fit.
+    let more: Vec<String> = watch[1..].iter().map(|key| format!("more{key}")).collect();
+    let more: Vec<&str> = std::iter::once("WATCH").chain(more.iter().map(String::as_str)).collect();
+    assert!(error(&client.call(&more)).contains("64 MiB"));
+    assert_eq!(client.say("MULTI"), ok());
+    let value = "x".repeat(20 << 20);
+    assert!(error(&client.call(&["SET", "k", &value])).contains("does not fit"));
+    assert!(error(&client.say("EXEC")).starts_with("EXECABORT"));
+    assert_eq!(client.say("MULTI"), ok());
+    assert_eq!(client.call(&["SET", "k", &value]), queued());
+    assert_eq!(client.say("EXEC"), array([ok()]));
+}
+
+#[test]
+fn a_transaction_does_not_outlast_the_server() {
+    let served = Served::with(&[("enable-debug-command", "yes")]);
+    let mut client = served.client();
+    assert_eq!(client.say("SET k before"), ok());
+    client.pipeline(&["MULTI", "SET k within", "DEBUG SLEEP 1000", "SET k behind"]);
+    client.send_words(&["EXEC"]);
+    let stats = &served.server().stats;
+    until("it is not executed", || stats.waiting.load(Ordering::Relaxed) == 1);
+    served.server().stop.request();
+    let aborted = error(&client.reply());
+    assert!(aborted.starts_with("EXECABORT") && aborted.contains("stopping"), "{aborted}");
+    let served = Served::again(served.end(), &[]);
+    assert_eq!(served.client().say("GET k"), bulk("before"));
 }
