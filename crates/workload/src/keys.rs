@@ -37,6 +37,16 @@ impl KeySpace {
         self.write(2 * index, key);
     }
 
+    /// Whether `key` is that of item `index`.
+    #[inline]
+    pub fn is_present(self, index: u64, key: &[u8]) -> bool {
+        let width = self.key_size.min(NUMBER_BYTES);
+        let number = (2 * index).to_be_bytes();
+        key.len() == self.key_size
+            && key.starts_with(&number[NUMBER_BYTES - width..])
+            && key.iter().skip(width).all(|byte| *byte == b'0')
+    }
+
     /// Writes a key over `key` that no item has, right after that of item `index`.
     pub fn absent(self, index: u64, key: &mut Vec<u8>) {
         self.write(2 * index + 1, key);
@@ -156,6 +166,26 @@ mod tests {
             keys.absent(i, &mut key);
             assert!(!present.contains(&key) && key < *last);
         }
+    }
+
+    #[test]
+    fn a_key_is_known_by_its_item() {
+        for size in [3, 8, 16] {
+            let keys = KeySpace::new(size, 1000).unwrap();
+            let mut key = Vec::new();
+            for item in [0, 7, 999] {
+                keys.present(item, &mut key);
+                assert!(keys.is_present(item, &key) && !keys.is_present(item + 1, &key));
+                assert!(!keys.is_present(item, &key[..size - 1]));
+                keys.absent(item, &mut key);
+                assert!(!keys.is_present(item, &key));
+            }
+        }
+        let keys = KeySpace::new(16, 1000).unwrap();
+        let mut key = Vec::new();
+        keys.present(5, &mut key);
+        key[12] = b'1';
+        assert!(!keys.is_present(5, &key));
     }
 
     #[test]

@@ -108,6 +108,12 @@ pub fn dir_bytes(dir: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
+/// Has the kernel write what it holds for the file system of `dir`.
+pub fn sync_file_system(dir: &Path) -> Result<()> {
+    rustix::fs::syncfs(std::fs::File::open(dir)?)?;
+    Ok(())
+}
+
 /// Free bytes of the file system that `dir` is on.
 pub fn free_bytes(dir: &Path) -> Result<u64> {
     let stat = rustix::fs::statvfs(dir)?;
@@ -159,6 +165,7 @@ mod tests {
         assert!(usage.cpu_s > 0.0 && usage.rss_bytes > 32 << 20, "{usage:?}");
         assert!(dir_bytes(dir.path()).unwrap() >= 32 << 20);
         assert!(free_bytes(dir.path()).unwrap() > 0);
+        sync_file_system(dir.path()).unwrap();
     }
 
     #[test]
