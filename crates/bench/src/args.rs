@@ -47,7 +47,7 @@ pub struct BenchArgs {
     pub threads: usize,
 
     /// Seconds of each workload that is not a fill [default: reads 15, ycsb 30, elastic 30 each
-    /// law, learned 5 each turn, writes unbounded]
+    /// law, learned 5 each turn, writes unbounded]; not for skew and cluster-skew
     #[arg(long, value_name = "S")]
     pub duration: Option<f64>,
 
@@ -142,14 +142,15 @@ fn after_help() -> String {
          was overwritten, and a restore (the same engines)\n\n\
          Settings for all engines: compression=none|lz4|zstd, sync=none|buffered|batch, \
          background_jobs=2, subcompactions=1, block_size=4096, memtable=BYTES\n\
-         Settings of workloads: seed=1, seek_nexts=10, multi_get=1, write_rate=BYTES, \
+         Settings of workloads: seed=1, merged=true (everything is merged by the engine's full manual compaction before \
+         reads of db_bench's and YCSB's stores, of tiny-cache, packages and learned), seek_nexts=10, multi_get=1, write_rate=BYTES, \
          tiny_load=seq|random, average_bits=4 (of elastic), value_bytes=4096, passes=3, scan_length=100, \
          sample_ms=1000 (of large-values), keysets=NAME,NAME, rounds=3, level_wait=20 (of learned), \
          zipf=0.9,1.2, rate=BYTES (of skew), layouts=NAME,NAME, plan_after=0.25, \
          top=sketch|exact, rate=BYTES (of cluster-skew), variants=NAME,NAME (of these and elastic)\n\
          Settings of one engine: rocksdb.NAME=VALUE, rocksdb.table.NAME=VALUE (its option string), \
          rocksdb.cache=lru|hyperclock, leveldb.max_file_size=, \
-         fjall.separation_threshold=BYTES, terrace.NAME=VALUE (such as learning=build|analyze|off, \
+         fjall.separation_threshold=BYTES, fjall.hash_ratio=, terrace.NAME=VALUE (such as learning=build|analyze|off, \
          value_separation_threshold=BYTES|off, gc_garbage_ratio=0.3)"
     )
 }

@@ -14,7 +14,9 @@ use crate::workload;
 use crate::workload::elastic::series::TOLERANCE;
 use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
+use rustix::fs::{FlockOperation, flock};
 use std::collections::HashSet;
+use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -42,6 +44,7 @@ pub fn job_of_this_process() -> Result<Option<Job>> {
 /// Carries out one job, telling events on standard output.
 pub fn carry_out(job: &Job) -> Result<()> {
     usage::raise_open_file_limit();
+    let _held = hold(&job.dir)?;
     let print = |event: Event| {
         let mut line = serde_json::to_string(&event).unwrap_or_default();
         line.push('\n');
@@ -53,7 +56,7 @@ pub fn carry_out(job: &Job) -> Result<()> {
     let observer = Observer::new(print);
     let result = telling_progress(&observer, || workload::run(job, &observer));
     observer.tell(match &result {
-        Ok(()) => Event::Done,
+        Ok(()) => Event::Done(observer.rows()),
         Err(error) => Event::Failed(format!("{error:#}")),
     });
     Ok(())
@@ -78,7 +81,7 @@ fn telling_progress<T>(observer: &Observer, work: impl FnOnce() -> T) -> T {
 }
 
 /// Runs all jobs, then prints the table and writes the files. Jobs that fail are reported at the
-/// end; what the others measured is kept.
+/// end; what they measured before is in the file, marked, and nowhere else.
 pub fn drive(plan: &Plan) -> Result<()> {
     let screen = Screen::new(plan.jobs.len());
     sweep_abandoned(&plan.dir);
@@ -91,8 +94,12 @@ pub fn drive(plan: &Plan) -> Result<()> {
             .prefix(&format!("{DIR_PREFIX}{}-", std::process::id()))
             .tempdir_in(&plan.dir)
             .with_context(|| format!("making a directory in {}", plan.dir.display()))?;
+        let _held = hold(dir.path())?;
         let job = Job { dir: dir.path().to_owned(), ..job.clone() };
         screen.begin_job(number, &job);
+        // What the job before left to write is no part of this one.
+        usage::sync_file_system(&plan.dir)?;
+        let mut told: Vec<Row> = Vec::new();
         let result = run_process(&job, &mut |event| match event {
             Event::Options(text) => {
                 if seen_options.insert((job.engine, text.clone())) {
@@ -104,11 +111,13 @@ pub fn drive(plan: &Plan) -> Result<()> {
             Event::Progress(done) => screen.progress(done),
             Event::Row(row) => {
                 screen.row(&row);
-                rows.push(*row);
+                told.push(*row);
             }
             Event::Stats(text) => screen.say(&format!("{} says:\n{text}", job.engine)),
-            Event::Failed(_) | Event::Done => {}
+            Event::Failed(_) | Event::Done(_) => {}
         });
+        let result = all_arrived(result, &mut told);
+        rows.extend(told);
         if let Err(error) = result {
             let failure = format!("{} (repeat {}): {error:#}", job.engine, job.repeat);
             screen.say(&failure);
@@ -123,8 +132,19 @@ pub fn drive(plan: &Plan) -> Result<()> {
     finish(plan, &rows, &failures)
 }
 
+/// Marks the rows of a job as failed, unless it ended well and all rows that it counted are there.
+fn all_arrived(counted: Result<u64>, told: &mut [Row]) -> Result<()> {
+    let result = counted.and_then(|count| {
+        let arrived = told.len();
+        ensure!(count == arrived as u64, "{arrived} of its {count} rows have arrived");
+        Ok(())
+    });
+    told.iter_mut().for_each(|row| row.failed = result.is_err());
+    result
+}
+
 fn finish(plan: &Plan, rows: &[Row], failures: &[String]) -> Result<()> {
-    if !rows.is_empty() {
+    if rows.iter().any(|row| !row.failed) {
         writeln!(std::io::stdout(), "\n{}", table::render(rows))?;
         if let Some(path) = &plan.plot {
             plot::draw(path, rows)?;
@@ -140,8 +160,8 @@ fn finish(plan: &Plan, rows: &[Row], failures: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Starts the process of a job and hands its events on until it ends.
-fn run_process(job: &Job, sink: &mut dyn FnMut(Event)) -> Result<()> {
+/// Starts the process of a job and hands its events on until it ends; gives how many rows it counted.
+fn run_process(job: &Job, sink: &mut dyn FnMut(Event)) -> Result<u64> {
     let mut stderr = tempfile::tempfile()?;
     let mut child = Command::new(std::env::current_exe()?)
         .args(std::env::args_os().skip(1))
@@ -157,7 +177,7 @@ fn run_process(job: &Job, sink: &mut dyn FnMut(Event)) -> Result<()> {
             // An engine may write to standard output, too; what is no event is passed over.
             match serde_json::from_str(&line?) {
                 Ok(Event::Failed(text)) => outcome = Some(Err(text)),
-                Ok(Event::Done) => outcome = Some(Ok(())),
+                Ok(Event::Done(rows)) => outcome = Some(Ok(rows)),
                 Ok(event) => sink(event),
                 Err(_) => {}
             }
@@ -165,14 +185,14 @@ fn run_process(job: &Job, sink: &mut dyn FnMut(Event)) -> Result<()> {
     }
     let status = child.wait()?;
     match outcome {
-        Some(Ok(())) if status.success() => Ok(()),
+        Some(Ok(rows)) if status.success() => Ok(rows),
         Some(Err(text)) => bail!(text),
         _ => bail!("its process ended with {status}{}", tail(&mut stderr)),
     }
 }
 
 /// The end of a file, for a message.
-fn tail(file: &mut std::fs::File) -> String {
+fn tail(file: &mut File) -> String {
     let length = file.metadata().map_or(0, |metadata| metadata.len() as i64);
     let mut text = Vec::new();
     let read = file
@@ -184,7 +204,16 @@ fn tail(file: &mut std::fs::File) -> String {
     }
 }
 
-/// Removes what earlier drivers that were killed left in `dir`.
+/// Has [`sweep_abandoned`] leave the directory of a store alone for as long as the result is kept, in all processes.
+/// A file system without locks has nothing swept.
+fn hold(dir: &Path) -> Result<File> {
+    let file = File::open(dir).with_context(|| format!("opening {}", dir.display()))?;
+    flock(&file, FlockOperation::NonBlockingLockShared).ok();
+    Ok(file)
+}
+
+/// Removes what earlier drivers that were killed left in `dir`: stores whose driver is no process, and that nobody
+/// holds. The process of a store may live in a namespace of its own, where numbers of processes are others.
 fn sweep_abandoned(dir: &Path) {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     for entry in entries {
@@ -193,7 +222,11 @@ fn sweep_abandoned(dir: &Path) {
             .strip_prefix(DIR_PREFIX)
             .and_then(|rest| rest.split('-').next())
             .and_then(|id| id.parse::<u32>().ok());
-        if owner.is_some_and(|id| !Path::new(&format!("/proc/{id}")).exists()) {
+        if owner.is_none_or(|id| Path::new(&format!("/proc/{id}")).exists()) {
+            continue;
+        }
+        let Ok(store) = File::open(entry.path()) else { continue };
+        if flock(&store, FlockOperation::NonBlockingLockExclusive).is_ok() {
             std::fs::remove_dir_all(entry.path()).ok();
         }
     }

@@ -7,12 +7,12 @@ use crate::catalog::skew::layout::Layouts;
 use crate::catalog::{StoreKind, Workload};
 use crate::catalog::{large_values, learned, skew};
 use crate::engine::Engine;
-use crate::report::Row;
+use crate::report::{Facts, Row};
 use crate::store::EngineConfig;
 use crate::store_size::StoreSize;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_workload::distribution::Distribution;
 
 /// Everything a process needs to know to measure.
@@ -24,6 +24,8 @@ pub struct Job {
     pub library: Option<PathBuf>,
     /// Which repeat, from 1.
     pub repeat: u32,
+    /// How many repeats there are to be.
+    pub repeats: u32,
     /// An empty directory for the store.
     pub dir: PathBuf,
     /// The engine's settings while the workloads run.
@@ -54,6 +56,24 @@ pub struct Job {
     pub stats: bool,
 }
 
+impl Job {
+    /// What the rows of its store have alike, once the engine has told its options and version.
+    pub fn facts(&self, options: String, version: String) -> Facts {
+        Facts {
+            engine: self.engine,
+            repeat: self.repeat,
+            repeats: self.repeats,
+            variant: self.store.variant().to_owned(),
+            merged: false,
+            options,
+            version,
+            library: self.library.as_ref().map(|path| path.display().to_string()),
+            machine: self.machine.clone(),
+            commit: self.commit.clone(),
+        }
+    }
+}
+
 /// When a workload that is not a fill stops: at the first bound that is set, else by its default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
@@ -68,6 +88,8 @@ pub struct Limit {
 pub struct Settings {
     /// Seeds keys, values and choices.
     pub seed: u64,
+    /// Have the engine merge everything before reads.
+    pub merged: bool,
     /// `next` calls after a seek of `seekrandom`.
     pub seek_nexts: u64,
     /// Filter bits per key that `elastic` keeps in memory on average.
@@ -104,6 +126,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             seed: 1,
+            merged: false,
             seek_nexts: 10,
             average_bits: AVERAGE_BITS,
             multi_get: 1,
@@ -145,8 +168,8 @@ pub enum Event {
     Stats(String),
     /// The job ended early.
     Failed(String),
-    /// All workloads ran.
-    Done,
+    /// All workloads ran; this many rows were told.
+    Done(u64),
 }
 
 /// Takes events from a job.
@@ -154,16 +177,23 @@ pub struct Observer {
     sink: Box<dyn Fn(Event) + Send + Sync>,
     /// Operations done of the stretch under way.
     pub done: AtomicU64,
+    rows: AtomicU64,
 }
 
 impl Observer {
     /// An observer that hands events to `sink`.
     pub fn new(sink: impl Fn(Event) + Send + Sync + 'static) -> Self {
-        Self { sink: Box::new(sink), done: AtomicU64::new(0) }
+        Self { sink: Box::new(sink), done: AtomicU64::new(0), rows: AtomicU64::new(0) }
     }
 
     /// Tells one event.
     pub fn tell(&self, event: Event) {
+        self.rows.fetch_add(u64::from(matches!(event, Event::Row(_))), Ordering::Relaxed);
         (self.sink)(event);
+    }
+
+    /// How many rows were told.
+    pub fn rows(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
     }
 }

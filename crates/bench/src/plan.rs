@@ -31,8 +31,8 @@ const MAX_REPEATS: u32 = 1000;
 pub struct Plan {
     /// Where stores are made.
     pub dir: PathBuf,
-    /// Jobs in order: repeat by repeat, store by store, engine by engine. Their directories are
-    /// filled in by the driver.
+    /// Jobs in order: repeat by repeat, store by store, engine by engine, another engine first in each repeat. Their
+    /// directories are filled in by the driver.
     pub jobs: Vec<Job>,
     /// Where to write JSON.
     pub json: Option<PathBuf>,
@@ -49,8 +49,9 @@ impl Plan {
         let workloads = parse_workloads(args)?;
         let request = Request::new(args, &workloads)?;
         let mut notes = Vec::new();
-        let mut templates = Vec::new();
+        let mut templates: Vec<Vec<Job>> = Vec::new();
         for (store, workloads) in stores_for(&workloads) {
+            let mut jobs = Vec::new();
             for (engine, library) in &engines {
                 if let Err(note) = store.suits(*engine) {
                     if !note.is_empty() && !notes.contains(&note) {
@@ -68,12 +69,17 @@ impl Plan {
                         notes.push(remark);
                     }
                 }
-                templates.push(job);
+                jobs.push(job);
             }
+            templates.push(jobs);
         }
-        ensure!(!templates.is_empty(), "nothing is left to run: {}", notes.join("; "));
+        ensure!(
+            templates.iter().any(|jobs| !jobs.is_empty()),
+            "nothing is left to run: {}",
+            notes.join("; ")
+        );
         let dir = args.dir.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_DIR));
-        check_dir(&dir, &templates)?;
+        check_dir(&dir, templates.iter().flatten())?;
         for path in args.json.iter().chain(&args.plot) {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             ensure!(
@@ -85,11 +91,23 @@ impl Plan {
         if let Some(path) = &args.plot {
             plot::checked_extension(path)?;
         }
-        let jobs = (1..=args.repeat)
-            .flat_map(|repeat| templates.iter().map(move |job| Job { repeat, ..job.clone() }))
-            .collect();
+        let jobs = in_turns(&templates, args.repeat);
         Ok(Self { dir, jobs, json: args.json.clone(), plot: args.plot.clone(), notes })
     }
+}
+
+/// The jobs of each store, again and again. Another one is first in each repeat: what changes on the machine with
+/// time, and what one engine leaves behind for the next, hits all of them alike.
+fn in_turns(templates: &[Vec<Job>], repeats: u32) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    for repeat in 1..=repeats {
+        for of_store in templates {
+            let first = (repeat as usize - 1) % of_store.len().max(1);
+            let turn = of_store.iter().cycle().skip(first).take(of_store.len());
+            jobs.extend(turn.map(|job| Job { repeat, repeats, ..job.clone() }));
+        }
+    }
+    jobs
 }
 
 fn parse_engines(args: &BenchArgs) -> Result<Vec<(Engine, Option<PathBuf>)>> {
@@ -115,6 +133,12 @@ fn parse_workloads(args: &BenchArgs) -> Result<Vec<Workload>> {
         let workload = name.parse()?;
         ensure!(!workloads.contains(&workload), "the workload {workload} is named twice");
         workloads.push(workload);
+    }
+    let fixed = workloads.iter().find(|it| matches!(it, Workload::Skew | Workload::ClusterSkew));
+    if let (Some(workload), Some(_)) = (fixed, args.duration) {
+        bail!(
+            "--duration: {workload} is bounded by the number of its puts alone; use --ops or --keys"
+        );
     }
     if workloads.contains(&Workload::Packages) || workloads.contains(&Workload::Learned) {
         find_packages()?;
@@ -199,7 +223,7 @@ impl Request {
             memory_bytes,
             sets,
             machine: usage::machine(),
-            commit: commit(),
+            commit: commit_text(BUILT_FROM, checked_out().as_deref()),
         })
     }
 
@@ -221,6 +245,12 @@ impl Request {
             value_size: args.value_size.unwrap_or(value_size),
         };
         KeySpace::new(shape.key_size, shape.keys)?;
+        ensure!(
+            !self.settings.merged || store.is_read_as_loaded(),
+            "--set merged: {} {}",
+            workloads.first().map_or("", |workload| workload.name()),
+            "has no reads of a store as a load left it; leave one of the two out"
+        );
         let config = self.config(args, engine, store, shape)?;
         if let Some(spec) = config.filter {
             ensure!(
@@ -233,6 +263,7 @@ impl Request {
             engine,
             library,
             repeat: 0,
+            repeats: 0,
             dir: PathBuf::new(),
             config,
             store,
@@ -268,16 +299,19 @@ fn remark(job: &Job) -> Option<String> {
     })
 }
 
+/// Bytes that the files of a job may take at some moment: several times its data, by what is done with them.
+fn needed_bytes(job: &Job) -> u64 {
+    // Few, whatever their number is said to be.
+    if job.store == StoreKind::Packages {
+        return 0;
+    }
+    (job.shape.raw_bytes() as f64 * job.store.space_factor(job.settings.merged)) as u64
+}
+
 /// The directory must exist, with room for the largest store being compacted.
-fn check_dir(dir: &Path, jobs: &[Job]) -> Result<()> {
+fn check_dir<'a>(dir: &Path, jobs: impl Iterator<Item = &'a Job>) -> Result<()> {
     ensure!(dir.is_dir(), "--dir {}: there is no such directory", dir.display());
-    let raw = jobs
-        .iter()
-        .filter(|job| job.store != StoreKind::Packages)
-        .map(|job| job.shape.raw_bytes())
-        .max()
-        .unwrap_or(0);
-    let (need, free) = (raw.saturating_mul(5) / 2, usage::free_bytes(dir)?);
+    let (need, free) = (jobs.map(needed_bytes).max().unwrap_or(0), usage::free_bytes(dir)?);
     ensure!(
         free >= need,
         "--dir {} has {} free; the largest store may need {}: use fewer --keys or another --dir",
@@ -288,24 +322,25 @@ fn check_dir(dir: &Path, jobs: &[Job]) -> Result<()> {
     Ok(())
 }
 
-/// The commit of the sources this was built from, as far as git tells.
-fn commit() -> String {
-    let git = |args: &[&str]| {
-        let output = std::process::Command::new("git")
-            .args(["-C", env!("CARGO_MANIFEST_DIR")])
-            .args(args)
-            .output();
-        output
-            .ok()
-            .filter(|out| out.status.success())
-            .map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned())
-    };
-    match git(&["rev-parse", "--short=12", "HEAD"]) {
-        None => "unknown".to_owned(),
-        Some(hash) => match git(&["status", "--porcelain", "--untracked-files=no"]) {
-            Some(changes) if changes.is_empty() => hash,
-            _ => format!("{hash}-dirty"),
-        },
+/// The commit of the sources that this is built from, `-dirty` if they differ from it; see `build.rs`.
+const BUILT_FROM: &str = env!("TERRACE_BENCH_COMMIT");
+
+/// The commit that is checked out where this was built, as far as git tells.
+fn checked_out() -> Option<String> {
+    let output = std::process::Command::new("git")
+        .args(["-C", env!("CARGO_MANIFEST_DIR"), "rev-parse", "--short=12", "HEAD"])
+        .output()
+        .ok()
+        .filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// The commit that was built, and beside it the one that is checked out now, if it is another.
+fn commit_text(built: &str, now: Option<&str>) -> String {
+    let hash = built.trim_end_matches("-dirty");
+    match now.filter(|now| *now != hash) {
+        Some(now) => format!("{built} (checked out: {now})"),
+        None => built.to_owned(),
     }
 }
 

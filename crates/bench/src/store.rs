@@ -36,7 +36,13 @@ pub trait Store: Send + Sync {
     /// Bytes of filters and indexes on disk, where the engine tells.
     fn metadata_bytes(&self) -> Result<MetadataBytes>;
 
-    /// What the engine itself counts about filters and runs, since it was opened.
+    /// Sorted runs now, each of which a lookup may have to search: files of level 0, and other levels that hold
+    /// anything. `None` where the engine does not tell, and for a tree, which has none.
+    fn sorted_runs(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
+    /// What the engine itself counts about filters, since it was opened.
     fn filter_counts(&self) -> Result<FilterCounts> {
         Ok(FilterCounts::default())
     }
@@ -56,9 +62,13 @@ pub trait Store: Send + Sync {
         Ok(ModelCounts::default())
     }
 
-    /// Merges all there is into as few sorted runs as the engine makes, rewriting values that are
-    /// kept apart in key order, and waits for it.
-    fn sort_values(&self) -> Result<()>;
+    /// Merges all there is into as few sorted runs as the engine's full manual compaction makes, and waits for it.
+    fn merge_all(&self) -> Result<()>;
+
+    /// As [`Store::merge_all`], and rewrites values that are kept apart in key order.
+    fn sort_values(&self) -> Result<()> {
+        self.merge_all()
+    }
 
     /// Begins a load of entries in any order, which the engine sorts by itself.
     fn bulk_loader(&self) -> Result<Box<dyn Loader + '_>> {
@@ -138,8 +148,6 @@ pub struct FilterCounts {
     pub unit_loads: Option<u64>,
     /// Bytes of filters in memory now.
     pub resident_bytes: Option<u64>,
-    /// Sorted runs now: files of level 0, and other levels that hold anything.
-    pub sorted_runs: Option<u64>,
 }
 
 /// An engine's own counts of what large values cost, `None` where it does not tell.

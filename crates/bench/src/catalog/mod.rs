@@ -225,6 +225,37 @@ impl StoreKind {
         }
     }
 
+    /// Bytes that its files may take at some moment, over the bytes of its keys and values. `merged` if everything is
+    /// merged by hand, which writes all of it anew.
+    pub fn space_factor(self, merged: bool) -> f64 {
+        match self {
+            // The store, its backup, and the store made of that.
+            Self::Backup => 4.5,
+            // Three overwrites of everything; 4.4 were seen.
+            Self::LargeValues(_) => 5.0,
+            // A second store is filled beside the first.
+            Self::Learned(_) => 4.0,
+            // Tiered, all runs are merged beside themselves.
+            Self::Skew(_) => 4.0,
+            // What the loader has sorted, beside the store.
+            Self::BulkLoad | Self::Ingest => 3.0,
+            _ if merged => 3.0,
+            _ => 2.5,
+        }
+    }
+
+    /// Whether the store is read as its load left it, so that `--set merged=true` has a meaning.
+    pub fn is_read_as_loaded(self) -> bool {
+        match self {
+            Self::Basic | Self::Ycsb | Self::TinyCache(_) | Self::Packages | Self::Learned(_) => {
+                true
+            }
+            // The shape is what is measured, everything is merged anyway, or nothing is only read.
+            Self::Filters | Self::Elastic(_) | Self::LargeValues(_) | Self::MixedPhases(_) => false,
+            Self::Skew(_) | Self::BulkLoad | Self::Ingest | Self::Backup => false,
+        }
+    }
+
     /// Bytes of a key unless the user says otherwise.
     pub fn default_key_size(self) -> usize {
         match self {

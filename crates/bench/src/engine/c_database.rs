@@ -9,6 +9,9 @@ use anyhow::Result;
 use std::ffi::{CString, c_char, c_uchar, c_void};
 use std::ptr;
 
+/// Levels there can be.
+const LEVELS: u32 = 7;
+
 /// An object of the library.
 pub type Handle = *mut c_void;
 /// Where a call leaves its error.
@@ -82,6 +85,18 @@ impl CDatabase {
             unsafe { (self.api.property_value)(self.db, name.as_ptr()) },
             self.api.free,
         )
+    }
+
+    /// Files of level 0, and deeper levels that hold any, by the properties `PREFIX.num-files-at-level0` and so on;
+    /// `None` if there are none of that name.
+    pub fn sorted_runs(&self, prefix: &str) -> Option<u64> {
+        let files = |level: u32| -> Option<u64> {
+            let text = self.property(&format!("{prefix}.num-files-at-level{level}"))?;
+            text.trim().parse().ok()
+        };
+        let files: Vec<u64> = (0..LEVELS).map_while(files).collect();
+        let (first, deeper) = files.split_first()?;
+        Some(first + deeper.iter().filter(|files| **files > 0).count() as u64)
     }
 
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {

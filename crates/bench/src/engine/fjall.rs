@@ -1,15 +1,18 @@
 //! fjall, an LSM engine in Rust, as a crate.
 //!
-//! fjall has neither direct I/O nor a cursor that seeks: a seek opens a new range. `--set
+//! fjall has neither direct I/O nor a cursor that seeks: a seek opens a new range. As for the other engines there is
+//! memory for all indexes and filters, so they are whole and stay in it, and data blocks have a hash index, whose size
+//! `fjall.hash_ratio` sets (0 for none). `--set
 //! fjall.separation_threshold=BYTES` keeps values of at least this many bytes apart, in blob files of
 //! `fjall.blob_file_bytes`; the rest of its garbage collection is as fjall has it by default.
 
-use crate::engine::wait_until_idle;
+use crate::engine::{CALM_POLLS, wait_until_idle};
 use crate::filter::PeerFilter;
 use crate::store::{Compression, Cursor, Durability, EngineConfig, MetadataBytes, Store};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use fjall::config::{
     BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
+    HashRatioPolicy, PartitioningPolicy, PinningPolicy,
 };
 use fjall::{
     AbstractTree, CompressionType, Database, Guard, Keyspace, KeyspaceCreateOptions,
@@ -20,6 +23,10 @@ use std::time::Instant;
 
 /// The version of the fjall crate linked in; a test holds it to `Cargo.lock`.
 pub const VERSION: &str = "3.1.13";
+
+/// Buckets per entry of the hash index of a data block: as many as RocksDB's has, which is to be filled to three
+/// quarters.
+const HASH_RATIO: f32 = 4.0 / 3.0;
 
 struct FjallStore {
     database: Database,
@@ -35,7 +42,7 @@ pub fn open(dir: &Path, config: &EngineConfig) -> Result<Box<dyn Store>> {
         Compression::Lz4 => CompressionType::Lz4,
         Compression::Zstd => bail!("fjall has no zstd; use --set compression=none or lz4"),
     };
-    let separation = separation(config, compression)?;
+    let (separation, hash_ratio) = settings(config, compression)?;
     let bits = match config.peer_filter()? {
         PeerFilter::Bloom(bits) => bits as f32,
         _ => 0.0,
@@ -56,11 +63,17 @@ pub fn open(dir: &Path, config: &EngineConfig) -> Result<Box<dyn Store>> {
             .data_block_size_policy(BlockSizePolicy::all(config.block_size as u32))
             .data_block_compression_policy(CompressionPolicy::all(compression))
             .filter_policy(FilterPolicy::all(filter))
+            .filter_block_pinning_policy(PinningPolicy::all(true))
+            .index_block_pinning_policy(PinningPolicy::all(true))
+            .filter_block_partitioning_policy(PartitioningPolicy::all(false))
+            .index_block_partitioning_policy(PartitioningPolicy::all(false))
+            .data_block_hash_ratio_policy(HashRatioPolicy::all(hash_ratio))
             .with_kv_separation(separation.clone())
     })?;
     let options = format!(
         "cache_size={};max_memtable_size={};worker_threads={};data_block_size={};compression={:?};\
-         bloom_bits_per_key={bits};manual_journal_persist={};persist_each_write={};\
+         bloom_bits_per_key={bits};filters_and_indexes=pinned,whole;data_block_hash_ratio={hash_ratio};\
+         manual_journal_persist={};persist_each_write={};\
          kv_separation={}",
         config.cache_bytes,
         config.memtable_bytes,
@@ -74,13 +87,13 @@ pub fn open(dir: &Path, config: &EngineConfig) -> Result<Box<dyn Store>> {
     Ok(Box::new(FjallStore { database, keyspace, sync: config.sync == Durability::Batch, options }))
 }
 
-/// Which values are kept apart, if any.
-fn separation(
+/// Which values are kept apart, if any, and the buckets per entry of hash indexes.
+fn settings(
     config: &EngineConfig,
     compression: CompressionType,
-) -> Result<Option<KvSeparationOptions>> {
+) -> Result<(Option<KvSeparationOptions>, f32)> {
     let options = KvSeparationOptions::default().compression(compression);
-    let (mut options, mut separates) = (options, false);
+    let (mut options, mut separates, mut hash_ratio) = (options, false, HASH_RATIO);
     for (name, value) in &config.extra {
         let bad = || format!("--set fjall.{name}={value}: not a number");
         match name.as_str() {
@@ -91,12 +104,16 @@ fn separation(
             "blob_file_bytes" => {
                 options = options.file_target_size(value.parse().with_context(bad)?);
             }
+            "hash_ratio" => {
+                hash_ratio = value.parse().with_context(bad)?;
+                ensure!((0.0..=8.0).contains(&hash_ratio), "--set fjall.hash_ratio must be 0 to 8");
+            }
             _ => bail!(
-                "fjall has the settings separation_threshold and blob_file_bytes, not `{name}`"
+                "fjall has the settings separation_threshold, blob_file_bytes and hash_ratio, not `{name}`"
             ),
         }
     }
-    Ok(separates.then_some(options))
+    Ok((separates.then_some(options), hash_ratio))
 }
 
 impl FjallStore {
@@ -145,7 +162,7 @@ impl Store for FjallStore {
     }
 
     fn settle(&self) -> Result<Instant> {
-        wait_until_idle(|| {
+        wait_until_idle(CALM_POLLS, || {
             Ok(self.database.outstanding_flushes() == 0
                 && self.keyspace.sealed_memtable_count() == 0
                 && self.database.active_compactions() == 0)
@@ -156,7 +173,14 @@ impl Store for FjallStore {
         Ok(MetadataBytes { filters: Some(self.keyspace.tree.filter_size()), indexes: None })
     }
 
-    fn sort_values(&self) -> Result<()> {
+    fn sorted_runs(&self) -> Result<Option<u64>> {
+        let tree = &self.keyspace.tree;
+        let tables = (1..).map_while(|level| tree.level_table_count(level));
+        let deeper = tables.filter(|tables| *tables > 0).count();
+        Ok(Some((tree.l0_run_count() + deeper) as u64))
+    }
+
+    fn merge_all(&self) -> Result<()> {
         self.flush()?;
         self.keyspace.major_compact()?;
         self.settle().map(drop)

@@ -6,7 +6,7 @@
 
 use crate::engine::c_database::{CDatabase, CommonApi, ErrorOut, Handle};
 use crate::engine::c_library::{self, Lookup, c_api};
-use crate::engine::wait_until_idle;
+use crate::engine::{LONG_CALM_POLLS, wait_until_idle};
 use crate::filter::PeerFilter;
 use crate::store::{Compression, Cursor, Durability, EngineConfig, MetadataBytes, Store};
 use anyhow::{Context, Result, bail};
@@ -14,7 +14,7 @@ use std::ffi::{c_char, c_int, c_uchar};
 use std::path::Path;
 use std::ptr;
 use std::time::Instant;
-use terrace_workload::usage;
+use terrace_workload::usage::Totals;
 
 /// Where the library is found.
 pub const LEVELDB: Lookup = Lookup {
@@ -30,6 +30,8 @@ pub const LEVELDB: Lookup = Lookup {
 /// compactions; experts raise it.
 const MAX_FILE_BYTES: usize = 32 << 20;
 const MAX_OPEN_FILES: c_int = 5000;
+/// Processor seconds of the process between two polls, below which nothing but the polls is running.
+const IDLE_CPU_S: f64 = 0.002;
 
 c_api! {
     /// The functions of `leveldb/c.h` in use that RocksDB does not have, or not alike.
@@ -60,6 +62,15 @@ struct LeveldbStore {
     base: CDatabase,
     _used: Used,
     options: String,
+}
+
+/// Whether the process did nothing between two polls. The first has none before it, and says nothing.
+fn was_idle(before: Option<&Totals>, now: &Totals) -> bool {
+    before.is_some_and(|before| {
+        now.cpu_s - before.cpu_s < IDLE_CPU_S
+            && now.written_bytes == before.written_bytes
+            && now.read_bytes == before.read_bytes
+    })
 }
 
 /// The cache and the filter policy of a database.
@@ -213,15 +224,13 @@ impl Store for LeveldbStore {
     }
 
     /// LevelDB cannot be asked whether it is compacting; it is idle when the process has neither
-    /// used the processor nor read or written for a while.
+    /// used the processor nor read or written for a second.
     fn settle(&self) -> Result<Instant> {
-        let mut before = usage::Totals::now()?;
-        wait_until_idle(|| {
-            let now = usage::Totals::now()?;
-            let idle = now.cpu_s - before.cpu_s < 0.002
-                && now.written_bytes == before.written_bytes
-                && now.read_bytes == before.read_bytes;
-            before = now;
+        let mut before = None;
+        wait_until_idle(LONG_CALM_POLLS, || {
+            let now = Totals::now()?;
+            let idle = was_idle(before.as_ref(), &now);
+            before = Some(now);
             Ok(idle)
         })
     }
@@ -230,7 +239,11 @@ impl Store for LeveldbStore {
         Ok(MetadataBytes::default())
     }
 
-    fn sort_values(&self) -> Result<()> {
+    fn sorted_runs(&self) -> Result<Option<u64>> {
+        Ok(self.base.sorted_runs("leveldb"))
+    }
+
+    fn merge_all(&self) -> Result<()> {
         self.flush()?;
         // SAFETY: the handle is live; null bounds mean all keys.
         unsafe { (self.api.compact_range)(self.base.db, ptr::null(), 0, ptr::null(), 0) };
@@ -252,5 +265,26 @@ impl Store for LeveldbStore {
 
     fn close(self: Box<Self>) -> Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_was_idle_if_it_did_nothing_since_the_poll_before() {
+        let at = |cpu_s, read_bytes, written_bytes| Totals {
+            cpu_s,
+            read_bytes,
+            written_bytes,
+            ..Totals::default()
+        };
+        let now = at(1.0, 10, 20);
+        assert!(!was_idle(None, &now), "nothing is known of the time before the first poll");
+        assert!(was_idle(Some(&now), &at(1.001, 10, 20)));
+        for busy in [at(1.01, 10, 20), at(1.0, 11, 20), at(1.0, 10, 21)] {
+            assert!(!was_idle(Some(&now), &busy), "{busy:?}");
+        }
     }
 }

@@ -103,7 +103,7 @@ impl Store for LmdbStore {
     }
 
     /// A tree is in order.
-    fn sort_values(&self) -> Result<()> {
+    fn merge_all(&self) -> Result<()> {
         self.flush()
     }
 

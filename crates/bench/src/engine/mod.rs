@@ -89,6 +89,12 @@ impl Engine {
         matches!(self, Self::Terrace | Self::Rocksdb | Self::Speedb)
     }
 
+    /// True if reads of this engine may go through an `io_uring`, so that the kernel's count of read calls does not have
+    /// them.
+    pub fn reads_by_io_uring(self) -> bool {
+        self == Self::Terrace
+    }
+
     /// True if the engine builds such filters, or needs none.
     pub fn has_filter(self, spec: FilterSpec) -> bool {
         match spec.for_peers() {
@@ -163,9 +169,9 @@ impl FromStr for Engine {
     }
 }
 
-/// Polls `idle` until it says so several times in a row, at most for [`SETTLE_LIMIT`]; gives the time of the first
+/// Polls `idle` until it says so `enough_polls` times in a row, at most for [`SETTLE_LIMIT`]; gives the time of the first
 /// of these, so that being sure is no part of what is measured. For engines without a call that waits.
-fn wait_until_idle(mut idle: impl FnMut() -> Result<bool>) -> Result<Instant> {
+fn wait_until_idle(enough_polls: u32, mut idle: impl FnMut() -> Result<bool>) -> Result<Instant> {
     let start = Instant::now();
     let (mut calm_since, mut calm_polls) = (start, 0);
     loop {
@@ -175,7 +181,7 @@ fn wait_until_idle(mut idle: impl FnMut() -> Result<bool>) -> Result<Instant> {
             true => calm_polls += 1,
             false => calm_polls = 0,
         }
-        if calm_polls == CALM_POLLS {
+        if calm_polls == enough_polls {
             return Ok(calm_since);
         }
         ensure!(start.elapsed() < SETTLE_LIMIT, "compaction did not settle in {SETTLE_LIMIT:?}");
@@ -184,7 +190,10 @@ fn wait_until_idle(mut idle: impl FnMut() -> Result<bool>) -> Result<Instant> {
 }
 
 const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);
+/// For an engine that can be asked whether work is running or due.
 const CALM_POLLS: u32 = 5;
+/// For an engine that must be guessed at: a second.
+const LONG_CALM_POLLS: u32 = 50;
 /// The longest wait for compactions to finish.
 const SETTLE_LIMIT: std::time::Duration = std::time::Duration::from_secs(1800);
 

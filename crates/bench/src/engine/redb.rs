@@ -119,7 +119,7 @@ impl Store for RedbStore {
     }
 
     /// A tree is in order.
-    fn sort_values(&self) -> Result<()> {
+    fn merge_all(&self) -> Result<()> {
         self.flush()
     }
 

@@ -13,7 +13,7 @@ mod options;
 
 use crate::engine::c_database::{CDatabase, ErrorOut, Handle};
 use crate::engine::c_library::{Lookup, c_api};
-use crate::engine::wait_until_idle;
+use crate::engine::{CALM_POLLS, wait_until_idle};
 use crate::store::{Cursor, FilterCounts, Loader, MetadataBytes, Store, ValueCounts, WriteCounts};
 use anyhow::{Result, ensure};
 use libloading::Library;
@@ -237,7 +237,7 @@ impl Store for RocksdbStore {
     }
 
     fn settle(&self) -> Result<Instant> {
-        wait_until_idle(|| {
+        wait_until_idle(CALM_POLLS, || {
             let mut busy = 0;
             for name in [
                 "rocksdb.num-running-flushes",
@@ -255,6 +255,10 @@ impl Store for RocksdbStore {
         counts::metadata_bytes(self)
     }
 
+    fn sorted_runs(&self) -> Result<Option<u64>> {
+        Ok(self.base.sorted_runs("rocksdb"))
+    }
+
     fn filter_counts(&self) -> Result<FilterCounts> {
         counts::filter_counts(self)
     }
@@ -265,6 +269,12 @@ impl Store for RocksdbStore {
 
     fn value_counts(&self) -> Result<ValueCounts> {
         Ok(counts::value_counts(self))
+    }
+
+    fn merge_all(&self) -> Result<()> {
+        self.flush()?;
+        self.compact_all();
+        self.settle().map(drop)
     }
 
     /// Blobs are rewritten by a compaction of the last level alone, which has all of them once

@@ -254,16 +254,20 @@ impl Store for TerraceStore {
         Ok(MetadataBytes { filters: Some(filters), indexes: Some(indexes) })
     }
 
-    fn filter_counts(&self) -> Result<FilterCounts> {
+    fn sorted_runs(&self) -> Result<Option<u64>> {
         let metrics = self.db.metrics();
         let (first, deeper) = metrics.levels.split_first().context("a store has levels")?;
         let deeper = deeper.iter().filter(|level| level.file_count > 0).count() as u64;
+        Ok(Some(first.file_count + deeper))
+    }
+
+    fn filter_counts(&self) -> Result<FilterCounts> {
+        let metrics = self.db.metrics();
         Ok(FilterCounts {
             wasted_reads: Some(metrics.reads.wasted_lookups),
             index_reads: Some(metrics.reads.index_misses),
             unit_loads: Some(metrics.levels.iter().map(|level| level.filter_units_loaded).sum()),
             resident_bytes: Some(metrics.filter_memory_bytes),
-            sorted_runs: Some(first.file_count + deeper),
         })
     }
 
@@ -304,15 +308,20 @@ impl Store for TerraceStore {
         })
     }
 
+    fn merge_all(&self) -> Result<()> {
+        self.flush()?;
+        self.db.compact_range::<&[u8]>(..)?;
+        self.settle().map(drop)
+    }
+
     /// Values are put into order by collecting the segments that they are in, whatever is garbage
     /// there; without any, merging everything is all there is to do.
     fn sort_values(&self) -> Result<()> {
         self.flush()?;
-        if self.db.metrics().value_segments > 0 {
-            self.db.collect_garbage(0.0)?;
-        } else {
-            self.db.compact_range::<&[u8]>(..)?;
+        if self.db.metrics().value_segments == 0 {
+            return self.merge_all();
         }
+        self.db.collect_garbage(0.0)?;
         self.settle().map(drop)
     }
 

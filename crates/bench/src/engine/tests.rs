@@ -27,7 +27,7 @@ fn config() -> EngineConfig {
 #[test]
 fn an_engine_has_settled_when_its_calm_begins() {
     let mut asked = Vec::new();
-    let settled = wait_until_idle(|| {
+    let settled = wait_until_idle(CALM_POLLS, || {
         asked.push(Instant::now());
         // A pause between two merges is not the end.
         Ok(asked.len() != 1 && asked.len() != 4)
@@ -100,6 +100,9 @@ fn one_engine_keeps_the_contract() {
     store.close().unwrap();
     let store = open();
     assert_eq!(get(&*store, 8).unwrap(), b"new", "{engine} after reopening");
+    store.merge_all().unwrap();
+    let one_run = (!engine.is_tree()).then_some(1);
+    assert_eq!(store.sorted_runs().unwrap(), one_run, "{engine} once merged");
     store.sort_values().unwrap();
     assert_eq!((get(&*store, 3).is_some(), get(&*store, 7)), (true, None), "{engine} once sorted");
     let metadata = store.metadata_bytes().unwrap();
@@ -186,6 +189,8 @@ fn values_apart_keep_the_contract(engine: Engine, library: Option<&Path>) {
     check();
     store.sort_values().unwrap();
     check();
+    let tickers = store.options_text().contains("statistics=tickers");
+    assert!(tickers || engine != Engine::Rocksdb, "nothing is timed for what is only counted");
     let counts = store.value_counts().unwrap();
     let user_bytes = 2 * 2000 * 2008;
     assert!(counts.written_bytes.is_none_or(|bytes| bytes >= user_bytes), "{engine} {counts:?}");
@@ -196,6 +201,23 @@ fn values_apart_keep_the_contract(engine: Engine, library: Option<&Path>) {
         assert!(counts.moved_bytes.unwrap() >= 4_000_000, "{engine} {counts:?}");
     }
     store.close().unwrap();
+}
+
+#[test]
+fn fjall_has_its_metadata_in_memory_and_hash_indexes_unless_told_otherwise() {
+    let options = |hash_ratio: Option<&str>| {
+        let dir = tempfile::tempdir().unwrap();
+        let extra = hash_ratio.map(|ratio| ("hash_ratio".to_owned(), ratio.to_owned()));
+        let config = EngineConfig { extra: extra.into_iter().collect(), ..config() };
+        let store = Engine::Fjall.open(dir.path(), &config, None)?;
+        let text = store.options_text();
+        store.close().map(|()| text)
+    };
+    let text = options(None).unwrap();
+    assert!(text.contains("filters_and_indexes=pinned,whole;data_block_hash_ratio=1.33"), "{text}");
+    assert!(options(Some("0")).unwrap().contains("data_block_hash_ratio=0;"));
+    let refused = options(Some("9")).unwrap_err().to_string();
+    assert!(refused.contains("0 to 8"), "{refused}");
 }
 
 #[test]

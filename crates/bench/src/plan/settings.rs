@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 pub(super) fn set_workload(settings: &mut Settings, name: &str, value: &str) -> Result<bool> {
     match name {
         "seed" => settings.seed = number(name, value)?,
+        "merged" => settings.merged = number(name, value)?,
         "seek_nexts" => settings.seek_nexts = number(name, value)?,
         "multi_get" => {
             settings.multi_get = number(name, value)?;
@@ -126,6 +127,7 @@ pub(super) fn parse_bytes(text: &str) -> Result<usize> {
     };
     let value: f64 = digits.parse().with_context(bad)?;
     let bytes = value * f64::from(1u32 << shift);
-    ensure!(value >= 0.0 && bytes < (1u64 << 48) as f64, bad());
+    // Less than one byte would be none, which some settings take for no bound.
+    ensure!(value == 0.0 || (bytes >= 1.0 && bytes < (1u64 << 48) as f64), bad());
     Ok(bytes as usize)
 }

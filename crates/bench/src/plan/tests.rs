@@ -42,16 +42,19 @@ fn engines_take_turns_repeat_by_repeat() {
     let plan = plan("fillseq tiny-cache --keys 1000 --engine terrace,fjall --repeat 2").unwrap();
     let order: Vec<(u32, &str, &str)> =
         plan.jobs.iter().map(|job| (job.repeat, job.engine.name(), job.store.variant())).collect();
-    let once = |repeat| {
+    let once = |repeat, fills: [&'static str; 2]| {
         [
-            (repeat, "terrace", ""),
-            (repeat, "fjall", ""),
+            (repeat, fills[0], ""),
+            (repeat, fills[1], ""),
             (repeat, "terrace", "partitions-on"),
             (repeat, "terrace", "partitions-off"),
             (repeat, "terrace", "elastic-filters"),
         ]
     };
-    assert_eq!(order, [once(1), once(2)].concat());
+    // Another engine is first in each repeat of a store.
+    let expected = [once(1, ["terrace", "fjall"]), once(2, ["fjall", "terrace"])];
+    assert_eq!(order, expected.concat());
+    assert!(plan.jobs.iter().all(|job| job.repeats == 2));
     assert!(plan.notes.iter().any(|note| note.starts_with("fjall is left out")));
 }
 
@@ -79,6 +82,11 @@ fn bad_input_is_refused_with_the_way_out() {
         ("large-values --set variants=rocksdb-inline", "terrace-inline"),
         ("skew --set variants=rocksdb-hot", "terrace-hot"),
         ("skew --set zipf=0.95", "0.5, 0.6"),
+        ("skew --set rate=0.5", "write it like"),
+        ("skew --duration 5", "skew is bounded by the number of its puts"),
+        ("cluster-skew --duration 5", "use --ops or --keys"),
+        ("elastic --set merged=true", "elastic has no reads of a store as a load left it"),
+        ("readrandom --set merged=perhaps", "--set merged=perhaps"),
         ("cluster-skew --set layouts=best", "top-5000"),
         ("learned --set variants=terrace-inline", "terrace-level, rocksdb"),
         ("elastic learned --set variants=lru", "terrace-off"),
@@ -135,9 +143,32 @@ fn sizes_are_read_with_units() {
     ] {
         assert_eq!(parse_bytes(text).unwrap(), bytes, "{text}");
     }
-    for bad in ["", "-1", "MiB", "1e30", "5 TiB", "nan"] {
+    assert_eq!(parse_bytes("0").unwrap(), 0);
+    for bad in ["", "-1", "MiB", "1e30", "5 TiB", "nan", "0.5", "-0.5k"] {
         assert!(parse_bytes(bad).is_err(), "{bad} was accepted");
     }
+}
+
+#[test]
+fn the_commit_is_that_of_the_build_with_what_is_checked_out_if_it_differs() {
+    assert_eq!(commit_text("abc", Some("abc")), "abc");
+    assert_eq!(commit_text("abc-dirty", Some("abc")), "abc-dirty");
+    assert_eq!(commit_text("abc-dirty", Some("def")), "abc-dirty (checked out: def)");
+    assert_eq!(commit_text("unknown", None), "unknown");
+    assert_eq!(commit_text("abc", None), "abc");
+}
+
+#[test]
+fn the_room_that_a_store_needs_depends_on_what_is_done_with_it() {
+    let needed = |line: &str| {
+        let plan = plan(&format!("{line} --keys 1000 --repeat 1")).unwrap();
+        let job = &plan.jobs[0];
+        needed_bytes(job) as f64 / job.shape.raw_bytes() as f64
+    };
+    let plain = needed("readrandom");
+    assert!(needed("backup") > plain + 1.5 && needed("large-values") > plain + 1.5);
+    assert!(needed("readrandom --set merged=true") > plain);
+    assert!(needed("packages") < 1.0);
 }
 
 #[test]

@@ -4,12 +4,14 @@
 mod learned;
 mod skew;
 mod values;
+mod writer;
 
 use crate::report::Row;
 pub use learned::LearnedFigures;
 use serde::{Deserialize, Serialize};
 pub use skew::SkewFigures;
 pub use values::LargeValueFigures;
+pub use writer::WriterFigures;
 
 /// What `filters` measures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,8 +53,6 @@ pub struct ElasticFigures {
     pub index_reads_per_op: Option<f64>,
     /// Filter units brought into memory, per lookup.
     pub unit_loads_per_op: Option<f64>,
-    /// Sorted runs of the store.
-    pub sorted_runs: Option<u64>,
 }
 
 /// How wasted reads went while the hot range jumped.

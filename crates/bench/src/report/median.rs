@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::report::Row;
 use crate::report::figures::{
     ElasticFigures, FilterFigures, LargeValueFigures, LearnedFigures, ShiftFigures, SkewFigures,
-    middle,
+    WriterFigures, middle,
 };
 
 /// The medians of one workload and variant for one engine.
@@ -20,15 +20,26 @@ pub struct Summary {
     pub median: Row,
     /// How many repeats the medians are of.
     pub repeats: usize,
+    /// How many were asked for.
+    pub asked: usize,
     /// Median rate over that of the first peer; `None` without a peer, and for the peer itself.
     pub ratio: Option<f64>,
 }
 
-/// Medians by workload, variant and engine, each in the order in which they first appear. The first peer is
-/// the first engine other than Terrace; a variant it does not have is compared with its first.
+impl Summary {
+    /// `2 of 3`: how many of the repeats the medians are of.
+    pub fn share(&self) -> String {
+        format!("{} of {}", self.repeats, self.asked)
+    }
+}
+
+/// Medians by workload, variant and engine, each in the order in which they first appear, of the rows whose job did
+/// not fail. The first peer is the first engine other than Terrace; a variant it does not have is compared with its
+/// first.
 pub fn summarize(rows: &[Row]) -> Vec<Summary> {
+    let rows: Vec<&Row> = rows.iter().filter(|row| !row.failed).collect();
     let mut groups: Vec<Vec<&Row>> = Vec::new();
-    for row in rows {
+    for row in rows.iter().copied() {
         let same = |group: &&mut Vec<&Row>| {
             group.first().is_some_and(|first| {
                 (&first.workload, &first.variant, first.engine)
@@ -48,14 +59,14 @@ pub fn summarize(rows: &[Row]) -> Vec<Summary> {
             names.push(name);
         }
     };
-    for row in rows {
+    for row in rows.iter().copied() {
         note(row.workload.as_str(), &mut workloads);
         note(row.variant.as_str(), &mut variants);
     }
     let mut summaries: Vec<Summary> = groups.iter().filter_map(|group| medians(group)).collect();
     let place = |name: &str, names: &[&str]| names.iter().position(|known| *known == name);
     summaries.sort_by_key(|s| (place(&s.workload, &workloads), place(&s.variant, &variants)));
-    if let Some(peer) = first_peer(rows) {
+    if let Some(peer) = first_peer(rows.iter().copied()) {
         let rates: Vec<(String, String, f64)> = summaries
             .iter()
             .filter(|s| s.engine == peer)
@@ -72,9 +83,10 @@ pub fn summarize(rows: &[Row]) -> Vec<Summary> {
     summaries
 }
 
-/// The engine that ratios are over.
-pub fn first_peer(rows: &[Row]) -> Option<Engine> {
-    rows.iter().map(|row| row.engine).find(|engine| *engine != Engine::Terrace)
+/// The engine that ratios are over: the first other than Terrace of whose rows some are whole.
+pub fn first_peer<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<Engine> {
+    let whole = rows.into_iter().filter(|row| !row.failed);
+    whole.map(|row| row.engine).find(|engine| *engine != Engine::Terrace)
 }
 
 fn medians(rows: &[&Row]) -> Option<Summary> {
@@ -101,8 +113,10 @@ fn medians(rows: &[&Row]) -> Option<Summary> {
         wasted_reads_per_op: known(|row| row.wasted_reads_per_op),
         filter_bytes: known(|row| row.filter_bytes.map(|n| n as f64)).map(|n| n as u64),
         index_bytes: known(|row| row.index_bytes.map(|n| n as f64)).map(|n| n as u64),
+        sorted_runs: known(|row| row.sorted_runs.map(|n| n as f64)).map(|n| n as u64),
         rss_bytes: of(|row| row.rss_bytes as f64) as u64,
         cpu_s: of(|row| row.cpu_s),
+        writer: WriterFigures::median(rows),
         filters: FilterFigures::median(rows),
         elastic: ElasticFigures::median(rows),
         shift: ShiftFigures::median(rows),
@@ -117,6 +131,7 @@ fn medians(rows: &[&Row]) -> Option<Summary> {
         engine: first.engine,
         median,
         repeats: rows.len(),
+        asked: first.repeats as usize,
         ratio: None,
     })
 }

@@ -17,6 +17,7 @@ use crate::store::MetadataBytes;
 use anyhow::{Context, Result};
 use figures::{
     ElasticFigures, FilterFigures, LargeValueFigures, LearnedFigures, ShiftFigures, SkewFigures,
+    WriterFigures,
 };
 use serde::{Deserialize, Serialize};
 use std::io::Write;
@@ -36,6 +37,10 @@ pub struct Row {
     pub engine: Engine,
     /// Which repeat, from 1.
     pub repeat: u32,
+    /// How many repeats were asked for.
+    pub repeats: u32,
+    /// The job failed after this was measured: it is in no median.
+    pub failed: bool,
     /// Threads that ran operations.
     pub threads: usize,
     /// Keys in the store when the workload began (for fills: that were inserted).
@@ -71,6 +76,10 @@ pub struct Row {
     pub filter_bytes: Option<u64>,
     /// Indexes on disk.
     pub index_bytes: Option<u64>,
+    /// Sorted runs of the store when the workload had ended, each of which a lookup may have to search.
+    pub sorted_runs: Option<u64>,
+    /// Everything had been merged by the engine's full manual compaction right before.
+    pub merged: bool,
     /// Peak resident set of the process during the workload.
     pub rss_bytes: u64,
     /// Processor seconds of all the process's threads.
@@ -79,10 +88,15 @@ pub struct Row {
     pub options: String,
     /// The engine's version.
     pub version: String,
+    /// The engine's shared library, of one that has it.
+    pub library: Option<String>,
     /// Processor, cores, memory, kernel.
     pub machine: String,
     /// The commit of this project, `-dirty` if files differ from it.
     pub commit: String,
+    /// What only `readwhilewriting` measures.
+    #[serde(flatten)]
+    pub writer: Option<WriterFigures>,
     /// What only `filters` measures.
     #[serde(flatten)]
     pub filters: Option<FilterFigures>,
@@ -110,12 +124,18 @@ pub struct Facts {
     pub engine: Engine,
     /// Which repeat, from 1.
     pub repeat: u32,
+    /// How many were asked for.
+    pub repeats: u32,
     /// Empty for the default configuration.
     pub variant: String,
+    /// Everything in the store was just merged.
+    pub merged: bool,
     /// The engine's options.
     pub options: String,
     /// The engine's version.
     pub version: String,
+    /// Its shared library.
+    pub library: Option<String>,
     /// The machine.
     pub machine: String,
     /// This project's commit.
@@ -133,6 +153,8 @@ pub struct StoreState {
     pub dir_bytes: u64,
     /// Sizes of filters and indexes.
     pub metadata: MetadataBytes,
+    /// Its sorted runs, where known.
+    pub sorted_runs: Option<u64>,
 }
 
 impl Row {
@@ -156,6 +178,8 @@ impl Row {
             variant: facts.variant.clone(),
             engine: facts.engine,
             repeat: facts.repeat,
+            repeats: facts.repeats,
+            failed: false,
             threads,
             keys: store.keys,
             ops: outcome.ops,
@@ -173,12 +197,16 @@ impl Row {
             wasted_reads_per_op: all_missed.then_some(device_reads_per_op),
             filter_bytes: store.metadata.filters,
             index_bytes: store.metadata.indexes,
+            sorted_runs: store.sorted_runs,
+            merged: facts.merged,
             rss_bytes: usage.rss_bytes,
             cpu_s: usage.cpu_s,
             options: facts.options.clone(),
             version: facts.version.clone(),
+            library: facts.library.clone(),
             machine: facts.machine.clone(),
             commit: facts.commit.clone(),
+            writer: None,
             filters: None,
             elastic: None,
             shift: None,

@@ -147,14 +147,17 @@ where
             let corners = [(start, y + 2), (start + length.max(1), y + BAR_HEIGHT - 2)];
             area.draw(&Rectangle::new(corners, color(summary.engine).filled()))?;
             let ratio = summary.ratio.map_or(String::new(), |ratio| format!("  {ratio:.2}x"));
-            let label = format!("{}{ratio}", count(summary.median.ops_per_s));
+            let is_whole = summary.repeats >= summary.asked;
+            let part = if is_whole { String::new() } else { format!("  ({})", summary.share()) };
+            let label = format!("{}{ratio}{part}", count(summary.median.ops_per_s));
             area.draw(&Text::new(label, (start + length + 6, y + BAR_HEIGHT / 2), left(12)))?;
             y += BAR_HEIGHT;
         }
         y += GROUP_GAP;
     }
     if let Some(row) = rows.first() {
-        let machine = format!("{}  commit {}", row.machine, row.commit);
+        let merged = if rows.iter().any(|row| row.merged) { "  merged before reads" } else { "" };
+        let machine = format!("{}  commit {}{merged}", row.machine, row.commit);
         area.draw(&Text::new(machine, (MARGIN, y + 4), left(10)))?;
     }
     Ok(())

@@ -6,7 +6,7 @@ use crate::report::median::{first_peer, summarize};
 use crate::report::{table_filters, table_learned, table_skew, table_values};
 use std::fmt::Write as _;
 
-/// Medians as text: one line per workload and engine, then how much partitions gained, then what
+/// Medians as text: one line per workload and engine, with the number of repeats that they are of, then how much partitions gained, then what
 /// filters are like (which have no line in the first table), what elastic ones spare, what large values
 /// cost and what models gain.
 pub fn render(rows: &[Row]) -> String {
@@ -24,9 +24,11 @@ pub fn render(rows: &[Row]) -> String {
             "written",
             "w-amp",
             "space",
+            "runs",
             "reads/op",
             "RSS",
             "CPU s",
+            "repeats",
         ]
         .map(str::to_owned),
     ];
@@ -50,9 +52,11 @@ pub fn render(rows: &[Row]) -> String {
             bytes(row.bytes_written),
             decimals(row.write_amp),
             decimals(row.space_amp),
+            row.sorted_runs.map_or("-".to_owned(), |runs| runs.to_string()),
             format!("{:.3}", row.device_reads_per_op),
             bytes(row.rss_bytes),
             format!("{:.1}", row.cpu_s),
+            summary.share(),
         ]);
     }
     let mut parts = Vec::new();

@@ -19,6 +19,7 @@ pub fn filters(summaries: &[Summary]) -> Option<String> {
             "hot hit ns",
             "cold ns",
             "hashing ns",
+            "repeats",
         ]
         .map(str::to_owned),
     ];
@@ -32,7 +33,7 @@ pub fn filters(summaries: &[Summary]) -> Option<String> {
     (lines.len() > 1).then(|| align(&lines))
 }
 
-fn filter_line(name: &str, summary: &Summary, f: &FilterFigures) -> [String; 11] {
+fn filter_line(name: &str, summary: &Summary, f: &FilterFigures) -> [String; 12] {
     let ns = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
     let rate = |value: f64| format!("{value:.3e}");
     [
@@ -47,6 +48,7 @@ fn filter_line(name: &str, summary: &Summary, f: &FilterFigures) -> [String; 11]
         ns(f.query_hot_positive_ns),
         ns(f.query_cold_ns),
         ns(f.hash_ns),
+        summary.share(),
     ]
 }
 
@@ -103,7 +105,7 @@ fn elastic_line(summary: &Summary, f: &ElasticFigures, uniform: Option<f64>) -> 
         decimals(f.unit_loads_per_op),
         row.filter_bytes.map_or("-".to_owned(), bytes),
         bytes(f.filter_budget_bytes),
-        f.sorted_runs.map_or("-".to_owned(), |runs| runs.to_string()),
+        row.sorted_runs.map_or("-".to_owned(), |runs| runs.to_string()),
         back,
     ]
 }

@@ -17,9 +17,12 @@ fn row(workload: &str, variant: &str, engine: Engine, repeat: u32, ops_per_s: f6
     let facts = Facts {
         engine,
         repeat,
+        repeats: 3,
         variant: variant.to_owned(),
+        merged: false,
         options: "a=b".to_owned(),
         version: "1".to_owned(),
+        library: Some("lib/a.so".to_owned()),
         machine: "m".to_owned(),
         commit: "c".to_owned(),
     };
@@ -35,6 +38,7 @@ fn row(workload: &str, variant: &str, engine: Engine, repeat: u32, ops_per_s: f6
         live_bytes: Some(1000),
         dir_bytes: 1100,
         metadata: MetadataBytes { filters: Some(5), indexes: None },
+        sorted_runs: Some(4),
     };
     Row::new(workload, &facts, 2, &outcome, usage, store)
 }
@@ -63,7 +67,8 @@ fn json_has_the_documented_fields_and_comes_back_equal() {
         value[0].as_object().unwrap().keys().map(String::as_str).collect();
     let documented = "workload engine repeat threads keys ops seconds ops_per_s p50_us p99_us p999_us \
         max_us bytes_written user_bytes write_amp space_amp device_reads_per_op wasted_reads_per_op \
-        filter_bytes index_bytes rss_bytes cpu_s options version machine commit variant";
+        filter_bytes index_bytes rss_bytes cpu_s options version machine commit variant library repeats \
+        failed sorted_runs merged";
     assert_eq!(fields, documented.split_whitespace().collect());
     assert_eq!(value[1]["engine"], "fjall");
     assert!(value[1]["index_bytes"].is_null());
@@ -93,7 +98,6 @@ fn shift_row(variant: &str, wasted: f64, recovery_ops: Option<u64>) -> Row {
         wasted_reads_by_engine: Some(wasted),
         index_reads_per_op: None,
         unit_loads_per_op: Some(0.01),
-        sorted_runs: Some(4),
     };
     let shift = ShiftFigures {
         series: vec![wasted, wasted * 5.0, wasted],
@@ -269,6 +273,49 @@ fn medians_and_ratios_are_over_repeats_and_the_first_peer() {
     assert!((summaries[2].ratio.unwrap() - 0.5).abs() < 1e-9);
     let alone = summarize(&rows[..1]);
     assert_eq!(alone[0].ratio, None);
+}
+
+/// What a job measured before it failed is kept, but it is not a result.
+#[test]
+fn rows_of_failed_jobs_are_in_no_median_and_what_is_missing_is_said() {
+    let mut rows: Vec<Row> =
+        (1..=3).map(|repeat| row("fillseq", "", Engine::Terrace, repeat, 100.0)).collect();
+    rows[1] = Row { failed: true, ..row("fillseq", "", Engine::Terrace, 2, 9000.0) };
+    rows.push(Row { failed: true, ..row("readrandom", "", Engine::Rocksdb, 1, 1.0) });
+    let summaries = summarize(&rows);
+    assert_eq!(summaries.len(), 1);
+    assert_eq!((summaries[0].repeats, summaries[0].asked), (2, 3));
+    assert!((summaries[0].median.ops_per_s - 100.0).abs() < 1e-9);
+    let text = table::render(&rows);
+    assert!(text.contains("2 of 3") && !text.contains("rocksdb"), "{text}");
+    let dir = tempfile::tempdir().unwrap();
+    let svg = dir.path().join("a.svg");
+    plot::draw(&svg, &rows).unwrap();
+    let drawn = std::fs::read_to_string(svg).unwrap();
+    assert!(drawn.contains("(2 of 3)") && !drawn.contains("readrandom"), "{drawn}");
+    let whole: Vec<Row> =
+        (1..=3).map(|repeat| row("fillseq", "", Engine::Terrace, repeat, 100.0)).collect();
+    assert!(table::render(&whole).contains("3 of 3"));
+}
+
+#[test]
+fn the_writer_beside_reads_has_figures_of_its_own() {
+    let writer = |bytes_per_s| WriterFigures {
+        writer_bytes: 1000,
+        writer_bytes_per_s: bytes_per_s,
+        writer_asked_bytes_per_s: 2 << 20,
+    };
+    let rows: Vec<Row> = [3.0, 1.0, 2.0]
+        .into_iter()
+        .map(|rate| Row {
+            writer: Some(writer(rate)),
+            ..row("readwhilewriting", "", Engine::Terrace, 1, 100.0)
+        })
+        .collect();
+    assert_eq!(summarize(&rows)[0].median.writer, Some(writer(2.0)));
+    let json = serde_json::to_string(&rows).unwrap();
+    assert!(json.contains("\"writer_asked_bytes_per_s\":2097152"), "{json}");
+    assert_eq!(serde_json::from_str::<Vec<Row>>(&json).unwrap(), rows);
 }
 
 #[test]

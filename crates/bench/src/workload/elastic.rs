@@ -57,7 +57,7 @@ use std::time::Duration;
 use terrace_workload::distribution::{Distribution, Sampler};
 use terrace_workload::hot_range::HotRange;
 use terrace_workload::phase::{Outcome, Phase, Tally, Worker};
-use terrace_workload::usage::{Usage, Window};
+use terrace_workload::usage::Usage;
 
 /// Of the stored keys, one in this many is looked up to bring indexes into memory.
 const WARM_UP_STRIDE: u64 = 64;
@@ -176,11 +176,8 @@ impl Elastic<'_> {
         let bound = super::Bound::ops_or_seconds((keys / 4).max(MIN_LAW_OPS), LAW_SECONDS);
         let phase = self.bench.phase(bound, 1);
         let before = self.bench.store.filter_counts()?;
-        let window = Window::open()?;
-        let outcome = self
-            .bench
-            .run_phase(&name, phase, |thread| Ok(self.reader(&name, thread, &sampler)))?;
-        let usage = window.usage()?;
+        let (outcome, usage) =
+            self.bench.timed(&name, phase, |thread| Ok(self.reader(&name, thread, &sampler)))?;
         self.report(&name, &law.to_string(), phase, &outcome, usage, before, None)
     }
 
@@ -219,7 +216,6 @@ impl Elastic<'_> {
                 .map(|wasted| wasted + index_reads_per_op.unwrap_or(0.0)),
             index_reads_per_op,
             unit_loads_per_op: since(|counts| counts.unit_loads),
-            sorted_runs: after.sorted_runs,
         };
         let resident = after.resident_bytes.zip(figures.filter_disk_bytes);
         ensure!(

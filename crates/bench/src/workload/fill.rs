@@ -16,7 +16,7 @@ use terrace_workload::values::Values;
 
 /// Fills a fresh store, then reads, then writes.
 pub fn run_basic(job: &Job, observer: &Observer) -> Result<()> {
-    let bench = Bench::open(job, observer, &job.config)?;
+    let mut bench = Bench::open(job, observer, &job.config)?;
     let fill = job.workloads.iter().copied().find(|workload| workload.is_fill());
     match fill {
         Some(workload) => measure_fill(&bench, workload)?,
@@ -25,9 +25,15 @@ pub fn run_basic(job: &Job, observer: &Observer) -> Result<()> {
     let others: Vec<Workload> = job.workloads.iter().copied().filter(|w| !w.is_fill()).collect();
     if !others.is_empty() {
         bench.calm()?;
+    }
+    if others.iter().copied().any(reads) {
+        bench.merge_if_asked()?;
+    }
+    if !others.is_empty() {
         bench.warm_up_by_scan()?;
     }
     for workload in others {
+        bench.facts.merged &= reads(workload);
         match workload {
             Workload::Readrandom => point_read::readrandom(&bench)?,
             Workload::Readmissing => point_read::readmissing(&bench)?,
@@ -40,6 +46,11 @@ pub fn run_basic(job: &Job, observer: &Observer) -> Result<()> {
         }
     }
     bench.close()
+}
+
+/// Whether a workload finds the store as it was loaded. Those that do come before those that do not.
+fn reads(workload: Workload) -> bool {
+    !matches!(workload, Workload::Overwrite | Workload::Deleterandom)
 }
 
 /// In which order keys are inserted.

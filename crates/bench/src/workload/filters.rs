@@ -249,15 +249,7 @@ impl FilterBench<'_> {
     }
 
     fn facts(&self, options: String) -> Facts {
-        Facts {
-            engine: self.job.engine,
-            repeat: self.job.repeat,
-            variant: String::new(),
-            options,
-            version: self.version.to_owned(),
-            machine: self.job.machine.clone(),
-            commit: self.job.commit.clone(),
-        }
+        self.job.facts(options, self.version.to_owned())
     }
 }
 

@@ -14,8 +14,9 @@
 //!
 //! In this order, on one store:
 //! - `large-values-load`: every key once in random order, to settled, and `-unsettled`.
-//! - `large-values-read`: uniform lookups of stored keys. `read_calls_per_op` is the kernel's count,
-//!   `value_reads_per_op` the engine's, of reads of values that are kept apart.
+//! - `large-values-read`: uniform lookups of stored keys. `read_calls_per_op` is the kernel's count, and left out for an
+//!   engine that reads through `io_uring`, whose reads that count does not have; `value_reads_per_op` is the engine's, of
+//!   reads of values that are kept apart.
 //! - `large-values-scan`: 100 entries (`--set scan_length=`) from the key that was drawn, values
 //!   looked at; each thread keeps one cursor. Values lie as the load wrote them.
 //! - `large-values-sort`: everything is merged, and values that are kept apart are rewritten in key
@@ -147,15 +148,14 @@ fn read(bench: &Bench<'_>) -> Result<()> {
     let make = |thread| Ok(PointReader::new(bench, name, thread, sampler.clone(), 0.0));
     bench.warm_up(phase, make)?;
     let before = bench.store.value_counts()?;
-    let window = Window::open()?;
-    let outcome = bench.run_phase(name, phase, make)?;
-    let usage = window.usage()?;
+    let (outcome, usage) = bench.timed(name, phase, make)?;
     let after = bench.store.value_counts()?;
     let per_op = |count: u64| count as f64 / outcome.ops.max(1) as f64;
+    let calls = (!bench.job.engine.reads_by_io_uring()).then_some(usage.read_calls);
     let live = keys * bench.item_bytes();
     let row = bench.row(name, phase, &outcome, usage, keys, Some(live))?;
     let figures = LargeValueFigures {
-        read_calls_per_op: Some(per_op(usage.read_calls)),
+        read_calls_per_op: calls.map(per_op),
         value_reads_per_op: since(after.value_reads, before.value_reads).map(per_op),
         ..figures(bench)
     };
@@ -172,15 +172,14 @@ fn scan(bench: &Bench<'_>, name: &str) -> Result<()> {
     let make = |thread| ScanReader::new(bench, name, thread, sampler.clone(), length);
     bench.warm_up(phase, make)?;
     let before = bench.store.value_counts()?;
-    let window = Window::open()?;
-    let outcome = bench.run_phase(name, phase, make)?;
-    let usage = window.usage()?;
+    let (outcome, usage) = bench.timed(name, phase, make)?;
     let after = bench.store.value_counts()?;
     let (ops, entries) = (outcome.ops.max(1) as f64, outcome.tally.found as f64);
+    let calls = (!bench.job.engine.reads_by_io_uring()).then_some(usage.read_calls);
     let live = keys * bench.item_bytes();
     let row = bench.row(name, phase, &outcome, usage, keys, Some(live))?;
     let figures = LargeValueFigures {
-        read_calls_per_op: Some(usage.read_calls as f64 / ops),
+        read_calls_per_op: calls.map(|calls| calls as f64 / ops),
         value_reads_per_op: since(after.value_reads, before.value_reads)
             .map(|reads| reads as f64 / ops),
         entries_per_s: Some(entries / outcome.seconds),

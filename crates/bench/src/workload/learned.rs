@@ -22,6 +22,7 @@
 //!   each time, so that what changes on the machine meanwhile hits all alike. Each of these
 //!   measurements is a repeat of its own in the report. `speedup` is the rate over that of the same
 //!   round without a model (of RocksDB: by binary search).
+//! - With `--set merged=true` everything is merged after the fill, so that every variant reads one sorted run.
 //! - The keys to look up are drawn and spelled out beforehand, 2^20 of them or 16 for each key, so that neither is part
 //!   of a lookup.
 //!
@@ -46,7 +47,6 @@ use lookups::{Filler, Queries, Reader, Rewriter};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use terrace_workload::phase::Phase;
-use terrace_workload::usage::Window;
 
 /// Seconds of one turn.
 const TURN_SECONDS: u64 = 5;
@@ -131,6 +131,7 @@ impl Learned<'_> {
         bench.tell(Row { learned: Some(figures), ..settled });
         bench.tell(unsettled);
         bench.calm()?;
+        bench.merge_if_asked()?;
         bench.store.close()
     }
 
@@ -174,6 +175,8 @@ impl Learned<'_> {
         let suffix = if after_writes { "-written" } else { "" };
         bench.facts.variant = format!("{}{suffix}", variant.name());
         bench.facts.repeat = repeat(&job, round);
+        bench.facts.repeats = if after_writes { job.repeats } else { repeats(&job) };
+        bench.facts.merged = job.settings.merged && !after_writes;
         bench.warm_up_by_scan()?;
         if variant == Variant::Level && !self.wait_for_levels(&bench)? {
             bench.close()?;
@@ -188,9 +191,7 @@ impl Learned<'_> {
         let make = |thread| Ok(Reader::new(&bench, &self.queries, thread));
         bench.warm_up(phase, make)?;
         let before = bench.store.model_counts()?;
-        let window = Window::open()?;
-        let outcome = bench.run_phase(&name, phase, make)?;
-        let usage = window.usage()?;
+        let (outcome, usage) = bench.timed(&name, phase, make)?;
         let after = bench.store.model_counts()?;
         let live = Some(self.live_bytes());
         let row = bench.row(&name, phase, &outcome, usage, self.keys.len(), live)?;
@@ -259,4 +260,9 @@ impl Learned<'_> {
 fn repeat(job: &Job, round: u64) -> u32 {
     let turns = u64::from(job.repeat.max(1) - 1) * job.settings.rounds + round;
     u32::try_from(turns).unwrap_or(u32::MAX)
+}
+
+/// How many there are to be of each variant.
+fn repeats(job: &Job) -> u32 {
+    u32::try_from(u64::from(job.repeats) * job.settings.rounds).unwrap_or(u32::MAX)
 }

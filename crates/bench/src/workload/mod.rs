@@ -6,12 +6,16 @@
 //!
 //! - Before reads: memtables flushed, compaction settled, the file system synced; then, if the
 //!   store fits the cache, one scan of everything, then [`WARM_UP_S`] of the workload's own
-//!   operations, on keys drawn for that alone. Neither is measured.
+//!   operations, on keys drawn for that alone. Neither is measured. How many sorted runs there are then is the engine's
+//!   affair: Terrace merges further while it is idle, others stop where nothing is due. `sorted_runs` in every row says how
+//!   many there were at its end. With `--set merged=true` every engine merges everything by its full manual compaction
+//!   first, so that all are read from one run, and rows say `merged`.
 //! - A workload that fills, overwrites or deletes is measured to settled: its clock and its
 //!   kernel counters run from the first operation until no flush or compaction is left. The
 //!   same operations up to the last acknowledgement are a row `NAME-unsettled`.
-//! - A lookup of a key that must be there and is not (or the reverse) ends the job: a figure of
-//!   an engine that loses data is none.
+//! - A lookup of a key that must be there and is not (or the reverse), a value of another length, and an entry that a
+//!   scan leaves out, repeats or has at a wrong place end the job: a figure of an engine that loses data is none.
+//! - Bytes that a process wrote while a workload only read are noted: something was not over yet.
 
 mod backup;
 mod delete;
@@ -34,12 +38,11 @@ mod ycsb;
 
 use crate::catalog::StoreKind;
 use crate::job::{Event, Job, Observer};
-use crate::report::{Facts, Row, StoreState};
+use crate::report::{Facts, Row, StoreState, cells};
 use crate::store::{EngineConfig, Store};
 use crate::store_size::StoreSize;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use std::hint::black_box;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use terrace_base::SplitMix64;
@@ -54,6 +57,8 @@ pub const WARM_UP_S: f64 = 2.0;
 pub const WARM_UP_THREADS: usize = 1 << 20;
 /// Of cached point operations, one of this many is timed.
 const TIME_EVERY_POINT_READ: u64 = 8;
+/// An engine may write this much into logs for people while it is only read from.
+const QUIET_BYTES: u64 = 64 << 10;
 
 /// Carries out a job: makes the store, runs the workloads, closes it.
 pub fn run(job: &Job, observer: &Observer) -> Result<()> {
@@ -105,15 +110,7 @@ impl<'a> Bench<'a> {
     /// Opens the job's store with `config`, creating it if it is not there.
     fn open(job: &'a Job, observer: &'a Observer, config: &EngineConfig) -> Result<Self> {
         let store = job.engine.open(&job.dir, config, job.library.as_deref())?;
-        let facts = Facts {
-            engine: job.engine,
-            repeat: job.repeat,
-            variant: job.store.variant().to_owned(),
-            options: store.options_text(),
-            version: store.version(),
-            machine: job.machine.clone(),
-            commit: job.commit.clone(),
-        };
+        let facts = job.facts(store.options_text(), store.version());
         observer.tell(Event::Options(facts.options.clone()));
         let keys = KeySpace::new(job.shape.key_size, job.shape.keys)?;
         Ok(Self { job, observer, store, keys, facts })
@@ -181,6 +178,18 @@ impl<'a> Bench<'a> {
         phase::run(phase, &self.observer.done, make).with_context(|| what.to_owned())
     }
 
+    /// Runs a workload and says what it cost.
+    fn timed<W: Worker>(
+        &self,
+        name: &str,
+        phase: Phase,
+        make: impl Fn(usize) -> Result<W> + Sync,
+    ) -> Result<(Outcome, Usage)> {
+        let window = Window::open()?;
+        let outcome = self.run_phase(name, phase, make)?;
+        Ok((outcome, window.usage()?))
+    }
+
     /// Runs and reports a workload that needs no settling.
     fn measure<W: Worker>(
         &self,
@@ -189,9 +198,7 @@ impl<'a> Bench<'a> {
         items: u64,
         make: impl Fn(usize) -> Result<W> + Sync,
     ) -> Result<()> {
-        let window = Window::open()?;
-        let outcome = self.run_phase(name, phase, make)?;
-        let usage = window.usage()?;
+        let (outcome, usage) = self.timed(name, phase, make)?;
         self.report(name, phase, &outcome, usage, items, Some(items * self.item_bytes()))
     }
 
@@ -224,6 +231,7 @@ impl<'a> Bench<'a> {
         let mut outcome = self.run_phase(name, phase, make)?;
         let usage = window.usage()?;
         let dir_bytes_unsettled = usage::dir_bytes(&self.job.dir)?;
+        let unsettled_runs = self.store.sorted_runs()?;
         let before_settling = Instant::now();
         let settling = self.settle()?.saturating_duration_since(before_settling);
         let settled_usage = window.usage()?;
@@ -233,6 +241,7 @@ impl<'a> Bench<'a> {
             live_bytes: Some(live),
             dir_bytes: dir_bytes_unsettled,
             metadata: self.store.metadata_bytes()?,
+            sorted_runs: unsettled_runs,
         };
         let row_name = format!("{name}-unsettled");
         let unsettled = Row::new(&row_name, &self.facts, phase.threads, &outcome, usage, unsettled);
@@ -267,13 +276,27 @@ impl<'a> Bench<'a> {
         keys: u64,
         live_bytes: Option<u64>,
     ) -> Result<Row> {
+        self.note_writes_of_reads(name, outcome, usage);
         let state = StoreState {
             keys,
             live_bytes,
             dir_bytes: usage::dir_bytes(&self.job.dir)?,
             metadata: self.store.metadata_bytes()?,
+            sorted_runs: self.store.sorted_runs()?,
         };
         Ok(Row::new(name, &self.facts, phase.threads, outcome, usage, state))
+    }
+
+    /// Notes what the process wrote during a workload that only looked up: what it did for that was no part of the
+    /// reads, and may have slowed them.
+    fn note_writes_of_reads(&self, name: &str, outcome: &Outcome, usage: Usage) {
+        let tally = outcome.tally;
+        let reads_only = tally.user_bytes == 0 && tally.found + tally.missed > 0;
+        if reads_only && usage.written_bytes > QUIET_BYTES {
+            let written = cells::bytes(usage.written_bytes);
+            let text = format!("{name} only reads, and meanwhile the process wrote {written}");
+            self.observer.tell(Event::Note(text));
+        }
     }
 
     /// Bytes of one item.
@@ -292,10 +315,22 @@ impl<'a> Bench<'a> {
     /// what is measured next.
     fn calm(&self) -> Result<()> {
         self.settle()?;
-        sync_file_system(&self.job.dir)
+        usage::sync_file_system(&self.job.dir)
     }
 
-    /// Scans the whole store once if it fits the cache.
+    /// Has the engine merge everything, if the user wants that before reads.
+    fn merge_if_asked(&mut self) -> Result<()> {
+        if !self.job.settings.merged {
+            return Ok(());
+        }
+        self.begin("merging", 0);
+        self.store.merge_all()?;
+        self.calm()?;
+        self.facts.merged = true;
+        Ok(())
+    }
+
+    /// Scans the whole store once if it fits the cache, and insists on finding all of it.
     fn warm_up_by_scan(&self) -> Result<()> {
         if self.shape().raw_bytes() > self.job.config.cache_bytes as u64 {
             return Ok(());
@@ -303,14 +338,17 @@ impl<'a> Bench<'a> {
         self.observer.tell(Event::Begin { what: "warming up".to_owned(), ops: self.shape().keys });
         let mut cursor = self.store.cursor()?;
         cursor.seek(b"")?;
+        let mut values = ValueCheck::new(self.shape().value_size);
         let mut seen = 0;
         while let Some((_, value)) = cursor.entry() {
-            touch(value);
+            values.see(value);
             cursor.next()?;
             seen += 1;
             self.observer.done.store(seen, Ordering::Relaxed);
         }
-        Ok(())
+        let keys = self.shape().keys;
+        ensure!(seen == keys, "wrong answer: a scan of all {keys} entries found {seen}");
+        values.result()
     }
 
     /// A tenth of the workload, at most [`WARM_UP_S`], unmeasured, by threads of other numbers than those that are
@@ -327,16 +365,42 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Has the kernel write what it holds for the file system of `dir`.
-fn sync_file_system(dir: &Path) -> Result<()> {
-    rustix::fs::syncfs(std::fs::File::open(dir)?)?;
-    Ok(())
-}
-
 /// Looks at a value as a reader would, at least at its length and its far end.
 #[inline]
 fn touch(value: &[u8]) {
     black_box((value.len(), value.last()));
+}
+
+/// Looks at values that must be of one length.
+#[derive(Debug, Clone, Copy)]
+struct ValueCheck {
+    length: usize,
+    wrong: Option<usize>,
+}
+
+impl ValueCheck {
+    /// Of values of `length` bytes.
+    fn new(length: usize) -> Self {
+        Self { length, wrong: None }
+    }
+
+    /// Looks at one.
+    #[inline]
+    fn see(&mut self, value: &[u8]) {
+        touch(value);
+        if value.len() != self.length {
+            self.wrong = Some(value.len());
+        }
+    }
+
+    /// An error if one had another length.
+    #[inline]
+    fn result(&self) -> Result<()> {
+        match self.wrong {
+            None => Ok(()),
+            Some(wrong) => bail!("wrong answer: a value of {wrong} bytes, not {}", self.length),
+        }
+    }
 }
 
 #[cfg(test)]

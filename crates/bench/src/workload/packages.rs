@@ -6,7 +6,7 @@
 //! half are drawn by their downloads (row `packages`). `--keys` uses fewer of the names.
 
 use super::point_read::READ_SECONDS;
-use super::{Bench, Bound, TIME_EVERY_POINT_READ, touch};
+use super::{Bench, Bound, TIME_EVERY_POINT_READ, ValueCheck};
 use crate::job::{Job, Observer};
 use crate::package_names::find_packages;
 use crate::store::Store;
@@ -21,7 +21,7 @@ const LOOKUPS_PER_NAME: u64 = 20;
 
 /// Loads half of the names and looks names up.
 pub fn run(job: &Job, observer: &Observer) -> Result<()> {
-    let bench = Bench::open(job, observer, &job.config)?;
+    let mut bench = Bench::open(job, observer, &job.config)?;
     let (stored, absent) = halves(read_popularity(&find_packages()?)?, job);
     ensure!(!stored.is_empty() && !absent.is_empty(), "--keys must be at least 2 for packages");
     let count = stored.len() as u64;
@@ -36,6 +36,7 @@ pub fn run(job: &Job, observer: &Observer) -> Result<()> {
         |_| Ok(Loader { store: &*bench.store, lines: &stored, tally: Tally::default() }),
     )?;
     bench.calm()?;
+    bench.merge_if_asked()?;
 
     let weights =
         |lines: &[Popular]| Alias::new(&lines.iter().map(|l| l.count).collect::<Vec<_>>());
@@ -54,9 +55,8 @@ pub fn run(job: &Job, observer: &Observer) -> Result<()> {
         })
     };
     bench.warm_up(phase, make)?;
-    let window = terrace_workload::usage::Window::open()?;
-    let outcome = bench.run_phase("packages", phase, make)?;
-    bench.report("packages", phase, &outcome, window.usage()?, count, Some(live))?;
+    let (outcome, usage) = bench.timed("packages", phase, make)?;
+    bench.report("packages", phase, &outcome, usage, count, Some(live))?;
     bench.close()
 }
 
@@ -106,7 +106,8 @@ impl Worker for NameReader<'_> {
     fn step(&mut self, _sequence: u64) -> Result<()> {
         let half = usize::from(self.rng.unit() < self.missing);
         let line = &self.names[half][self.laws[half].index(&mut self.rng) as usize];
-        let found = self.store.get(&line.name, &mut touch)?;
+        let mut values = ValueCheck::new(line.rest.len());
+        let found = self.store.get(&line.name, &mut |value| values.see(value))?;
         ensure!(
             found == (half == 0),
             "wrong answer for the name {}",
@@ -114,7 +115,7 @@ impl Worker for NameReader<'_> {
         );
         self.tally.found += u64::from(found);
         self.tally.missed += u64::from(!found);
-        Ok(())
+        values.result()
     }
 
     fn tally(&self) -> Tally {

@@ -6,15 +6,14 @@
 //! `--set multi_get=N` looks N keys up per call; the rate still counts keys, latencies are those
 //! of whole calls, and rows carry the variant `multi_get-N`.
 
-use super::{Bench, Bound, TIME_EVERY_POINT_READ, touch};
-use crate::report::Facts;
+use super::{Bench, Bound, TIME_EVERY_POINT_READ, ValueCheck};
+use crate::report::Row;
 use crate::store::Store;
 use anyhow::{Result, ensure};
 use terrace_base::{Rng, SplitMix64};
 use terrace_workload::distribution::{Distribution, Sampler};
 use terrace_workload::keys::KeySpace;
 use terrace_workload::phase::{Phase, Tally, Worker};
-use terrace_workload::usage::Window;
 
 /// Lookups of [`check`].
 const CHECKED_KEYS: u64 = 10_000;
@@ -46,20 +45,11 @@ fn read(bench: &Bench<'_>, name: &str, missing: f64) -> Result<()> {
     if batch == 1 {
         return bench.measure(name, phase, keys, make);
     }
-    let window = Window::open()?;
-    let mut outcome = bench.run_phase(name, phase, make)?;
-    let usage = window.usage()?;
+    let (mut outcome, usage) = bench.timed(name, phase, make)?;
     outcome.ops *= batch as u64;
-    let variant = format!("multi_get-{batch}");
-    let state = crate::report::StoreState {
-        keys,
-        live_bytes: Some(bench.shape().raw_bytes()),
-        dir_bytes: terrace_workload::usage::dir_bytes(&bench.job.dir)?,
-        metadata: bench.store.metadata_bytes()?,
-    };
-    let facts = Facts { variant, ..bench.facts.clone() };
-    let row = crate::report::Row::new(name, &facts, phase.threads, &outcome, usage, state);
-    bench.observer.tell(crate::job::Event::Row(Box::new(row)));
+    let live_bytes = Some(bench.shape().raw_bytes());
+    let row = bench.row(name, phase, &outcome, usage, keys, live_bytes)?;
+    bench.tell(Row { variant: format!("multi_get-{batch}"), ..row });
     Ok(())
 }
 
@@ -79,6 +69,7 @@ pub struct PointReader<'a> {
     sampler: Sampler,
     missing: f64,
     rng: SplitMix64,
+    value_size: usize,
     batch: Vec<Vec<u8>>,
     tally: Tally,
 }
@@ -98,6 +89,7 @@ impl<'a> PointReader<'a> {
             sampler,
             missing,
             rng: bench.rng(name, thread),
+            value_size: bench.shape().value_size,
             batch: vec![Vec::new()],
             tally: Tally::default(),
         }
@@ -122,9 +114,10 @@ impl<'a> PointReader<'a> {
 
 impl Worker for PointReader<'_> {
     fn step(&mut self, _sequence: u64) -> Result<()> {
+        let mut values = ValueCheck::new(self.value_size);
         if self.batch.len() == 1 {
             let present = self.choose(0);
-            let found = self.store.get(&self.batch[0], &mut touch)?;
+            let found = self.store.get(&self.batch[0], &mut |value| values.see(value))?;
             ensure!(
                 found == present,
                 "wrong answer: key {:02x?} is {}, the store says otherwise",
@@ -133,17 +126,17 @@ impl Worker for PointReader<'_> {
             );
             self.tally.found += u64::from(found);
             self.tally.missed += u64::from(!found);
-            return Ok(());
+            return values.result();
         }
         let mut expected = 0;
         for slot in 0..self.batch.len() {
             expected += usize::from(self.choose(slot));
         }
-        let found = self.store.multi_get(&self.batch, &mut touch)?;
+        let found = self.store.multi_get(&self.batch, &mut |value| values.see(value))?;
         ensure!(found == expected, "wrong answer: {found} of {expected} stored keys were found");
         self.tally.found += found as u64;
         self.tally.missed += (self.batch.len() - found) as u64;
-        Ok(())
+        values.result()
     }
 
     fn tally(&self) -> Tally {

@@ -96,15 +96,7 @@ impl<'a> Run<'a> {
         let space = KeySpace::new(job.shape.key_size, keys)?;
         let instances = Instances::open(job, name, count, placement, space)?;
         let first = instances.stores().first().context("an instance")?;
-        let facts = Facts {
-            engine: job.engine,
-            repeat: job.repeat,
-            variant: job.store.variant().to_owned(),
-            options: first.options_text(),
-            version: first.version(),
-            machine: job.machine.clone(),
-            commit: job.commit.clone(),
-        };
+        let facts = job.facts(first.options_text(), first.version());
         observer.tell(Event::Options(facts.options.clone()));
         let sampler = Sampler::new(&Distribution::Zipf(zipf), keys, job.settings.seed)?;
         Ok(Self { job, observer, name, zipf, instances, space, sampler, facts })
@@ -178,7 +170,9 @@ impl<'a> Run<'a> {
             keys,
             live_bytes: Some(keys * (shape.key_size + shape.value_size) as u64),
             dir_bytes: dirs.sum::<Result<u64>>()?,
-            metadata: self.instances.stores().first().context("an instance")?.metadata_bytes()?,
+            metadata: self.instances.metadata_bytes()?,
+            // Of all instances together they are among the figures.
+            sorted_runs: None,
         };
         let name = format!("{}{ending}", self.name);
         let row = Row::new(&name, &self.facts, self.job.threads, outcome, usage, state);
@@ -188,9 +182,8 @@ impl<'a> Run<'a> {
     fn figures(&self, user_bytes: u64, moved: Option<u64>) -> Result<SkewFigures> {
         let counts = self.instances.write_counts()?;
         let by_instance = self.instances.user_bytes();
-        let runs = self.instances.stores().iter().map(|store| store.filter_counts());
-        let runs: Vec<Option<u64>> =
-            runs.map(|counts| Ok(counts?.sorted_runs)).collect::<Result<_>>()?;
+        let runs = self.instances.stores().iter().map(|store| store.sorted_runs());
+        let runs: Vec<Option<u64>> = runs.collect::<Result<_>>()?;
         let table_bytes: Option<u64> = counts.iter().map(|counts| counts.table_bytes).sum();
         let log_bytes: Option<u64> = counts.iter().map(|counts| counts.log_bytes).sum();
         let over = |bytes: u64, user: u64| bytes as f64 / user.max(1) as f64;

@@ -8,8 +8,8 @@
 //! where each takes as much as the reads it saves are worth. `--memory` is the size of
 //! the cache; the memtables' few MiB come on top. The store is loaded in key order with ample
 //! memory, closed, and opened again with the tiny cache, so every engine serves reads from one
-//! sorted run and the difference is what metadata costs (`--set tiny_load=random` loads in random
-//! order instead).
+//! sorted run or few (the column `runs` says how many; `--set merged=true` makes them one) and the difference is what
+//! metadata costs (`--set tiny_load=random` loads in random order instead).
 
 use super::fill::{self, Order};
 use super::point_read::{PointReader, READ_SECONDS};
@@ -33,11 +33,14 @@ pub fn run(job: &Job, observer: &Observer) -> Result<()> {
         ..job.config.clone()
     };
     let random = job.settings.tiny_cache_random_load;
-    let bench = Bench::open(job, observer, &load_config)?;
+    let mut bench = Bench::open(job, observer, &load_config)?;
     fill::load(&bench, if random { Order::Random } else { Order::Sequential })?;
+    bench.merge_if_asked()?;
+    let merged = bench.facts.merged;
     bench.store.close()?;
 
-    let bench = Bench::open(job, observer, &job.config)?;
+    let mut bench = Bench::open(job, observer, &job.config)?;
+    bench.facts.merged = merged;
     let keys = job.shape.keys;
     let sampler = bench.sampler(&Distribution::Uniform, keys)?;
     let phase = bench.phase(Bound::ops_or_seconds(keys, READ_SECONDS), 1);

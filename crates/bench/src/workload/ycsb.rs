@@ -12,15 +12,21 @@
 //! The store is loaded in random order. Mixes run c b a f d e, those that insert last, and the
 //! store settles between them. An update writes a whole value; a scan opens a new cursor, since
 //! the store has changed. As many operations as keys, at most 30 s.
+//!
+//! What is read must be there, unless its insert is under way in another thread, and so must what a scan begins with and
+//! goes on to.
+
+mod inserts;
+
+pub use inserts::Inserts;
 
 use super::fill::{self, Order};
-use super::{Bench, Bound, touch};
+use super::{Bench, Bound, ValueCheck};
 use crate::catalog::Workload;
 use crate::catalog::mix::Mix;
 use crate::job::{Job, Observer};
 use crate::store::Store;
 use anyhow::{Result, ensure};
-use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_base::{Rng, SplitMix64};
 use terrace_workload::distribution::{Distribution, Sampler, YCSB_EXPONENT};
 use terrace_workload::keys::KeySpace;
@@ -59,21 +65,26 @@ fn distribution(mix: Mix) -> Distribution {
 
 /// Loads the store and runs the mixes.
 pub fn run(job: &Job, observer: &Observer) -> Result<()> {
-    let bench = Bench::open(job, observer, &job.config)?;
+    let mut bench = Bench::open(job, observer, &job.config)?;
     fill::load(&bench, Order::Random)?;
+    bench.merge_if_asked()?;
     bench.warm_up_by_scan()?;
-    let items = AtomicU64::new(job.shape.keys);
-    for workload in &job.workloads {
+    let inserts = Inserts::new(job.shape.keys);
+    for (number, workload) in job.workloads.iter().enumerate() {
         if let Workload::Ycsb(mix) = workload {
-            run_mix(&bench, *mix, &items)?;
+            if number > 0 {
+                bench.merge_if_asked()?;
+            }
+            run_mix(&bench, *mix, &inserts)?;
             bench.calm()?;
         }
     }
     bench.close()
 }
 
-fn run_mix(bench: &Bench<'_>, mix: Mix, items: &AtomicU64) -> Result<()> {
-    let before = items.load(Ordering::Relaxed);
+/// Runs and reports one mix.
+pub fn run_mix(bench: &Bench<'_>, mix: Mix, inserts: &Inserts) -> Result<()> {
+    let before = inserts.count();
     let sampler = bench.sampler(&distribution(mix), before)?;
     let phase = bench.phase(Bound::ops_or_seconds(bench.shape().keys, MIX_SECONDS), 1);
     let make = |thread: usize, shares: Shares| {
@@ -84,15 +95,19 @@ fn run_mix(bench: &Bench<'_>, mix: Mix, items: &AtomicU64) -> Result<()> {
             sampler: sampler.clone(),
             rng: bench.rng(mix.name(), thread),
             values: Values::new(bench.shape().value_size, seed),
+            value_size: bench.shape().value_size,
             shares,
-            items,
+            inserts,
             key: Vec::new(),
             tally: Tally::default(),
         }
     };
     // Warming up writes nothing: the mix finds the store as loaded.
     bench.warm_up(phase, |thread| Ok(make(thread, shares(Mix::C))))?;
-    bench.measure(mix.name(), phase, before, |thread| Ok(make(thread, shares(mix))))
+    let (outcome, usage) =
+        bench.timed(mix.name(), phase, |thread| Ok(make(thread, shares(mix))))?;
+    let live = inserts.count() * bench.item_bytes();
+    bench.report(mix.name(), phase, &outcome, usage, before, Some(live))
 }
 
 struct Client<'a> {
@@ -101,25 +116,27 @@ struct Client<'a> {
     sampler: Sampler,
     rng: SplitMix64,
     values: Values,
+    value_size: usize,
     shares: Shares,
-    /// Items inserted so far, by all threads.
-    items: &'a AtomicU64,
+    /// By all threads.
+    inserts: &'a Inserts,
     key: Vec<u8>,
     tally: Tally,
 }
 
 impl Client<'_> {
-    fn read(&mut self) -> Result<()> {
-        let found = self.store.get(&self.key, &mut touch)?;
+    fn read(&mut self, item: u64) -> Result<()> {
+        let complete = self.inserts.complete();
+        let mut values = ValueCheck::new(self.value_size);
+        let found = self.store.get(&self.key, &mut |value| values.see(value))?;
         self.tally.found += u64::from(found);
         self.tally.missed += u64::from(!found);
-        // An item is counted before its insert is done, so only inserting mixes may miss.
         ensure!(
-            found || self.shares.insert > 0.0,
+            found || item >= complete,
             "wrong answer: key {:02x?} is stored, the store says otherwise",
             self.key
         );
-        Ok(())
+        values.result()
     }
 
     fn write(&mut self) -> Result<()> {
@@ -129,20 +146,27 @@ impl Client<'_> {
         Ok(())
     }
 
-    fn scan(&mut self) -> Result<()> {
-        let mut left = 1 + self.rng.below(LONGEST_SCAN);
+    fn scan(&mut self, item: u64) -> Result<()> {
+        let length = 1 + self.rng.below(LONGEST_SCAN);
+        let complete = self.inserts.complete();
+        let mut values = ValueCheck::new(self.value_size);
         let mut cursor = self.store.cursor()?;
         cursor.seek(&self.key)?;
-        while let Some((key, value)) = cursor.entry() {
-            touch(key);
-            touch(value);
-            left -= 1;
-            if left == 0 {
-                break;
+        for due in item..item + length {
+            if due > item {
+                cursor.next()?;
             }
-            cursor.next()?;
+            let entry = cursor.entry();
+            ensure!(
+                due >= complete || entry.is_some_and(|(key, _)| self.keys.is_present(due, key)),
+                "wrong answer: a scan from {:02x?} has {:02x?} where that of item {due} is due",
+                self.key,
+                entry.map(|(key, _)| key)
+            );
+            let Some((_, value)) = entry else { break };
+            values.see(value);
         }
-        Ok(())
+        values.result()
     }
 }
 
@@ -154,9 +178,11 @@ impl Worker for Client<'_> {
             draw < 0.0
         };
         if falls_in(self.shares.insert) {
-            let item = self.items.fetch_add(1, Ordering::Relaxed);
-            self.keys.present(item, &mut self.key);
-            self.write()?;
+            let inserts = self.inserts;
+            let item = inserts.insert(|item| {
+                self.keys.present(item, &mut self.key);
+                self.write()
+            })?;
             self.sampler.grown_to(item + 1);
             return Ok(());
         }
@@ -165,16 +191,17 @@ impl Worker for Client<'_> {
             falls_in(self.shares.scan),
             falls_in(self.shares.read_modify_write),
         );
-        self.keys.present(self.sampler.item(&mut self.rng), &mut self.key);
+        let item = self.sampler.item(&mut self.rng);
+        self.keys.present(item, &mut self.key);
         if update {
             self.write()
         } else if scan {
-            self.scan()
+            self.scan(item)
         } else if modify {
-            self.read()?;
+            self.read(item)?;
             self.write()
         } else {
-            self.read()
+            self.read(item)
         }
     }
 

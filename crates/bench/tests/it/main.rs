@@ -24,6 +24,23 @@ fn every_engine_is_measured_in_processes_of_its_own() {
     assert!(rows.iter().any(|row| row["workload"] == "readrandom"));
 }
 
+/// A fill is measured, then the law of the lookups cannot be read.
+#[test]
+fn what_a_job_measured_before_it_failed_is_marked_and_is_no_result() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("bad.tsv"), b"a name without a count\n").unwrap();
+    let arguments = ["fillrandom", "readrandom", "--keys", "2000", "--repeat", "1", "--dir", "."];
+    let more = ["--distribution", "real:bad.tsv", "--json", "rows.json"];
+    let ran = run(&dir, &[&arguments[..], &more].concat());
+    assert_eq!(ran.status.code(), Some(1));
+    let complaint = String::from_utf8_lossy(&ran.stderr);
+    assert!(complaint.contains("1 of 1 runs failed") && complaint.contains("bad.tsv"), "{complaint}");
+    assert!(ran.stdout.is_empty(), "{}", String::from_utf8_lossy(&ran.stdout));
+    let rows = std::fs::read(dir.path().join("rows.json")).unwrap();
+    let rows: Vec<serde_json::Value> = serde_json::from_slice(&rows).unwrap();
+    assert!(rows.len() == 2 && rows.iter().all(|row| row["failed"] == true), "{rows:?}");
+}
+
 #[test]
 fn a_workload_that_there_is_not_is_an_error() {
     let refused = run(&tempfile::tempdir().unwrap(), &["no-such-workload"]);

@@ -4,9 +4,6 @@ use super::RocksdbStore;
 use crate::store::{FilterCounts, MetadataBytes, ValueCounts, WriteCounts};
 use anyhow::{Context, Result};
 
-/// Levels there can be.
-const LEVELS: u32 = 7;
-
 /// Sizes of filters and indexes, from the properties of all tables.
 pub fn metadata_bytes(store: &RocksdbStore) -> Result<MetadataBytes> {
     let text = store
@@ -21,13 +18,6 @@ pub fn metadata_bytes(store: &RocksdbStore) -> Result<MetadataBytes> {
 
 /// Filters are in memory as a whole unless the block cache holds them.
 pub fn filter_counts(store: &RocksdbStore) -> Result<FilterCounts> {
-    let files = |level| store.base.property(&format!("rocksdb.num-files-at-level{level}"));
-    let files: Vec<u64> =
-        (0..LEVELS).map_while(|level| files(level)?.trim().parse().ok()).collect();
-    let runs = |files: &[u64]| {
-        let (first, deeper) = files.split_first()?;
-        Some(first + deeper.iter().filter(|files| **files > 0).count() as u64)
-    };
     let text = statistics(store);
     let ticker = |name| ticker(text.as_deref()?, name);
     let passed = ticker("rocksdb.bloom.filter.full.positive");
@@ -35,7 +25,6 @@ pub fn filter_counts(store: &RocksdbStore) -> Result<FilterCounts> {
     Ok(FilterCounts {
         wasted_reads: passed.zip(found).map(|(passed, found)| passed.saturating_sub(found)),
         resident_bytes: metadata_bytes(store)?.filters,
-        sorted_runs: runs(&files),
         ..FilterCounts::default()
     })
 }

@@ -14,6 +14,11 @@ use std::ptr;
 
 /// Table formats, newest first; the first that the library knows is used.
 const FORMAT_VERSIONS: [u32; 3] = [7, 6, 5];
+/// `rocksdb_options_set_statistics_level`.
+type SetLevel = unsafe extern "C" fn(Handle, c_int);
+/// `rocksdb_statistics_level_except_histogram_or_timers`: nothing but tickers. Histograms and timers read the clock
+/// in every operation.
+const TICKERS_ONLY: c_int = 1;
 /// A cache shard has at least this much, so that no block of metadata exceeds its shard.
 const MIN_CACHE_SHARD_BYTES: usize = 32 << 20;
 const MAX_CACHE_SHARD_BITS: c_int = 4;
@@ -85,11 +90,12 @@ fn open_with(
     let mut family: Handle = ptr::null_mut();
     // SAFETY: handles are used with functions of their type and destroyed once; the database
     // holds its own references to the cache and the table options.
-    let (db, db_options) = unsafe {
+    let (db, db_options, statistics) = unsafe {
         let base = (shared.options_create)();
-        if config.statistics {
-            (api.options_enable_statistics)(base);
-        }
+        let statistics = match config.statistics {
+            true => count_tickers(library, &api, base),
+            false => "none",
+        };
         let tables = (api.block_based_options_create)();
         (api.block_based_options_set_block_cache)(tables, cache);
         (api.options_set_block_based_table_factory)(base, tables);
@@ -113,7 +119,7 @@ fn open_with(
         if db.is_null() {
             (shared.options_destroy)(merged);
         }
-        (db, merged)
+        (db, merged, statistics)
     };
     c_library::check(parse_error, shared.free)?;
     c_library::check(open_error, shared.free)?;
@@ -134,8 +140,8 @@ fn open_with(
         statistics: config.statistics,
         blob_collection: blob_collection(config)?,
         options: format!(
-            "{options};{cache_text};sync={sync};fill_cache={};statistics={}",
-            config.fill_cache, config.statistics
+            "{options};{cache_text};sync={sync};fill_cache={};statistics={statistics}",
+            config.fill_cache
         ),
         version: String::new(),
     };
@@ -147,6 +153,26 @@ fn open_with(
         "the block cache has {capacity} bytes, not as set"
     );
     Ok(store)
+}
+
+/// Has `options` count tickers, without measuring times where the library can do the one without the other; says what
+/// is counted.
+///
+/// # Safety
+/// `options` is a live options object of `library`.
+unsafe fn count_tickers(library: &Library, api: &Api, options: Handle) -> &'static str {
+    // SAFETY: setters on a live object; the signature is that of the library's public C header.
+    unsafe {
+        (api.options_enable_statistics)(options);
+        match library.get::<SetLevel>(b"rocksdb_options_set_statistics_level") {
+            Ok(set_level) => {
+                set_level(options, TICKERS_ONLY);
+                "tickers"
+            }
+            // Versions before 8.
+            Err(_) => "all",
+        }
+    }
 }
 
 /// The values of [`super::BLOB_COLLECTION`], if there are blob files.

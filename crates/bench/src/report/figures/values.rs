@@ -18,7 +18,7 @@ pub struct LargeValueFigures {
     pub longest_gap_us: Option<f64>,
     /// The largest size of the directory over the bytes that live, of all samples.
     pub space_amp_max: Option<f64>,
-    /// Read calls, by the kernel's count.
+    /// Read calls, by the kernel's count, where it has all of them: it leaves out what goes through an `io_uring`.
     pub read_calls_per_op: Option<f64>,
     /// Reads of values that are kept apart, by the engine's count.
     pub value_reads_per_op: Option<f64>,

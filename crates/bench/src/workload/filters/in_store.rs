@@ -12,7 +12,6 @@ use crate::workload::{Bench, fill};
 use anyhow::{Context, Result, ensure};
 use terrace_workload::distribution::{Distribution, Sampler};
 use terrace_workload::phase::Phase;
-use terrace_workload::usage::Window;
 
 /// Loads a store with such filters, asks it, and tells a row called `name`.
 pub fn measure(job: &Job, observer: &Observer, spec: FilterSpec, name: &str) -> Result<()> {
@@ -28,17 +27,12 @@ pub fn measure(job: &Job, observer: &Observer, spec: FilterSpec, name: &str) -> 
     let phase = Phase { threads: 1, ops: probes, duration: None, time_every: 8 };
     let sampler = Sampler::new(&Distribution::Uniform, keys, job.settings.seed)?;
     let before = bench.store.filter_counts()?;
-    let window = Window::open()?;
-    let outcome = bench.run_phase(name, phase, |thread| {
+    let (outcome, usage) = bench.timed(name, phase, |thread| {
         Ok(PointReader::new(&bench, name, thread, sampler.clone(), 1.0))
     })?;
-    let usage = window.usage()?;
     let after = bench.store.filter_counts()?;
-    ensure!(
-        after.sorted_runs == Some(1),
-        "{name}: {:?} runs were asked, not one",
-        after.sorted_runs
-    );
+    let runs = bench.store.sorted_runs()?;
+    ensure!(runs == Some(1), "{name}: {runs:?} runs were asked, not one");
     let passed = after.wasted_reads.zip(before.wasted_reads);
     let (after_probes, before_probes) =
         passed.with_context(|| format!("{} does not count what its filters pass", job.engine))?;

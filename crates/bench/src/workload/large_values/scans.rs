@@ -1,8 +1,9 @@
 //! Scans of some length from stored keys.
 
 use crate::store::Cursor;
-use crate::workload::{Bench, touch};
-use anyhow::{Result, bail, ensure};
+use crate::workload::Bench;
+use crate::workload::range::Due;
+use anyhow::{Result, ensure};
 use terrace_base::SplitMix64;
 use terrace_workload::distribution::Sampler;
 use terrace_workload::keys::KeySpace;
@@ -15,7 +16,7 @@ pub struct ScanReader<'a> {
     sampler: Sampler,
     rng: SplitMix64,
     length: u64,
-    value_size: usize,
+    due: Due,
     key: Vec<u8>,
     tally: Tally,
 }
@@ -35,7 +36,7 @@ impl<'a> ScanReader<'a> {
             sampler,
             rng: bench.rng(name, thread),
             length,
-            value_size: bench.shape().value_size,
+            due: Due::new(bench),
             key: Vec::new(),
             tally: Tally::default(),
         })
@@ -44,22 +45,15 @@ impl<'a> ScanReader<'a> {
 
 impl Worker for ScanReader<'_> {
     fn step(&mut self, _sequence: u64) -> Result<()> {
-        self.keys.present(self.sampler.item(&mut self.rng), &mut self.key);
+        let item = self.sampler.item(&mut self.rng);
+        self.keys.present(item, &mut self.key);
         self.cursor.seek(&self.key)?;
         for entry in 0..self.length {
             if entry > 0 {
                 self.cursor.next()?;
             }
-            let Some((key, value)) = self.cursor.entry() else {
-                bail!("wrong answer: a scan from {:02x?} ended after {entry} entries", self.key)
-            };
-            ensure!(
-                entry > 0 || key == self.key,
-                "wrong answer: a seek to {:02x?} found {key:02x?}",
-                self.key
-            );
-            ensure!(value.len() == self.value_size, "wrong answer: {} bytes", value.len());
-            touch(value);
+            let is_entry = self.due.check(item + entry, self.cursor.entry())?;
+            ensure!(is_entry, "wrong answer: a scan from {:02x?} ended too early", self.key);
         }
         self.tally.found += self.length;
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::keys::Keys;
 use crate::store::Store;
-use crate::workload::{Bench, WARM_UP_THREADS, touch};
+use crate::workload::{Bench, ValueCheck, WARM_UP_THREADS};
 use anyhow::{Result, ensure};
 use terrace_base::{Rng, SplitMix64};
 use terrace_workload::keys::Permutation;
@@ -55,6 +55,7 @@ pub struct Reader<'a> {
     store: &'a dyn Store,
     queries: &'a Queries,
     first: u64,
+    value_size: usize,
     tally: Tally,
 }
 
@@ -65,6 +66,7 @@ impl<'a> Reader<'a> {
             store: &*bench.store,
             queries,
             first: queries.first(thread),
+            value_size: bench.shape().value_size,
             tally: Tally::default(),
         }
     }
@@ -73,10 +75,11 @@ impl<'a> Reader<'a> {
 impl Worker for Reader<'_> {
     fn step(&mut self, sequence: u64) -> Result<()> {
         let key = self.queries.get(sequence.wrapping_add(self.first));
-        let found = self.store.get(key, &mut touch)?;
+        let mut values = ValueCheck::new(self.value_size);
+        let found = self.store.get(key, &mut |value| values.see(value))?;
         ensure!(found, "wrong answer: key {key:02x?} is stored, the store says otherwise");
         self.tally.found += 1;
-        Ok(())
+        values.result()
     }
 
     fn tally(&self) -> Tally {

@@ -5,7 +5,7 @@ use super::plans::{self, Move};
 use crate::catalog::StoreKind;
 use crate::catalog::skew::{HOT_SHARE, memtable_bytes};
 use crate::job::Job;
-use crate::store::{Store, WriteCounts};
+use crate::store::{MetadataBytes, Store, WriteCounts};
 use anyhow::{Result, ensure};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -172,6 +172,16 @@ impl Instances {
     /// What each instance wrote.
     pub fn write_counts(&self) -> Result<Vec<WriteCounts>> {
         self.stores.iter().map(|store| store.write_counts()).collect()
+    }
+
+    /// Bytes of filters and indexes of all of them, where the engine tells.
+    pub fn metadata_bytes(&self) -> Result<MetadataBytes> {
+        let all = self.stores.iter().map(|store| store.metadata_bytes());
+        let all: Vec<MetadataBytes> = all.collect::<Result<_>>()?;
+        Ok(MetadataBytes {
+            filters: all.iter().map(|bytes| bytes.filters).sum(),
+            indexes: all.iter().map(|bytes| bytes.indexes).sum(),
+        })
     }
 
     /// Writes memtables out and waits until no work is left; gives since when the last of them has none.
