@@ -2,32 +2,57 @@
  *
  *     cc -O2 peers.c -lterrace -ldl -o peers && ./peers LIBROCKSDB.so DIRECTORY [KEYS] > result.json
  *
- * Both stores get the same keys in the same order and take turns, three rounds, of which the median counts. The data
- * fit the memory of each; what is read has been read before. RocksDB's library is loaded at run time, since neither its
- * header nor its version is this project's. It copies values (rocksdb_get), as terrace_get does not; with "pinned"
- * it does not copy either.
+ * Both stores get the same keys and values in the same order and take turns, three rounds with another one first in each,
+ * of which the median counts. Nothing is compressed. The data fit the memory of each; everything is merged before it is
+ * read, and what is read has been read before. DIRECTORY must not exist; it is made, and removed at the end. RocksDB's
+ * library is loaded at run time, since neither its header nor its version is this project's. It copies values
+ * (rocksdb_get), as terrace_get does not; with "pinned" it does not copy either.
  */
+#define _XOPEN_SOURCE 700
 #include <dlfcn.h>
+#include <errno.h>
+#include <ftw.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <terrace.h>
 #include <time.h>
+#include <unistd.h>
 
 #define ROUNDS 3
 #define KEY_BYTES 16
 #define VALUE_BYTES 100
 #define MEMORY_MIB 512
+#define RANDOM_BYTES (1 << 20) /* of which values are pieces */
+#define OPEN_DIRECTORIES 16
 
 static uint64_t keys = 1000000;
 static char (*written)[KEY_BYTES + 1]; /* in the order of puts */
 static char (*asked)[KEY_BYTES + 1];   /* in the order of gets */
-static uint8_t value[VALUE_BYTES];
+static uint8_t values[RANDOM_BYTES];
 
 static void fail(const char *what) {
     fprintf(stderr, "%s\n", what);
     exit(1);
+}
+
+/* The value of the put with this number. */
+static const uint8_t *value_of(uint64_t at) {
+    return values + at * VALUE_BYTES % (RANDOM_BYTES - VALUE_BYTES);
+}
+
+static int remove_one(const char *path, const struct stat *stat, int kind, struct FTW *walk) {
+    (void)stat, (void)kind, (void)walk;
+    return remove(path);
+}
+
+/* A directory with everything in it. */
+static void remove_all(const char *path) {
+    if (nftw(path, remove_one, OPEN_DIRECTORIES, FTW_DEPTH | FTW_PHYS)) {
+        fail(strerror(errno));
+    }
 }
 
 static void check(terrace_error *error) {
@@ -98,12 +123,13 @@ static void measure_terrace(const char *path, int round) {
     snprintf(budget, sizeof budget, "%dMiB", MEMORY_MIB);
     check(terrace_options_set(options, "memory_budget", budget));
     check(terrace_options_set(options, "sync", "none"));
+    check(terrace_options_set(options, "compression", "none"));
     terrace_db *db;
     check(terrace_open(path, options, &db));
     terrace_options_free(options);
     double start = now();
     for (uint64_t at = 0; at < keys; at++) {
-        check(terrace_put(db, NULL, (const uint8_t *)written[at], KEY_BYTES, value, VALUE_BYTES));
+        check(terrace_put(db, NULL, (const uint8_t *)written[at], KEY_BYTES, value_of(at), VALUE_BYTES));
     }
     rates[PUTS][TERRACE][round] = (double)keys / (now() - start);
     check(terrace_compact_range(db, NULL, NULL, 0, NULL, 0));
@@ -114,7 +140,7 @@ static void measure_terrace(const char *path, int round) {
         for (uint64_t at = 0; at < keys; at++) {
             terrace_value found;
             check(terrace_get(db, NULL, NULL, (const uint8_t *)asked[at], len, &found));
-            if ((found.data != NULL) != (pass < 2)) {
+            if ((found.data != NULL) != (pass < 2) || (found.data && found.len != VALUE_BYTES)) {
                 fail("a wrong answer of terrace");
             }
             terrace_value_free(&found);
@@ -143,7 +169,7 @@ static void measure_rocksdb(const char *path, int round, int engine) {
     handle read = rocks_readoptions_create(), write = rocks_writeoptions_create();
     double start = now();
     for (uint64_t at = 0; at < keys && !error; at++) {
-        rocks_put(db, write, written[at], KEY_BYTES, (const char *)value, VALUE_BYTES, &error);
+        rocks_put(db, write, written[at], KEY_BYTES, (const char *)value_of(at), VALUE_BYTES, &error);
     }
     rates[PUTS][engine][round] = (double)keys / (now() - start);
     rocks_compact_range(db, NULL, 0, NULL, 0);
@@ -151,7 +177,7 @@ static void measure_rocksdb(const char *path, int round, int engine) {
         size_t len = pass == 2 ? KEY_BYTES + 1 : KEY_BYTES;
         start = now();
         for (uint64_t at = 0; at < keys && !error; at++) {
-            size_t found_len;
+            size_t found_len = VALUE_BYTES;
             int is_there;
             if (engine == ROCKSDB_PINNED) {
                 handle found = rocks_get_pinned(db, read, asked[at], len, &error);
@@ -164,7 +190,7 @@ static void measure_rocksdb(const char *path, int round, int engine) {
                 is_there = found != NULL;
                 rocks_free(found);
             }
-            if (is_there != (pass < 2)) {
+            if (is_there != (pass < 2) || (is_there && found_len != VALUE_BYTES)) {
                 fail("a wrong answer of rocksdb");
             }
         }
@@ -220,20 +246,27 @@ int main(int argc, char **argv) {
     }
     shuffle(written);
     shuffle(asked);
-    for (int at = 0; at < VALUE_BYTES; at++) {
-        value[at] = (uint8_t)draw();
+    for (int at = 0; at < RANDOM_BYTES; at++) {
+        values[at] = (uint8_t)draw();
+    }
+    if (mkdir(argv[2], 0777)) {
+        fail(errno == EEXIST ? "the directory is there already" : strerror(errno));
     }
     for (int round = 0; round < ROUNDS; round++) {
-        for (int engine = 0; engine < ENGINES; engine++) {
+        for (int turn = 0; turn < ENGINES; turn++) {
+            int engine = (turn + round) % ENGINES;
             char path[4096];
             snprintf(path, sizeof path, "%s/%d-%d", argv[2], round, engine);
+            sync(); /* what the one before has left to write */
             if (engine == TERRACE) {
                 measure_terrace(path, round);
             } else {
                 measure_rocksdb(path, round, engine);
             }
+            remove_all(path);
         }
     }
+    remove_all(argv[2]);
     printf("{\"keys\": %" PRIu64 ", \"value_bytes\": %d, \"memory_mib\": %d, \"rounds\": %d, \"median_per_second\": {",
            keys, VALUE_BYTES, MEMORY_MIB, ROUNDS);
     for (int figure = 0; figure < FIGURES; figure++) {

@@ -2,8 +2,9 @@
 
     pip install plyvel rocksdict && python peers.py [KEYS] > result.json
 
-Every store gets the same keys in the same order and is measured in turns, the median of three counts. The
-data fit the memory of each; what is read has been read before.
+Every store gets the same keys and values in the same order, uncompressed, and is measured in turns, another one first in
+each round; the median of three counts. The data fit the memory of each; everything is merged before it is read, and what is
+read has been read before. Each round has a directory of its own, which is removed.
 """
 
 import json
@@ -30,7 +31,7 @@ class Terrace:
     name = f"terracedb {terracedb.__version__}"
 
     def __init__(self, path):
-        self.db = terracedb.Db(path, memory_budget=MEMORY)
+        self.db = terracedb.Db(path, memory_budget=MEMORY, compression="none")
         self.get, self.put = self.db.get, self.db.put
 
     def write(self, pairs):
@@ -42,7 +43,7 @@ class Terrace:
         return self.db.items()
 
     def settle(self):
-        self.db.flush()
+        self.db.compact()
         self.db.wait_idle()
 
     def close(self):
@@ -54,7 +55,7 @@ class Plyvel:
 
     def __init__(self, path):
         options = dict(lru_cache_size=MEMORY * 3 // 4, write_buffer_size=MEMORY // 8, bloom_filter_bits=10)
-        self.db = plyvel.DB(str(path), create_if_missing=True, **options)
+        self.db = plyvel.DB(str(path), create_if_missing=True, compression=None, **options)
         self.get, self.put = self.db.get, self.db.put
 
     def write(self, pairs):
@@ -79,6 +80,7 @@ class Rocksdict:
         options = rocksdict.Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_write_buffer_size(MEMORY // 8)
+        options.set_compression_type(rocksdict.DBCompressionType.none())
         table = rocksdict.BlockBasedOptions()
         table.set_block_cache(rocksdict.Cache(MEMORY * 3 // 4))
         table.set_bloom_filter(10, False)
@@ -109,19 +111,20 @@ def per_second(count, work):
     return count / (time.perf_counter() - start)
 
 
-def measure(engine, path, keys, order, value):
+def measure(engine, path, keys, order, values):
     """What one engine does in one round, in operations per second."""
     store, done = engine(path), {}
 
     def put():
         put = store.put
-        for key in keys:
+        for key, value in zip(keys, values):
             put(key, value)
 
     def get():
         get = store.get
         for key in order:
-            if get(key) is None:
+            value = get(key)
+            if value is None or len(value) != VALUE_BYTES:
                 raise AssertionError("a key is lost")
 
     def get_absent():
@@ -132,7 +135,7 @@ def measure(engine, path, keys, order, value):
 
     def write():
         for at in range(0, len(keys), BATCH):
-            store.write([(key, value) for key in keys[at : at + BATCH]])
+            store.write(list(zip(keys[at : at + BATCH], values[at : at + BATCH])))
 
     def scan():
         if sum(1 for _ in store.scan()) != len(keys):
@@ -156,13 +159,16 @@ def main():
     order = keys[:]
     draw.shuffle(keys)
     draw.shuffle(order)
-    value = bytes(draw.randrange(256) for _ in range(VALUE_BYTES))
+    values = [draw.randbytes(VALUE_BYTES) for _ in keys]
+    engines = [Terrace, Plyvel, Rocksdict]
     rounds = {}
-    for _ in range(ROUNDS):
-        for engine in (Terrace, Plyvel, Rocksdict):
+    for turn in range(ROUNDS):
+        first = turn % len(engines)
+        for engine in engines[first:] + engines[:first]:
             path = tempfile.mkdtemp()
+            os.sync()  # what the one before has left to write
             try:
-                done = measure(engine, os.path.join(path, "store"), keys, order, value)
+                done = measure(engine, os.path.join(path, "store"), keys, order, values)
             finally:
                 shutil.rmtree(path)
             for what, rate in done.items():
