@@ -248,7 +248,7 @@ impl ReadOptions {
         let released = || Failure::argument("the snapshot of the read options was released");
         let snapshot = match snapshot {
             Some(snapshot) => {
-                Some(terrace::Snapshot::clone(&snapshot.upgrade().ok_or_else(released)?))
+                Some(terrace::Snapshot::clone(&*snapshot.upgrade().ok_or_else(released)?))
             }
             None => None,
         };

@@ -294,8 +294,8 @@ fn a_block_that_the_device_does_not_give_costs_its_content_and_no_other() {
         assert_eq!(file.current_len().unwrap(), file.len());
         assert_eq!(vfs.len(&path(NAME)).unwrap(), file.len());
         let (mut bytes, mut damaged) = (vec![1; file.len() as usize], Vec::new());
-        let read = file.read_around_damage(0, &mut bytes, &mut damaged);
-        assert!(is_unreadable(&read.unwrap_err()) && damaged.is_empty(), "block {lost}");
+        let around = file.read_around_damage(0, &mut bytes, &mut damaged);
+        assert!(is_unreadable(&around.unwrap_err()) && damaged.is_empty(), "block {lost}");
         file.read_around_loss(0, &mut bytes, &mut damaged, LOST_PAGE_BYTES).unwrap();
         assert_eq!(damaged, [range.clone()], "block {lost}");
         for (at, byte) in bytes.iter().enumerate() {

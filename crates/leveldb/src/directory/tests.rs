@@ -157,7 +157,10 @@ fn a_store_without_one_of_its_ssts_is_damaged() {
     let sst = names.iter().find(is_sst).unwrap();
     std::fs::remove_file(dir.join(sst)).unwrap();
     let error = open(&dir).unwrap_err();
-    assert!(error.starts_with("Corruption: ") && error.contains(" missing files; e.g.: "), "{error}");
+    assert!(
+        error.starts_with("Corruption: ") && error.contains(" missing files; e.g.: "),
+        "{error}"
+    );
     assert!(error.contains(sst), "{error}");
 }
 
