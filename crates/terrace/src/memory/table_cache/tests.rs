@@ -40,7 +40,7 @@ fn without_a_descriptor_a_reader_takes_that_of_another() {
         cache.forget(file.number);
     }
     lack(true);
-    assert!(cache.reader(first).unwrap_err().is_transient());
+    assert!(cache.reader(first).err().unwrap().is_transient());
     sim.set_fault(None);
     cache.reader(first).unwrap();
 }
