@@ -87,9 +87,11 @@ impl EventListener for FailedMerges {
 fn store_without_room_for_its_merge(
     clock: &ManualClock,
     failed: &Arc<FailedMerges>,
+    target_file_bytes: u64,
 ) -> (SimVfs, Db, Contents) {
     let sim = SimVfs::new(1);
     let mut options = options(Arc::new(sim.clone()), clock);
+    options.advanced.target_file_bytes = target_file_bytes;
     let listener: Arc<dyn EventListener> = failed.clone();
     options.advanced.event_listeners = vec![listener];
     let db = Db::open(DIR, options).unwrap();
@@ -118,7 +120,7 @@ fn store_without_room_for_its_merge(
 #[test]
 fn a_merge_that_does_not_fit_is_not_begun_while_there_is_room_for_writes() {
     let (clock, failed) = (stopped_clock(), Arc::default());
-    let (sim, db, mut there) = store_without_room_for_its_merge(&clock, &failed);
+    let (sim, db, mut there) = store_without_room_for_its_merge(&clock, &failed, 8 << 10);
     eventually("writes resume", || !db.is_disk_full());
     for round in 0..30 {
         clock.advance(60_000);
@@ -142,7 +144,8 @@ fn a_merge_that_does_not_fit_is_not_begun_while_there_is_room_for_writes() {
 fn deletions_make_room_where_a_merge_does_not_fit() {
     for sinks in [false, true] {
         let (clock, failed) = (stopped_clock(), Arc::default());
-        let (sim, db, _) = store_without_room_for_its_merge(&clock, &failed);
+        // What lies below the deletion is no more than a merge takes beside writes: 24 files.
+        let (sim, db, _) = store_without_room_for_its_merge(&clock, &failed, 16 << 10);
         if sinks {
             // Then what deletes has a level of its own above what it deletes.
             sink_l0(&clock, &db);
@@ -175,14 +178,16 @@ fn sink_l0(clock: &ManualClock, db: &Db) {
 #[test]
 fn small_deleted_ranges_are_no_reason_to_try_what_does_not_fit() {
     let (clock, failed) = (stopped_clock(), Arc::default());
-    let (_, db, mut there) = store_without_room_for_its_merge(&clock, &failed);
+    let (_, db, mut there) = store_without_room_for_its_merge(&clock, &failed, 8 << 10);
     eventually("writes resume", || !db.is_disk_full());
     for round in 0..30 {
         clock.advance(60_000);
-        let number = 1 + 7 * round;
-        db.delete_range(key(number), key(number + 1)).unwrap();
-        there.remove(&key(number));
-        write(&db, &mut there, (800, 200), 10 + round).unwrap();
+        let deleted = key(1 + 7 * round);
+        let end = [&deleted[..], b"\0"].concat();
+        // One of the first is tried, since the files that delete hold little else by then.
+        eventually("a range is deleted", || taken(db.delete_range(&deleted, &end)));
+        there.remove(&deleted);
+        eventually("writes go on", || taken(write(&db, &mut there, (800, 200), 10 + round)));
     }
     let failures = failed.0.load(Ordering::SeqCst);
     assert!(failures < 5, "{failures} merges have failed");
