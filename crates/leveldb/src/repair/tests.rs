@@ -21,6 +21,8 @@ fn options(sim: &SimVfs) -> Options {
     options.advanced.vfs = Arc::new(sim.clone());
     options.advanced.reserve_bytes = 0;
     options.advanced.compact_when_idle = false;
+    // Nodes are separated values: the smallest blocks have the places of a few of them, larger ones those of all.
+    options.advanced.block_size = 128;
     options
 }
 
