@@ -19,7 +19,7 @@
 //!
 //! What the device does not give is no damage: what may be in such a block cannot be read, and the error says so. If that is
 //! the end of the file, the content may go on as far as there is room for it, and nobody takes what is before for all of it.
-//! Whoever saves what is left of the file gets everything that other blocks have ([`RandomFile::read_around_loss`]).
+//! Who saves what is left of the file gets everything that other blocks have ([`RandomFile::read_around_loss`]).
 
 mod format;
 mod progress;

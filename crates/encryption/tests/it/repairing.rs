@@ -76,7 +76,7 @@ impl Specimen {
         repaired.unwrap_or_else(|error| panic!("{what}: {error}"))
     }
 
-    /// Repairs `image`. What shows was written, what does not is told, and whatever reads whole files succeeds. Gives how many
+    /// Repairs `image`. What shows was written, what does not is named in the report, and whatever reads whole files succeeds. Gives how many
     /// keys do not show what they should.
     fn check(&self, image: &SimVfs, what: &str) -> usize {
         let report = self.repair(image, what);

@@ -13,8 +13,8 @@ const LEAST_BYTES: u64 = 128 << 10;
 const MOST_SEGMENTS: u64 = 16 << 10;
 
 /// Length at which a segment that begins now ends: `segment_bytes`, and less where room is short and the log, of
-/// `log_bytes`, is not long. A segment gives its garbage back once its live values are written a second time, so many
-/// short ones can be collected, one after the other, on a disk on which a long one could not.
+/// `log_bytes`, is not long. A segment gives its garbage back once its live values are written a second time: short
+/// ones can be collected, one after the other, on a disk on which a long one could not.
 pub(crate) fn longest_bytes(vfs: &dyn Vfs, dir: &Path, segment_bytes: u64, log_bytes: u64) -> u64 {
     // Unknown room is no reason for short ones.
     let free = vfs.free_space_bytes(dir).unwrap_or(u64::MAX);
