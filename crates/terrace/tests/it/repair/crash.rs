@@ -1,12 +1,13 @@
 //! A repair that a crash cuts short, at every operation on the file system.
 
-use super::{repair, wrong};
+use super::{of_kind, repair, wrong};
 use crate::harness::{DIR, effort};
 use crate::mutants::{Specimen, specimen};
 use std::path::Path;
 use std::sync::Arc;
 use terrace::vfs::{SimVfs, Vfs};
 use terrace::{Error, RepairOptions, RepairReport, repair_telling};
+use terrace_vfs::LOST_SECTOR_BYTES;
 
 /// Repairs on a device that dies after each number of operations, and again what that leaves: after a power cut
 /// and after a mere kill. Between the two, every open must show at least what the report says. Of the losses that a repair
@@ -93,9 +94,27 @@ fn a_repair_that_is_cut_short_is_repeated_when_an_sst_and_the_log_are_damaged() 
     }
     let log = newest("log");
     assert!(image.corrupt(&log, specimen.sim.len(&log).unwrap() / 2, 0x40));
-    let rehearsal = image.kill_image();
-    repair(&specimen, &rehearsal, RepairOptions::default()).unwrap();
-    let lost = wrong(&specimen, &rehearsal).len();
+    interrupted(&specimen, &image, cost(&specimen, &image));
+}
+
+#[test]
+fn a_repair_that_is_cut_short_is_repeated_when_segments_are_written_anew() {
+    let specimen = specimen(60);
+    let image = specimen.sim.kill_image();
+    for kind in ["log", "values"] {
+        let path = of_kind(&specimen, kind).into_iter().max().unwrap();
+        let sector = LOST_SECTOR_BYTES as u64;
+        let at = specimen.sim.len(&path).unwrap() / 2 / sector * sector;
+        assert!(image.lose_sector(&path, at..at + sector), "{}", path.display());
+    }
+    interrupted(&specimen, &image, cost(&specimen, &image));
+}
+
+/// How many keys a repair that is not cut short loses.
+fn cost(specimen: &Specimen, damaged: &SimVfs) -> usize {
+    let rehearsal = damaged.kill_image();
+    repair(specimen, &rehearsal, RepairOptions::default()).unwrap();
+    let lost = wrong(specimen, &rehearsal).len();
     assert!(lost > 0);
-    interrupted(&specimen, &image, lost);
+    lost
 }
