@@ -14,4 +14,5 @@ mod long_lists;
 mod model;
 mod moves;
 mod random;
+mod walks;
 mod watching;

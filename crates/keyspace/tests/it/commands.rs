@@ -1,13 +1,13 @@
 //! Commands for random tests: drawn, executed in a turn, and executed on a model. Both executions
 //! give a text, the same one if the keyspace is right.
 
-use super::harness::{PLACEMENT, below, one_in};
+use super::harness::{below, one_in};
 use super::model::{Data, Model};
+use super::walks::{shown, stored, walked};
 use std::collections::BTreeMap;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_keyspace::{
-    CommandBatch, Error, ExpireIf, KeyLayout, KeyRange, KeyScan, Lifetime, PutOptions, Result,
-    SeenKey, Type, When,
+    CommandBatch, Error, ExpireIf, KeyRange, KeyScan, Lifetime, PutOptions, Result, Type, When,
 };
 
 const KEYS: u64 = 12;
@@ -553,57 +553,4 @@ impl On<'_> {
         };
         here.map(show).collect()
     }
-}
-
-/// The keys of a range, which are the same in the order of the store and in their own.
-fn walked(turn: &mut CommandBatch, db: u8, range: KeyRange<'_>) -> Result<String> {
-    let mut keys = Vec::new();
-    let show = |seen: SeenKey<'_>| {
-        let value = seen.value.map_or(seen.kind.name().into(), shown);
-        (seen.key.to_vec(), format!("{}={value};", shown(seen.key)))
-    };
-    turn.walk_keys(db, range, true, |seen| {
-        keys.push(show(seen));
-        true
-    })?;
-    assert!(keys.iter().map(|(key, _)| stored(db, key)).is_sorted_by(|a, b| a < b));
-    keys.sort();
-    for limit in [0, 1, 3, usize::MAX] {
-        let mut least = Vec::new();
-        let is_wanted = |key: &[u8]| key.len() % 4 != 1;
-        turn.walk_keys_in_order(db, range, true, limit, is_wanted, |seen| {
-            least.push(show(seen));
-        })?;
-        let wanted = keys.iter().filter(|(key, _)| is_wanted(key)).take(limit);
-        assert!(least.iter().eq(wanted), "{least:?}");
-    }
-    for most_bytes in [1, 25] {
-        let (mut least, mut bytes) = (Vec::new(), 0);
-        let most = (usize::MAX, most_bytes);
-        turn.walk_keys_in_order_within(
-            db,
-            range,
-            true,
-            most,
-            |_| true,
-            |seen| {
-                bytes += seen.key.len() + seen.value.map_or(0, <[u8]>::len);
-                least.push(show(seen));
-                bytes < most_bytes
-            },
-        )?;
-        assert!(bytes >= most_bytes || least.len() == keys.len());
-        assert!(keys.starts_with(&least), "{least:?}");
-    }
-    Ok(keys.into_iter().map(|(_, shown)| shown).collect())
-}
-
-/// Where a key is in the store: walks show keys in that order.
-fn stored(db: u8, key: &[u8]) -> Bytes {
-    KeyLayout::of(PLACEMENT).user_key(db, key)
-}
-
-/// Bytes in a reply.
-fn shown(bytes: &[u8]) -> String {
-    format!("\"{}\"", bytes.escape_ascii())
 }
