@@ -8,7 +8,7 @@ use crate::session::{Caller, MAX_TRANSACTION_BYTES, Queued, Replies, Session};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use terrace_cluster::CallTarget;
-use terrace_keyspace::{CommandBatch, Mode, Wait};
+use terrace_keyspace::{CommandBatch, Mode, Wait, Watch};
 use terrace_resp::{Command, OwnedCommand, ReplyWriter};
 
 /// The commit of more bytes than this takes so long that no loop waits for it, and that a commit which waits behind it
@@ -79,8 +79,7 @@ pub(crate) fn execute(
     if let Some(queued) = &mut session.queued
         && (!spec.flags.has(Flags::NOT_QUEUED) || spec.name == "watch")
     {
-        let watched_bytes = session.watched.as_ref().map_or(0, |watched| watched.held_bytes());
-        let queueing = queue(queued, watched_bytes, &args, spec);
+        let queueing = queue(queued, session.watched.as_deref(), &args, spec);
         session.info.queued.store(queued.commands.len() as u32, Ordering::Relaxed);
         answer_queueing(queueing, session, server, output);
         return Executed::Replied;
@@ -430,7 +429,7 @@ fn check(
 /// spoils nothing.
 fn queue(
     queued: &mut Queued,
-    watched_bytes: usize,
+    watched: Option<&Watch>,
     args: &Command<'_>,
     spec: &CommandSpec,
 ) -> Result<(), String> {
@@ -439,6 +438,7 @@ fn queue(
     }
     let command = args.to_owned();
     let held_bytes = command.held_bytes() + QUEUED_COMMAND_BYTES;
+    let watched_bytes = watched.map_or(0, Watch::held_bytes);
     if queued.bytes + watched_bytes + held_bytes > MAX_TRANSACTION_BYTES {
         queued.is_spoilt = true;
         return Err(format!("ERR {} does not fit into the transaction any more", spec.name));
