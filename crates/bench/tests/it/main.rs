@@ -34,7 +34,10 @@ fn what_a_job_measured_before_it_failed_is_marked_and_is_no_result() {
     let ran = run(&dir, &[&arguments[..], &more].concat());
     assert_eq!(ran.status.code(), Some(1));
     let complaint = String::from_utf8_lossy(&ran.stderr);
-    assert!(complaint.contains("1 of 1 runs failed") && complaint.contains("bad.tsv"), "{complaint}");
+    assert!(
+        complaint.contains("1 of 1 runs failed") && complaint.contains("bad.tsv"),
+        "{complaint}"
+    );
     assert!(ran.stdout.is_empty(), "{}", String::from_utf8_lossy(&ran.stdout));
     let rows = std::fs::read(dir.path().join("rows.json")).unwrap();
     let rows: Vec<serde_json::Value> = serde_json::from_slice(&rows).unwrap();
