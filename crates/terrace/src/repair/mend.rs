@@ -55,7 +55,7 @@ impl Repair<'_> {
             file => file?,
         };
         left.has_room = file.len() > HEADER_BYTES;
-        each_piece(&*file, &mut |offset, piece, lost| {
+        each_piece(&*file, |offset, piece, lost| {
             if offset == 0 {
                 left.has_header = has_header(number, piece, lost);
             }
@@ -78,7 +78,7 @@ impl Repair<'_> {
         let source = self.vfs.open(path, OpenMode::default())?;
         let grows = path == names::log_path(self.dir, number);
         let mut copy = self.vfs.create(&temp, &CreateOptions { grows, ..Default::default() })?;
-        each_piece(&*source, &mut |offset, piece, lost| {
+        each_piece(&*source, |offset, piece, lost| {
             if offset > 0 || has_header(number, piece, lost) {
                 return copy.append(piece);
             }
@@ -96,7 +96,7 @@ impl Repair<'_> {
 /// these are.
 fn each_piece(
     file: &dyn RandomFile,
-    each: &mut dyn FnMut(u64, &[u8], &[Range<u64>]) -> terrace_base::Result<()>,
+    mut each: impl FnMut(u64, &[u8], &[Range<u64>]) -> terrace_base::Result<()>,
 ) -> terrace_base::Result<()> {
     let (mut buffer, mut offset) = (vec![0; PIECE_BYTES], 0);
     while offset < file.len() {
