@@ -297,7 +297,7 @@ fn a_block_that_the_device_does_not_give_costs_its_content_and_no_other() {
         let around = file.read_around_damage(0, &mut bytes, &mut damaged);
         assert!(is_unreadable(&around.unwrap_err()) && damaged.is_empty(), "block {lost}");
         file.read_around_loss(0, &mut bytes, &mut damaged, LOST_PAGE_BYTES).unwrap();
-        assert_eq!(damaged, [range.clone()], "block {lost}");
+        assert_eq!(damaged, std::slice::from_ref(&range), "block {lost}");
         for (at, byte) in bytes.iter().enumerate() {
             let is_lost = range.contains(&(at as u64));
             assert_eq!(*byte, if is_lost { 0 } else { want[at] }, "block {lost}, byte {at}");

@@ -32,7 +32,7 @@ fn a_guest_makes_the_parser_hold_ten_arguments_and_no_more() {
 #[test]
 fn a_connection_that_has_to_authenticate_once_more_is_a_guest_again() {
     let mut many = Vec::new();
-    write_request(&mut many, &vec![b"x"; 11]);
+    write_request(&mut many, &[b"x"; 11]);
     let mut parser = RequestParser::new(Limits::default());
     for _ in 0..2 {
         assert!(matches!(parser.next(&mut many.clone()), Ok(Step::Command(_))));

@@ -242,9 +242,10 @@ fn scans_that_are_not_whole_are_wrong_answers() {
 
 #[test]
 fn seeks_warm_ups_and_lookups_insist_on_what_is_stored() {
+    type Work = fn(&mut Bench<'_>) -> Result<()>;
     let without_end = Faults { left_out: Some(2999), ..Faults::default() };
     let short = Faults { short_values: true, ..Faults::default() };
-    let work: [(&str, Faults, fn(&mut Bench<'_>) -> Result<()>); 5] = [
+    let work: [(&str, Faults, Work); 5] = [
         ("warm-up", without_end, |bench| bench.warm_up_by_scan()),
         ("warm-up", short, |bench| bench.warm_up_by_scan()),
         ("seek", Faults { swapped: Some(2), ..Faults::default() }, |bench| {
