@@ -26,6 +26,9 @@ use terrace_cluster::{Placement, slot_of};
 /// Ids that are reserved by one write.
 const RESERVED_IDS: u64 = 1 << 20;
 
+/// How long a round of renewals of watches goes on, besides the last one of them.
+const RENEWAL_US: u64 = 50_000;
+
 /// What to say where there is no keyspace.
 const PLAIN: &str =
     "it holds plain keys and values, not the data of a server; name another directory";
@@ -255,6 +258,10 @@ impl Keyspace {
     pub fn renew_watches(&self) {
         let now_us = self.monotonic_us();
         for watch in self.watches.to_look_at(now_us) {
+            if self.monotonic_us().saturating_sub(now_us) > RENEWAL_US {
+                // The others are old then as well.
+                return;
+            }
             if let Err(error) = watch.renew_if_old(&self.db, now_us, |keys| self.reads_of(keys)) {
                 tracing::warn!(%error, "a watch holds on to old versions for longer");
             }

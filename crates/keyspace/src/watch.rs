@@ -100,15 +100,13 @@ impl Watch {
     ) -> bool {
         let State { reads, keys: known, .. } = &mut *self.state.lock();
         let fresh = keys.filter(|(db, key)| !known.contains(&(*db, key.to_vec())));
-        let fresh: Vec<(u8, &[u8])> = fresh.collect();
+        let fresh: BTreeSet<(u8, &[u8])> = fresh.collect();
         let more: usize = fresh.iter().map(|(_, key)| held_bytes_of(key)).sum();
         if self.held_bytes() + more > most_bytes {
             return false;
         }
         for (db, key) in fresh {
-            if !known.insert((db, key.to_vec())) {
-                continue;
-            }
+            known.insert((db, key.to_vec()));
             self.held_bytes.fetch_add(held_bytes_of(key), Ordering::Relaxed);
             if let Some(reads) = reads {
                 take_in(reads, db, key);
@@ -146,9 +144,10 @@ impl Watch {
         let Some(reads) = &state.reads else { return Ok(()) };
         // Before the old one is asked: what is written from here on is newer than both.
         let later = reads_of(&state.keys);
-        let is_unchanged = db.is_unchanged(reads)?;
-        state.reads = is_unchanged.then_some(later);
+        let is_unchanged = db.is_unchanged(reads);
+        // After an error, too, it is not looked at again at once.
         state.since_us = now_us;
+        state.reads = is_unchanged?.then_some(later);
         Ok(())
     }
 

@@ -15,10 +15,11 @@ use std::sync::Arc;
 pub(super) struct Peers(Mutex<HashMap<IpAddr, usize>>);
 
 impl Peers {
-    /// One more connection from this address, until what it gives is dropped; `None`: it has enough.
-    pub fn enter(self: &Arc<Self>, address: IpAddr) -> Option<PeerConnection> {
+    /// One more connection from this address to the address `local`, until what it gives is dropped; `None`: it has
+    /// enough.
+    pub fn enter(self: &Arc<Self>, address: IpAddr, local: Option<IpAddr>) -> Option<PeerConnection> {
         let address = address.to_canonical();
-        if address.is_loopback() {
+        if address.is_loopback() || local.is_some_and(|local| local.to_canonical() == address) {
             return Some(PeerConnection(None));
         }
         let peer = match address {
@@ -61,7 +62,7 @@ mod tests {
     #[test]
     fn every_peer_has_a_bound_of_its_own() {
         let peers = Arc::new(Peers::default());
-        let enter = |address: &str| peers.enter(address.parse().unwrap());
+        let enter = |address: &str| peers.enter(address.parse().unwrap(), None);
         let mut held: Vec<_> =
             (0..MAX_PEER_CONNECTIONS).map(|_| enter("192.0.2.7").unwrap()).collect();
         assert!(enter("192.0.2.7").is_none());
@@ -76,7 +77,7 @@ mod tests {
     #[test]
     fn a_network_of_ipv6_is_one_peer() {
         let peers = Arc::new(Peers::default());
-        let enter = |address: String| peers.enter(address.parse().unwrap());
+        let enter = |address: String| peers.enter(address.parse().unwrap(), None);
         let held: Vec<_> =
             (0..MAX_PEER_CONNECTIONS).map(|n| enter(format!("2001:db8::{n:x}")).unwrap()).collect();
         assert!(enter("2001:db8::ffff:1:2".into()).is_none());
@@ -88,8 +89,11 @@ mod tests {
     fn this_machine_has_none() {
         let peers = Arc::new(Peers::default());
         for address in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
-            let enter = |_| peers.enter(address.parse().unwrap()).unwrap();
+            let enter = |_| peers.enter(address.parse().unwrap(), None).unwrap();
             drop((0..2 * MAX_PEER_CONNECTIONS).map(enter).collect::<Vec<_>>());
         }
+        let own = "192.0.2.7".parse().unwrap();
+        let enter = |_| peers.enter("::ffff:192.0.2.7".parse().unwrap(), Some(own)).unwrap();
+        drop((0..2 * MAX_PEER_CONNECTIONS).map(enter).collect::<Vec<_>>());
     }
 }

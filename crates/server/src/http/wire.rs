@@ -115,8 +115,11 @@ impl Door {
 
     /// Serves a connection beside those in `connections`, or refuses it.
     pub fn admit(&self, stream: TcpStream, peer: SocketAddr, connections: &mut JoinSet<()>) {
-        let Some(of_peer) = self.peers.enter(peer.ip()) else { return self.refuse(stream) };
-        let slot = self.slots.clone().try_acquire_owned().ok();
+        let local = stream.local_addr().ok().map(|local| local.ip());
+        let of_peer = self.peers.enter(peer.ip(), local);
+        let slot = || self.slots.clone().try_acquire_owned().ok();
+        // Who checks the health may come from the address of a peer that has enough.
+        let slot = of_peer.as_ref().and_then(|_| slot());
         let is_spare = slot.is_none();
         let spare = || self.spare_slots.clone().try_acquire_owned().ok();
         let Some(slot) = slot.or_else(spare) else { return self.refuse(stream) };
@@ -154,7 +157,7 @@ async fn only_health(request: Request, next: Next) -> Response {
 
 async fn connection(
     stream: TcpStream,
-    _held: (OwnedSemaphorePermit, PeerConnection),
+    _held: (OwnedSemaphorePermit, Option<PeerConnection>),
     is_spare: bool,
     router: Router,
     options: HttpOptions,
