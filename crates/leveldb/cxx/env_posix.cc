@@ -179,10 +179,11 @@ int SetLock(int fd, short type) {
   return ::fcntl(fd, F_SETLK, &lock);
 }
 
-// Whether a file is locked by flock(2), as an open store locks its LOCK; -1 and errno if it is.
-int FindStoreLock(int fd) {
-  return ::flock(fd, LOCK_EX | LOCK_NB) != 0 ? -1 : ::flock(fd, LOCK_UN);
-}
+// Locks a file as an open store locks its LOCK, so that they see each other; -1 and errno if it is locked so.
+int LockForStores(int fd) { return ::flock(fd, LOCK_EX | LOCK_NB); }
+
+// Unlocks it, also if the child of a fork has the descriptor.
+int UnlockForStores(int fd) { return ::flock(fd, LOCK_UN); }
 
 // The files that this process has locked: another lock would be granted to it.
 class LockedNames {
@@ -259,7 +260,7 @@ class PosixEnv final : public Env {
       return Status::IOError("lock " + name, "already held by process");
     }
     const int fd = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (fd < 0 || FindStoreLock(fd) != 0 || SetLock(fd, F_WRLCK) != 0) {
+    if (fd < 0 || LockForStores(fd) != 0 || SetLock(fd, F_WRLCK) != 0) {
       const Status status = Failed(fd < 0 ? name : "lock " + name, errno);
       if (fd >= 0) ::close(fd);
       locked_.Remove(name);
@@ -272,7 +273,9 @@ class PosixEnv final : public Env {
   Status UnlockFile(FileLock* lock) override {
     auto* held = static_cast<PosixFileLock*>(lock);
     const std::string name = held->file.name();
-    const Status status = Checked(SetLock(held->file.fd(), F_UNLCK), "unlock " + name);
+    const int fd = held->file.fd();
+    const bool unlocked = SetLock(fd, F_UNLCK) == 0 && UnlockForStores(fd) == 0;
+    const Status status = Checked(unlocked ? 0 : -1, "unlock " + name);
     // As in LevelDB, a lock that cannot be given back is still held.
     if (!status.ok()) return status;
     delete held;

@@ -175,8 +175,13 @@ impl Manifest {
 
     /// Goes on in a new file if there is room for a snapshot: an edit takes less, and needs none.
     fn rotate(&mut self, state: &ManifestState) -> Result<()> {
-        let poisoned = std::mem::replace(&mut self.poisoned, true);
         let written = Self::write_next(&*self.vfs, &self.dir, self.number + 1, state);
+        if matches!(&written, Err(error) if error.is_no_space()) {
+            // Also if a sync says so: nothing of what is in force was touched.
+            self.full_until_bytes = self.len_bytes().saturating_mul(5) / 4;
+            return Ok(());
+        }
+        let poisoned = std::mem::replace(&mut self.poisoned, true);
         let next = written.and_then(|(number, writer)| {
             let next = Self::put_in_force(self.vfs.clone(), &self.dir, number, writer);
             next.inspect_err(|error| self.take_back(number, error))

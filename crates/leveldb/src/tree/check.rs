@@ -11,6 +11,9 @@ use terrace_binding::Outcome;
 /// What is wrong if there are records, and not the one that says what the tree is.
 pub const LOST_META: &str = "what says where its root is was lost; RepairDB makes it anew";
 
+/// What is wrong if the record that says what the tree is, is an older one.
+pub const USED_ID: &str = "its next id is in use; RepairDB makes it anew";
+
 /// Reads all nodes and the keys of all records.
 ///
 /// # Errors
@@ -25,7 +28,7 @@ pub fn check(view: &View, order: &Order, ids_together: u64) -> Outcome<()> {
     };
     meta.check_order(order)?;
     if counts.max_id >= meta.next_id {
-        return Err(damaged("its next id is in use"));
+        return Err(damaged(USED_ID));
     }
     let mut walk = Walk { view, order, most: counts.nodes, nodes: 0, entries: 0, last: None };
     if meta.root != 0 {

@@ -63,11 +63,15 @@ impl Tree {
     /// The tree in `family`, which may have nothing yet.
     ///
     /// # Errors
-    /// The tree is of another order.
+    /// The tree is of another order; it is not whole, as far as that shows at once.
     pub fn open(family: ColumnFamily, order: Order) -> Outcome<Self> {
         let view = View { family: family.clone(), reading: ReadOptions::default() };
         let meta = view.meta()?.unwrap_or_else(|| Meta::new(order.name()));
         meta.check_order(&order)?;
+        // It is an older one, and what is written with it would take the places of others.
+        if view.max_id()? >= meta.next_id {
+            return Err(damaged(check::USED_ID));
+        }
         Ok(Self { family, order, meta: Mutex::new(meta) })
     }
 

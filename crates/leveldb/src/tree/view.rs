@@ -65,6 +65,20 @@ impl View {
         Ok(!iter.valid())
     }
 
+    /// The largest id of a node or a value; 0 if there is none.
+    pub fn max_id(&self) -> Outcome<u64> {
+        let reading = ReadOptions { keys_only: true, ..self.reading.clone() };
+        let mut iter = self.family.iter_with(&reading)?;
+        let mut max = 0;
+        for kind in [NODE, VALUE] {
+            iter.seek_for_prev(&key(kind, u64::MAX))?;
+            if iter.valid() {
+                max = id_of(kind, iter.key()).unwrap_or_default().max(max);
+            }
+        }
+        Ok(max)
+    }
+
     pub fn node(&self, id: u64) -> Outcome<Node> {
         let found = self.family.get_with(node_key(id), &self.reading)?;
         Node::decode(&found.ok_or_else(|| damaged("a node is missing"))?)

@@ -17,7 +17,11 @@ pub(super) struct Peers(Mutex<HashMap<IpAddr, usize>>);
 impl Peers {
     /// One more connection from this address to the address `local`, until what it gives is dropped; `None`: it has
     /// enough.
-    pub fn enter(self: &Arc<Self>, address: IpAddr, local: Option<IpAddr>) -> Option<PeerConnection> {
+    pub fn enter(
+        self: &Arc<Self>,
+        address: IpAddr,
+        local: Option<IpAddr>,
+    ) -> Option<PeerConnection> {
         let address = address.to_canonical();
         if address.is_loopback() || local.is_some_and(|local| local.to_canonical() == address) {
             return Some(PeerConnection(None));

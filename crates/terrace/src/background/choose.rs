@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::jobs::background_errors::{RoomWanted, Work};
 use crate::jobs::scheduler::SchedulerState;
 use crate::version::family::Family;
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -186,9 +187,19 @@ fn choose_fitting(
     };
     let mut stays = input.quarantined.clone();
     for _ in 0..MAX_SMALLER {
-        let deepest = too_large.inputs.last().map_or(&[][..], |(_, files)| files.as_slice());
-        let Some(largest) = deepest.iter().max_by_key(|file| file.size_bytes) else { break };
-        stays.insert(largest.number);
+        let mut deepest = too_large.inputs.last().map_or_else(Vec::new, |(_, files)| files.clone());
+        deepest.sort_by_key(|file| Reverse(file.size_bytes));
+        let mut over = needs_bytes(env, &too_large).saturating_sub(room.bytes.max(room.small));
+        if deepest.is_empty() {
+            break;
+        }
+        for file in deepest {
+            stays.insert(file.number);
+            over = over.saturating_sub(file.size_bytes);
+            if over == 0 {
+                break;
+            }
+        }
         too_large = match choose(&PickInput { quarantined: &stays, ..*input }) {
             Choice::Merge(merge) if !room.may_begin(env, &merge) => merge,
             choice => return (choice, true),
@@ -204,15 +215,14 @@ pub(super) fn choose(env: &JobEnv, jobs: &SchedulerState, occasion: Occasion) ->
     let Some(room) = Room::look(env, jobs, if is_full { 0 } else { besides(env) }) else {
         return choose_in(env, jobs, occasion, None);
     };
-    if !is_full && stops_writes(env, jobs, &room) {
-        return no_room(&room, true);
-    }
     match choose_in(env, jobs, occasion, Some(&room)) {
         Next::Job(job) => Next::Job(job),
         _ if is_full => match choose_in(env, jobs, occasion, None) {
             Next::Job(job) => Next::Job(Job { is_attempt: true, ..job }),
             next => next,
         },
+        // What runs may make room.
+        _ if jobs.running.is_empty() && stops_writes(env, jobs, &room) => no_room(&room, true),
         next => next,
     }
 }

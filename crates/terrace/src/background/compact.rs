@@ -190,21 +190,22 @@ fn note_stuck(env: &JobEnv, jobs: &SchedulerState) {
         let choice = || pick(&input(env, family, &version, jobs, &shared));
         let files = version.files().map(|(_, file)| file.number);
         let failed = errors.why_not(Work::Compaction, family.id, files, now_us);
-        // Then the state "disk full" says so, in which deletions are taken.
-        let is_told = |error: &Error| match error {
-            Error::DiskFull(_) => {
-                !env.base.health.is_disk_full() && !choose::has_no_room_for_writes(env, jobs)
-            }
-            _ => true,
-        };
-        let failed = failed.filter(is_told);
         let blocked = || !errors.may_begin(Work::Compaction, family.id, now_us);
-        let why =
-            failed.filter(|_| full && !runs && (blocked() || matches!(choice(), Choice::Nothing)));
+        let is_stuck = |error: &Error| {
+            let is_stuck = full && !runs && (blocked() || matches!(choice(), Choice::Nothing));
+            is_stuck && !is_told_by_state(env, jobs, error)
+        };
+        let why = failed.filter(is_stuck);
         if errors.why_stuck(family.id).is_some() != why.is_some() {
             errors.set_stuck(family.id, why);
         }
     }
+}
+
+/// Whether the state "disk full", in which deletions are taken, says what `error` does, or is about to.
+fn is_told_by_state(env: &JobEnv, jobs: &SchedulerState, error: &Error) -> bool {
+    let is_about_to = || jobs.running.is_empty() && choose::has_no_room_for_writes(env, jobs);
+    matches!(error, Error::DiskFull(_)) && (env.base.health.is_disk_full() || is_about_to())
 }
 
 /// Runs and installs one compaction that `choose` wants, on the caller's thread, beside those of the

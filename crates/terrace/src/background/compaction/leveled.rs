@@ -125,9 +125,7 @@ pub(crate) fn pick(input: &PickInput<'_>) -> Choice {
     by_score
         .or_else(|| merge_backlog(input))
         .or_else(|| rewrite(input, Reason::Ttl, |f| is_due(f, input.now_ms)))
-        .or_else(|| {
-            rewrite(input, Reason::Tombstones, |f| is_dense(f, 2) && is_met_by_few(input, f))
-        })
+        .or_else(|| rewrite(input, Reason::Tombstones, |f| has_many_tombstones(input, f)))
         .or_else(|| reveal_garbage(input, &targets))
         .or_else(|| empty_victims(input, &targets))
         .unwrap_or(Choice::Nothing)
@@ -377,6 +375,12 @@ fn rewrite(
             }
         })
     })
+}
+
+/// Whether so much of the file is tombstones that it is brought down while there are writes.
+fn has_many_tombstones(input: &PickInput<'_>, file: &FileMeta) -> bool {
+    let of_keys = file.tombstone_count.saturating_mul(2) > file.entry_count;
+    of_keys || (is_dense(file, 2) && is_met_by_few(input, file))
 }
 
 /// Whether a level of files that `file` overlaps is no more than a merge takes while there are writes. A file of a few
