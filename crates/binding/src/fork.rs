@@ -55,6 +55,18 @@ impl<T> Kept<T> {
         if self.is_own() { Ok(&self.value) } else { Err(Failure::forked()) }
     }
 
+    /// The value in any process: for what is plain data after a fork.
+    #[inline]
+    pub fn anywhere(&self) -> &T {
+        &self.value
+    }
+
+    /// From now on it is of this process. In a child of the one that made it, it must be plain data: what it shares with
+    /// threads or files is the parent's.
+    pub fn adopt(&mut self) {
+        self.generation = generation();
+    }
+
     /// As [`Kept::get`], to change it.
     #[inline]
     pub fn get_mut(&mut self) -> Outcome<&mut T> {
@@ -100,6 +112,12 @@ mod tests {
         // As in the child of a fork.
         let mut foreign = Kept { value: ManuallyDrop::new(count.clone()), generation: u32::MAX };
         assert!(foreign.get().is_err() && foreign.get_mut().is_err());
+        assert_eq!(Rc::strong_count(foreign.anywhere()), 2);
+        drop(foreign);
+        assert_eq!(Rc::strong_count(&count), 2, "it is leaked");
+        let mut foreign = Kept { value: ManuallyDrop::new(count.clone()), generation: u32::MAX };
+        foreign.adopt();
+        assert!(foreign.get().is_ok());
         drop(foreign);
         assert_eq!(Rc::strong_count(&count), 2);
     }

@@ -25,8 +25,8 @@
 // call functions of a store, nor leave by longjmp or an exception of C++. What they are passed lives until they return.
 //
 // Forks. A store has threads, which a fork does not copy. In the child every call with a handle of before
-// fails with TERRACE_FORKED, and freeing one does nothing; the parent goes on. A child that calls exec is
-// not concerned.
+// fails with TERRACE_FORKED, and freeing one does nothing; the parent goes on. Options without callbacks are
+// plain data and serve the child as well. A child that calls exec is not concerned.
 //
 // Signals and longjmp. Call nothing here in a signal handler, and do not leave a function of the library by
 // longjmp.

@@ -195,7 +195,7 @@ pub unsafe extern "C" fn terrace_options_set_compaction_filter(
         let context = Context::new(context, free_context);
         let filter: Arc<dyn CompactionFilter> =
             Arc::new(CallbackFilter { name, context, filter, flags });
-        chosen.set_family(family, "compaction_filter", move |family| {
+        chosen.set_callback(family, "compaction_filter", move |family| {
             family.compaction_filter = Some(filter.clone());
             Ok(())
         })

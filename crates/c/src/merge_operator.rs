@@ -187,7 +187,7 @@ pub unsafe extern "C" fn terrace_options_set_merge_operator(
         let context = Context::new(context, free_context);
         let operator: Arc<dyn MergeOperator> =
             Arc::new(CallbackOperator { name, context, full_merge, partial_merge });
-        chosen.set_family(family, "merge_operator", move |family| {
+        chosen.set_callback(family, "merge_operator", move |family| {
             family.merge_operator = Some(operator.clone());
             Ok(())
         })

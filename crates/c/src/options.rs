@@ -13,7 +13,6 @@ const DEFAULT_FAMILY: &str = "default";
 /// How a store is opened, or a column family created. One thread at a time may change it; any number may
 /// open stores with it.
 pub struct Options {
-    /// In a forked process nobody frees the contexts of callbacks, which the parent goes on with.
     kept: Kept<Chosen>,
 }
 
@@ -24,6 +23,9 @@ pub(crate) struct Chosen {
     options: terrace::Options,
     /// The other families that are named, and what was set for them, by the names of the options.
     families: Vec<(String, BTreeMap<String, Change>)>,
+    /// In a forked process nobody uses or frees the contexts of callbacks, with which the parent goes on. Without any, all
+    /// of it is plain data.
+    has_callbacks: bool,
 }
 
 /// Sets one option of a column family.
@@ -38,7 +40,10 @@ impl Options {
     pub(crate) unsafe fn of(pointer: *const Self) -> Outcome<terrace::Options> {
         // SAFETY: said above.
         let Some(handle) = (unsafe { pointer.as_ref() }) else { return Ok(Default::default()) };
-        let chosen = handle.kept.get()?;
+        let chosen = match handle.kept.anywhere() {
+            chosen if chosen.has_callbacks => handle.kept.get()?,
+            chosen => chosen,
+        };
         let mut options = chosen.options.clone();
         for (name, changes) in &chosen.families {
             let mut family = options.default_family.clone();
@@ -54,11 +59,26 @@ impl Options {
     /// NULL, or a handle that lives and that no other thread uses.
     pub(crate) unsafe fn to_change<'a>(pointer: *mut Self) -> Outcome<&'a mut Chosen> {
         // SAFETY: said above.
-        unsafe { exclusive(pointer, "options") }?.kept.get_mut()
+        let kept = &mut unsafe { exclusive(pointer, "options") }?.kept;
+        if !kept.anywhere().has_callbacks {
+            kept.adopt();
+        }
+        kept.get_mut()
     }
 }
 
 impl Chosen {
+    /// As [`Self::set_family`], for an option that calls back.
+    pub(crate) fn set_callback(
+        &mut self,
+        family: &str,
+        option: &str,
+        change: impl Fn(&mut CfOptions) -> Outcome<()> + Send + Sync + 'static,
+    ) -> Outcome<()> {
+        self.has_callbacks = true;
+        self.set_family(family, option, change)
+    }
+
     /// Sets an option of the column family `family`. What `change` refuses is not set and names no family.
     pub(crate) fn set_family(
         &mut self,

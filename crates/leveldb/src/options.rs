@@ -228,48 +228,31 @@ pub unsafe extern "C" fn leveldb_options_set_compression(options: *mut Options, 
 
 /// How a read is done.
 pub struct ReadOptions {
-    /// It may name a snapshot, which is of one process.
-    kept: Kept<Choices>,
-}
-
-struct Choices {
     fill_cache: bool,
-    /// Not held: the program gives it back when it wants.
-    snapshot: Option<Weak<terrace::Snapshot>>,
+    /// Not held: the program gives it back when it wants. It is of one process.
+    snapshot: Option<Kept<Weak<terrace::Snapshot>>>,
 }
 
 impl ReadOptions {
     /// The options of Terrace.
     ///
     /// # Errors
-    /// The snapshot was released.
+    /// The snapshot was released, or is of the process that this one was forked from.
     pub(crate) fn reading(&self) -> Outcome<Reading> {
-        let Choices { fill_cache, snapshot } = self.kept.get()?;
         let released = || Failure::argument("the snapshot of the read options was released");
-        let snapshot = match snapshot {
-            Some(snapshot) => {
-                Some(terrace::Snapshot::clone(&*snapshot.upgrade().ok_or_else(released)?))
+        let snapshot = match &self.snapshot {
+            Some(kept) => {
+                Some(terrace::Snapshot::clone(&*kept.get()?.upgrade().ok_or_else(released)?))
             }
             None => None,
         };
-        Ok(Reading { snapshot, fill_cache: *fill_cache, ..Reading::default() })
-    }
-}
-
-/// Changes read options, unless they are NULL or of the process that this one was forked from.
-///
-/// # Safety
-/// NULL or live, and no other thread uses them.
-unsafe fn change_reading(options: *mut ReadOptions, change: impl FnOnce(&mut Choices)) {
-    // SAFETY: said above.
-    if let Some(Ok(choices)) = unsafe { options.as_mut() }.map(|options| options.kept.get_mut()) {
-        change(choices);
+        Ok(Reading { snapshot, fill_cache: self.fill_cache, ..Reading::default() })
     }
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_readoptions_create() -> *mut ReadOptions {
-    handle(ReadOptions { kept: Kept::new(Choices { fill_cache: true, snapshot: None }) })
+    handle(ReadOptions { fill_cache: true, snapshot: None })
 }
 
 #[unsafe(no_mangle)]
@@ -292,7 +275,7 @@ pub unsafe extern "C" fn leveldb_readoptions_set_fill_cache(
     on: c_uchar,
 ) {
     // SAFETY: the rules of LevelDB.
-    unsafe { change_reading(options, |choices| choices.fill_cache = on != 0) };
+    unsafe { change(options, |options| options.fill_cache = on != 0) };
 }
 
 #[unsafe(no_mangle)]
@@ -303,7 +286,7 @@ pub unsafe extern "C" fn leveldb_readoptions_set_snapshot(
     // SAFETY: the rules of LevelDB.
     unsafe {
         if let Ok(snapshot) = snapshot.as_ref().map(Snapshot::named).transpose() {
-            change_reading(options, |choices| choices.snapshot = snapshot);
+            change(options, |options| options.snapshot = snapshot.map(Kept::new));
         }
     }
 }

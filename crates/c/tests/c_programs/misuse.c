@@ -405,7 +405,9 @@ static int32_t keep(void *context, terrace_filter_entry *entry) {
 /* The contexts of callbacks are the parent's. */
 static void options_of_before_a_fork(void) {
     terrace_options *options = terrace_options_new();
+    terrace_options *plain = terrace_options_new();
     terrace_db *db = NULL;
+    OK(terrace_options_set(plain, "create_if_missing", "false"));
     OK(terrace_options_set_merge_operator(options, NULL, "mine", NULL, merge, NULL, count_free));
     OK(terrace_options_set_compaction_filter(options, "f", "mine", NULL, keep, 0, count_free));
     fflush(NULL);
@@ -423,6 +425,13 @@ static void options_of_before_a_fork(void) {
         CHECK(db == NULL);
         terrace_options_free(options);
         CHECK(frees == 0);
+        /* As in a program that becomes a daemon. */
+        FAILS(TERRACE_NOT_A_STORE, terrace_open("x", plain, &db));
+        OK(terrace_options_set(plain, "sync", "none"));
+        FAILS(TERRACE_NOT_A_STORE, terrace_open("x", plain, &db));
+        OK(terrace_options_set_merge_operator(plain, NULL, "mine", NULL, merge, NULL, count_free));
+        terrace_options_free(plain);
+        CHECK(frees == 1);
         exit(0);
     }
     int status = 0;
@@ -430,6 +439,7 @@ static void options_of_before_a_fork(void) {
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     OK(terrace_options_set(options, "sync", "none"));
     CHECK(frees == 0);
+    terrace_options_free(plain);
     terrace_options_free(options);
     CHECK(frees == 2);
 }

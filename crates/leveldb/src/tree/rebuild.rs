@@ -37,7 +37,7 @@ pub fn rebuild(db: &Db, view: &View, order: &Order, ids_together: u64) -> Outcom
     let max_id = check_leaves(view, order)?.max(count(view)?.max_id);
     let first_new = max_id.checked_add(1).filter(|id| ALL.contains(id));
     let first_new = first_new.ok_or_else(|| damaged("its ids are used up"))?;
-    let first_new = before.map_or(1, |meta| meta.next_id).max(first_new);
+    let first_new = before.as_ref().map_or(1, |meta| meta.next_id).max(first_new);
     let mut meta = Meta { next_id: first_new, ..Meta::new(order.name()) };
 
     let mut from = 0;
@@ -60,6 +60,11 @@ pub fn rebuild(db: &Db, view: &View, order: &Order, ids_together: u64) -> Outcom
     }
 
     let mut batch = WriteBatch::new();
+    if before.is_none() && meta.root == 0 {
+        // Nothing says in which order the keys were that are lost.
+        batch.delete_range_cf(&view.family, b"", b"\xff");
+        return Ok(db.write_with(batch, &SYNCED)?);
+    }
     batch.put_cf(&view.family, META, meta.encode());
     batch.delete_range_cf(&view.family, node_key(0), node_key(first_new));
     db.write_with(batch, &SYNCED)?;
