@@ -298,19 +298,24 @@ fn one_peer_does_not_have_all_connections() {
             clients.push(come(&door, &listener, "192.0.2.7:1", connections).await);
         }
         assert_eq!(counts(), (MAX_PEER_CONNECTIONS, 0));
-        let mut refused = come(&door, &listener, "192.0.2.7:2", connections).await;
-        assert_eq!(counts(), (MAX_PEER_CONNECTIONS, 1));
-        let mut answer = String::new();
-        refused.read_to_string(&mut answer).await.unwrap();
-        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+        // Another one is for the health alone, and no more than are spare.
+        for (path, status) in [("/metrics", "503"), ("/healthz", "200")] {
+            let mut spare = come(&door, &listener, "192.0.2.7:2", connections).await;
+            let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            spare.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            spare.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
+        }
+        assert_eq!(counts(), (MAX_PEER_CONNECTIONS + 2, 0));
         // All others, on this machine.
         for _ in MAX_PEER_CONNECTIONS..MAX_CONNECTIONS {
             clients.push(come(&door, &listener, "127.0.0.1:1", connections).await);
         }
-        assert_eq!(counts(), (MAX_CONNECTIONS, 1));
+        assert_eq!(counts(), (MAX_CONNECTIONS + 2, 0));
         connections.shutdown().await;
         clients.push(come(&door, &listener, "192.0.2.7:3", connections).await);
-        assert_eq!(counts(), (MAX_CONNECTIONS + 1, 1), "its connections have ended");
+        assert_eq!(counts(), (MAX_CONNECTIONS + 3, 0), "its connections have ended");
     });
 }
 
