@@ -2,13 +2,15 @@
 import type {
   CommandLatencies, Config, FileFilters, Filters, HotKeys, Job, Live, Memory, Model, Shape, SlowLog, Summary,
 } from "../src/api.ts";
-import { STREAM_FILES_MAX } from "../src/api.ts";
+import { SHAPE_FILES_MAX, STREAM_FILES_MAX } from "../src/api.ts";
 import { ENTRY_BYTES, type Engine, L0_COMPACT, L0_SLOW, MEMTABLE_LIMIT, MIB, type MockFile, PARTITION_KEYS, total } from "./engine.ts";
 import { engineKeyOf, keyOf, nameAt } from "./keys.ts";
 import { rng } from "./rng.ts";
 
 const UNITS = 5;
 const BUDGET = 128 * MIB;
+/** Files of a level that are listed one by one, however many the store has. */
+const FEW_FILES = 100;
 
 function partitionsOf(engine: Engine, file: MockFile): [number, number, number][] {
   const entries = file.bytes / ENTRY_BYTES;
@@ -24,6 +26,21 @@ function partitionsOf(engine: Engine, file: MockFile): [number, number, number][
   return partitions;
 }
 
+/** Files of a level in the groups in which they are listed. */
+function groupsOf(files: MockFile[], count: number): MockFile[][] {
+  const most = Math.max(FEW_FILES, Math.floor((SHAPE_FILES_MAX * files.length) / Math.max(1, count)));
+  const together = Math.max(1, Math.ceil(files.length / most));
+  return Array.from({ length: Math.ceil(files.length / together) }, (_, at) => files.slice(at * together, (at + 1) * together));
+}
+
+/** Neighbours as one file. */
+function asOne(group: MockFile[]): MockFile {
+  return {
+    ...group[0]!, bytes: total(group), from: Math.min(...group.map((file) => file.from)), to: Math.max(...group.map((file) => file.to)),
+    is_compacting: group.some((file) => file.is_compacting), created_ms: Math.max(...group.map((file) => file.created_ms)),
+  };
+}
+
 export function shape(engine: Engine, with_files: boolean): Shape {
   const count = engine.files.reduce((sum, level) => sum + level.length, 0);
   const listed = with_files || count <= STREAM_FILES_MAX;
@@ -32,10 +49,12 @@ export function shape(engine: Engine, with_files: boolean): Shape {
     size_bytes: total(files),
     target_bytes: level === 0 ? null : engine.targets[level]!,
     entry_count: Math.round(total(files) / ENTRY_BYTES),
-    files: !listed ? null : files.map((file) => {
+    files: !listed ? null : groupsOf(files, count).map((group) => {
+      const file = asOne(group);
       const partitions = partitionsOf(engine, file);
       return {
         number: file.number,
+        ...(group.length > 1 ? { file_count: group.length } : {}),
         size_bytes: file.bytes,
         entry_count: Math.round(file.bytes / ENTRY_BYTES),
         smallest: engineKeyOf(nameAt(file.from), 0, engine.slots),

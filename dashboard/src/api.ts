@@ -139,15 +139,20 @@ export interface LevelShape {
    *  number of files or runs, and the last level is never merged into another one. */
   target_bytes: number | null;
   entry_count: number;
-  /** By smallest key; L0: newest first. `null` only inside `live` events, when the store has more
+  /** By smallest key; L0: newest first. Of a store with more than 4,000 files (`SHAPE_FILES_MAX`), neighbours are
+   *  listed together (`FileShape.file_count`). `null` only inside `live` events, when the store has more
    *  than 1,000 files (`STREAM_FILES_MAX`): then GET /shape has them. */
   files: FileShape[] | null;
 }
 
 export const STREAM_FILES_MAX = 1000;
+export const SHAPE_FILES_MAX = 4000;
 
 export interface FileShape {
   number: number;
+  /** How many neighbours of the level this stands for, `number` being that of the first. What is a size or a number of things is of all
+   *  of them together, `heat` the mean, `created_ms` of the newest. Left out: it is one file. */
+  file_count?: number;
   size_bytes: number;
   entry_count: number;
   smallest: Key;
@@ -158,7 +163,7 @@ export interface FileShape {
   filter_bytes: number;
   filter_units: number;
   filter_units_in_memory: number;
-  /** `null`: not known before the file is opened. */
+  /** `null`: not known before the file is opened, or not the same of all. */
   has_model: boolean | null;
   is_compacting: boolean;
   created_ms: number;

@@ -1,5 +1,5 @@
 // Numbers for people: three digits that matter, units that fit, "–" for what is not known. Pure.
-import type { Key } from "./api.ts";
+import type { FileShape, Key } from "./api.ts";
 
 export const UNKNOWN = "–";
 const BYTE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -91,6 +91,11 @@ export function plural(n: number, one: string, many = `${one}s`): string {
 
 export function fileName(number: number): string {
   return `${String(number).padStart(6, "0")}.sst`;
+}
+
+/** What to say of a file that stands for its neighbours, too; nothing of one alone. */
+export function neighbours(file: FileShape): [string, string][] {
+  return (file.file_count ?? 1) > 1 ? [["stands for", `${plural(file.file_count!, "file")} side by side, this the first`]] : [];
 }
 
 /** Whether `hex` has all bytes of the key. */

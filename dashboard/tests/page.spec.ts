@@ -348,7 +348,7 @@ for (const scenario of ["empty", "huge"] as const) {
       await eventually("files are there", async () => {
         await stage.focus();
         await stage.press("ArrowDown");
-        return /^L\d/.test((await page.locator(".unseen").textContent()) ?? "");
+        return /^L\d.*stands for: \d+ files/.test((await page.locator(".unseen").textContent()) ?? "");
       });
     }
     assert.ok(!(await page.locator("#cluster").isVisible()), "it is in no cluster");

@@ -1,9 +1,11 @@
 // Numbers for people, names of keys, and names of places.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { shape } from "../mock/answers.ts";
+import { Engine } from "../mock/engine.ts";
 import { keyOf } from "../mock/keys.ts";
 import { evenly } from "../src/evenly.ts";
-import { ago, bytes, count, digits, duration, engineKey, isWhole, micros, middle, nanos, percent, ratio, UNKNOWN } from "../src/format.ts";
+import { ago, bytes, count, digits, duration, engineKey, isWhole, micros, middle, nanos, neighbours, percent, ratio, UNKNOWN } from "../src/format.ts";
 import { placeOf } from "../src/hill/places.ts";
 
 test("three digits that matter, never a false round number", () => {
@@ -18,6 +20,12 @@ test("what is not known is a dash", () => {
 
 test("a share near one is not called one, and shares over one stay what they are", () => {
   assert.deepEqual([0, 0.5, 0.9662, 0.9995, 1, 1.46].map(percent), ["0 %", "50 %", "96.6 %", "99.9+ %", "100 %", "146 %"]);
+});
+
+test("a file that stands for its neighbours says for how many", () => {
+  const file = shape(new Engine("live"), true).families[0]!.levels.at(-1)!.files![0]!;
+  assert.deepEqual(neighbours(file), []);
+  assert.deepEqual(neighbours({ ...file, file_count: 12 }), [["stands for", "12 files side by side, this the first"]]);
 });
 
 test("times", () => {

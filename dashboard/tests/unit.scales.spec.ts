@@ -5,6 +5,7 @@ import { shape, summary } from "../mock/answers.ts";
 import { Engine } from "../mock/engine.ts";
 import { explain } from "../mock/explain.ts";
 import { Ring } from "../mock/history.ts";
+import { SHAPE_FILES_MAX } from "../src/api.ts";
 import { KeyAxis, shareBetween } from "../src/axis.ts";
 import { heatRamp, heatShare, lightness } from "../src/color.ts";
 import { blockAt, blocksOf, hillOf, toPlace, toX } from "../src/hill/geometry.ts";
@@ -86,6 +87,22 @@ test("10,000 blocks are laid out in time for the next frame but few, and jump", 
   moving.aim(blocks, many, false);
   assert.ok(performance.now() - start < 1000);
   assert.equal(moving.advance(16), false);
+});
+
+test("very many files are listed with their neighbours, and stand where all of them do", () => {
+  const store = new Engine("huge");
+  const huge = shape(store, true).families[0]!;
+  const all = huge.levels.reduce((sum, level) => sum + level.file_count, 0);
+  const listed = huge.levels.flatMap((level) => level.files!);
+  assert.ok(all > 2 * SHAPE_FILES_MAX && listed.length <= SHAPE_FILES_MAX + 100 * huge.levels.length, `${listed.length} of ${all}`);
+  for (const level of huge.levels) {
+    assert.equal(level.files!.reduce((sum, file) => sum + (file.file_count ?? 1), 0), level.file_count);
+    assert.equal(level.files!.reduce((sum, file) => sum + file.size_bytes, 0), level.size_bytes);
+  }
+  const hill = hillOf(huge, 900);
+  const blocks = blocksOf(huge, hill, KeyAxis.of(huge), { from: 0, to: 1 });
+  assert.equal(blocks.length, listed.length);
+  assert.ok(blocks.every((block) => block.x >= hill.key_left - 1 && block.x + block.width <= hill.key_right + 1));
 });
 
 test("blocks ease to their places, new ones grow, old ones go", () => {

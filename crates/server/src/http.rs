@@ -24,6 +24,7 @@ mod guard;
 mod history;
 mod history_file;
 mod json;
+mod listed_files;
 mod metrics;
 mod peers;
 mod sampler;

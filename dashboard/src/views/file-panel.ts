@@ -5,7 +5,7 @@ import { get } from "../client.ts";
 import { css, heatShare, RAMP_STEPS } from "../color.ts";
 import { h, replace, s, setText } from "../dom.ts";
 import { evenly } from "../evenly.ts";
-import { ago, bytes, count, engineKey, fileName, percent, plural } from "../format.ts";
+import { ago, bytes, count, engineKey, fileName, neighbours, percent, plural } from "../format.ts";
 import { currentRamp, partitionHeat } from "../heat.ts";
 import type { Store } from "../store.ts";
 import { onTheme } from "../theme.ts";
@@ -22,10 +22,12 @@ export function filePanel(store: Store, leave: () => void): HTMLElement {
   const facts = new Facts();
   const filters = new Part("filters", (answer: Filters) => filterStrip(answer.files[0]));
   const model = new Part("model", modelPicture);
+  const filters_head = h("h4");
+  const model_head = h("h4");
   const root = h("div", { class: "file-panel", hidden: true, role: "region", "aria-label": "Chosen SST" },
     h("div", { class: "file-head" }, title, close), facts.root,
     h("div", { class: "file-parts" },
-      h("div", {}, h("h4", {}, "Filter partitions"), filters.root), h("div", {}, h("h4", {}, "Learned model"), model.root)));
+      h("div", {}, filters_head, filters.root), h("div", {}, model_head, model.root)));
 
   const tell = (): void => {
     const chosen = store.selectedFile();
@@ -37,6 +39,9 @@ export function filePanel(store: Store, leave: () => void): HTMLElement {
     }
     const { file, level } = chosen;
     setText(title, `L${level} ${fileName(file.number)}`);
+    const whose = (file.file_count ?? 1) > 1 ? " of the first file" : "";
+    setText(filters_head, `Filter partitions${whose}`);
+    setText(model_head, `Learned model${whose}`);
     facts.tell(factsOf(file, store));
   };
   const load = (): void => {
@@ -143,7 +148,7 @@ function factsOf(file: FileShape, store: Store): [string, string][] {
   const now_ms = store.live?.summary.now_ms ?? Date.now();
   const key = (of: FileShape["smallest"]) => engineKey(of, family, store.slotBytes(), 60);
   return [
-    ["from", key(file.smallest)], ["to", key(file.largest)],
+    ...neighbours(file), ["from", key(file.smallest)], ["to", key(file.largest)],
     ["size", bytes(file.size_bytes)], ["entries", count(file.entry_count)], ["heat", `${count(Math.round(file.heat))} lookups lately`],
     ["filter in memory", `${file.filter_units_in_memory} of ${plural(file.filter_units, "unit")}`],
     ["written", ago(file.created_ms, now_ms)], ["state", file.is_compacting ? "being compacted" : "at rest"],

@@ -1,6 +1,6 @@
 // The tree as a hillside: two canvases (still and moving), zoom, pointer and keyboard, and the families.
 import { card, fitCanvas, h, onWidth, replace, setText, whileVisible } from "../dom.ts";
-import { ago, bytes, count, engineKey, fileName } from "../format.ts";
+import { ago, bytes, count, engineKey, fileName, neighbours } from "../format.ts";
 import { currentRamp, heatLegend, HottestLately } from "../heat.ts";
 import { MovingBlocks } from "../hill/blocks.ts";
 import { type Block, blockAt, blocksOf, type Hill, hillOf, toPlace, type View } from "../hill/geometry.ts";
@@ -127,6 +127,7 @@ export function terraces(store: Store): HTMLElement {
     if (family === null || file === undefined) return [];
     const now = store.live?.summary.now_ms ?? Date.now();
     return [
+      ...neighbours(file),
       ["keys", `${engineKey(file.smallest, family.name, store.slotBytes(), 30)} … ${engineKey(file.largest, family.name, store.slotBytes(), 30)}`],
       ["size", `${bytes(file.size_bytes)}, ${count(file.entry_count)} entries`],
       ["heat", `${count(Math.round(file.heat))} lookups lately`],

@@ -151,6 +151,8 @@ pub(super) struct LevelShape {
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct FileShape {
     pub number: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_count: Option<u64>,
     pub size_bytes: u64,
     pub entry_count: u64,
     pub smallest: Key,

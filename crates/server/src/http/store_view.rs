@@ -5,9 +5,10 @@ use super::ServerStatus;
 use super::api_error::ApiError;
 use super::blocking::{blocking, to_json};
 use super::json::{
-    FamilyShape, FileShape, FinishedJob, Job, JobInput, JobKind, Key, LevelShape, Memory, Pool,
-    STREAM_FILES_MAX, Shape,
+    FamilyShape, FinishedJob, Job, JobInput, JobKind, LevelShape, Memory, Pool, STREAM_FILES_MAX,
+    Shape,
 };
+use super::listed_files::listed;
 use crate::process::resident_bytes;
 use axum::body::Bytes;
 use std::sync::Arc;
@@ -77,10 +78,11 @@ impl StoreView {
 }
 
 fn shape(seen: &terrace::Shape, options: &terrace::AdvancedOptions, slot_bytes: u8) -> Shape {
+    let files = seen.families.iter().flat_map(|family| &family.levels).map(Vec::len).sum();
     Shape {
         epoch: epoch(seen),
         slot_bytes,
-        families: seen.families.iter().map(|seen| family(seen, options)).collect(),
+        families: seen.families.iter().map(|seen| family(seen, options, files)).collect(),
         log_segments: seen.log_segments,
         value_segments: seen.value_segments,
         value_bytes: seen.value_bytes,
@@ -104,7 +106,12 @@ fn epoch(seen: &terrace::Shape) -> u64 {
     hash.digest() & EXACT_BITS
 }
 
-fn family(seen: &terrace::FamilyShape, options: &terrace::AdvancedOptions) -> FamilyShape {
+/// A family of a store that has `files` files.
+fn family(
+    seen: &terrace::FamilyShape,
+    options: &terrace::AdvancedOptions,
+    files: usize,
+) -> FamilyShape {
     let used = seen.levels.iter().rposition(|files| !files.is_empty()).map_or(0, |last| last + 1);
     FamilyShape {
         name: seen.name.clone(),
@@ -114,35 +121,18 @@ fn family(seen: &terrace::FamilyShape, options: &terrace::AdvancedOptions) -> Fa
         l0_compaction_files: options.l0_compaction_trigger as u64,
         l0_slowdown_files: options.l0_slowdown as u64,
         l0_stop_files: options.l0_stop as u64,
-        levels: (0..used).map(|number| level(seen, number)).collect(),
+        levels: (0..used).map(|number| level(seen, number, files)).collect(),
     }
 }
 
-fn level(seen: &terrace::FamilyShape, number: usize) -> LevelShape {
+fn level(seen: &terrace::FamilyShape, number: usize, all_files: usize) -> LevelShape {
     let files = &seen.levels[number];
     LevelShape {
         file_count: files.len() as u64,
         size_bytes: files.iter().map(|file| file.size_bytes).sum(),
         target_bytes: seen.level_targets.get(number).copied().flatten(),
         entry_count: files.iter().map(|file| file.entry_count).sum(),
-        files: Some(files.iter().map(file).collect()),
-    }
-}
-
-fn file(seen: &terrace::FileShape) -> FileShape {
-    FileShape {
-        number: seen.number,
-        size_bytes: seen.size_bytes,
-        entry_count: seen.entry_count,
-        smallest: Key::of(&seen.smallest),
-        largest: Key::of(&seen.largest),
-        heat: seen.heat,
-        filter_bytes: seen.filter_bytes,
-        filter_units: seen.filter_units,
-        filter_units_in_memory: seen.filter_units_in_memory,
-        has_model: seen.has_model,
-        is_compacting: seen.is_compacting,
-        created_ms: seen.created_ms,
+        files: Some(listed(files, all_files)),
     }
 }
 
@@ -274,5 +264,17 @@ mod tests {
         assert!(brief.families[0].levels[2].files.is_none());
         assert_eq!(brief.families[0].levels[2].file_count, 1001);
         assert_eq!((brief.epoch, brief.slot_bytes), (look.shape.epoch, 2));
+    }
+
+    #[test]
+    fn a_shape_of_very_many_files_is_bounded() {
+        let options = terrace::AdvancedOptions::default();
+        let shape = shape(&store((0..100_000).map(|n| file(n, 0)).collect()), &options, 0);
+        let level = &shape.families[0].levels[2];
+        assert_eq!(level.file_count, 100_000);
+        let listed = level.files.as_ref().unwrap();
+        assert!(listed.len() <= crate::http::listed_files::MAX_LISTED, "{}", listed.len());
+        let counted: u64 = listed.iter().map(|file| file.file_count.unwrap_or(1)).sum();
+        assert_eq!(counted, 100_000);
     }
 }
