@@ -381,11 +381,12 @@ export interface KeyValue {
   /** As TYPE says; `null`: not there. */
   type: string | null;
   expires_at_ms: number | null;
-  /** Bytes of a string, elements of a collection. */
-  size: number;
-  /** Of a string: the first 4,096 bytes of it; `null` of one of more than 1 MiB, which is not read. */
+  /** Bytes of a string, elements of a collection; `null` of a string that is compressed by itself and not read. */
+  size: number | null;
+  /** Of a string: the first 4,096 bytes of it; `null` of one of more than 1 MiB, or of more than 64 KiB in compressed form, which is not
+   *  read. */
   text: Key | null;
-  /** Of a collection: the first 100; of a sorted set those with the lowest scores. */
+  /** Of a collection: the first 100, or those up to 1 MiB together; of a sorted set those with the lowest scores. */
   elements: ValueElement[];
 }
 

@@ -79,7 +79,7 @@ pub use set_algebra::{Aggregation, Scored, Weighted};
 pub use sorted_sets::{AddRule, Added, MemberEnd, Order, Range, ScoreEnd};
 pub use store_kind::StoreKind;
 pub use store_marks::{FAMILY_SIGNS, doubt_notes};
-pub use strings::{Lifetime, MAX_STRING_BYTES, PutOptions, PutOutcome, When};
+pub use strings::{Lifetime, MAX_STRING_BYTES, PutOptions, PutOutcome, UnreadLen, When};
 pub use terrace_cluster::Placement;
 pub use top_written::{TopWrittenKeys, WrittenUserKey};
 pub use walk_bounds::KeyRange;

@@ -57,6 +57,15 @@ pub struct PutOutcome {
     pub before: Option<Value>,
 }
 
+/// What is known of the length of a string that is not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnreadLen {
+    /// Its length; `None` if only reading shows it, the string being compressed by itself.
+    pub bytes: Option<usize>,
+    /// What reading it reads: its length, or that of its compressed form.
+    pub stored_bytes: usize,
+}
+
 impl CommandBatch {
     /// The string under `key`.
     pub fn get(&mut self, db: u8, key: &[u8]) -> Result<Option<Value>> {
@@ -229,6 +238,19 @@ impl CommandBatch {
             Outline::Nothing => Ok(0),
             Outline::Text(TextInfo { len: Some(len), .. }) => Ok(len),
             Outline::Text(_) => Ok(self.text(db, key)?.map_or(0, |text| text.value.len())),
+            Outline::Collection(_) => Err(Error::WrongType),
+        }
+    }
+
+    /// What is known of the length of the string under `key`, which is not read; `None` if there is none.
+    pub fn unread_len(&mut self, db: u8, key: &[u8]) -> Result<Option<UnreadLen>> {
+        let outline = self.outline(db, key)?;
+        self.note_lookup(outline.exists());
+        match outline {
+            Outline::Nothing => Ok(None),
+            Outline::Text(TextInfo { len, stored_bytes, .. }) => {
+                Ok(Some(UnreadLen { bytes: len, stored_bytes }))
+            }
             Outline::Collection(_) => Err(Error::WrongType),
         }
     }

@@ -92,11 +92,12 @@ function picture(value: KeyValue, store: Store, explain: Explain): HTMLElement[]
   const name = h("h3", { class: "mono" }, middle(key.text, 120));
   if (type === null) return [name, h("p", { class: "muted" }, "It is not there any more.")];
   const now = store.live?.summary.now_ms ?? Date.now();
-  const what = `${type}, ${type === "string" ? bytes(size) : plural(size, UNITS[type] ?? "element")}`;
+  const what = `${type}, ${size === null ? "compressed" : type === "string" ? bytes(size) : plural(size, UNITS[type] ?? "element")}`;
   const expires = value.expires_at_ms === null ? "" : `, expires in ${duration(Math.max(0, Math.round((value.expires_at_ms - now) / 1000)))}`;
   const follow = h("button", { type: "button", onclick: () => explain(value.db, key) }, "Follow this key");
   const head = [name, h("div", { class: "row" }, h("span", {}, what + expires), follow)];
   if (text !== null) return [...head, h("pre", { class: "value", tabindex: "0", "aria-label": "Value of the key" }, text.text + (isWhole(text) ? "" : " …"))];
+  if (size === null) return [...head, h("p", { class: "muted" }, "It is too long to be shown here; how long it is shows only when it is read.")];
   if (type === "string") return [...head, h("p", { class: "muted" }, "It is too long to be shown here.")];
   const columns = COLUMNS[type] ?? ["name", "value"];
   const rows = elements.map((one, at) => {

@@ -96,6 +96,7 @@ impl CommandBatch {
             let info = |value: &Arc<[u8]>| EntryInfo {
                 expires_at_ms: None,
                 value_bytes: Some(value.len()),
+                stored_bytes: value.len(),
             };
             return Ok(written.as_ref().map(info));
         }

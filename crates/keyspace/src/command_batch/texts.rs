@@ -19,6 +19,8 @@ pub(crate) struct TextInfo {
     pub expires_at_ms: Option<u64>,
     /// `None` if only the bytes show it.
     pub len: Option<usize>,
+    /// What has to be read for the bytes.
+    pub stored_bytes: usize,
 }
 
 impl TextInfo {
@@ -109,7 +111,8 @@ impl CommandBatch {
             self.saw_written(true);
             return Ok(match *written {
                 WrittenText::Put(expires_at_ms) => {
-                    Some(TextInfo { expires_at_ms, len: Some(bytes.len()) })
+                    let stored_bytes = bytes.len();
+                    Some(TextInfo { expires_at_ms, len: Some(stored_bytes), stored_bytes })
                 }
                 WrittenText::Deleted => None,
             });
@@ -118,7 +121,11 @@ impl CommandBatch {
             return Ok(None);
         }
         let found = self.space.strings.get_info(user_key, &self.reading)?;
-        Ok(found.map(|info| TextInfo { expires_at_ms: info.expires_at_ms, len: info.value_bytes }))
+        Ok(found.map(|info| TextInfo {
+            expires_at_ms: info.expires_at_ms,
+            len: info.value_bytes,
+            stored_bytes: info.stored_bytes,
+        }))
     }
 
     /// Writes a string; one that has expired already deletes what is there. The lock is held, there

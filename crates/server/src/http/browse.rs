@@ -14,8 +14,11 @@ const MAX_KEYS: usize = 100;
 pub(super) const MAX_ELEMENTS: u64 = 100;
 /// Bytes of a string that are shown.
 const MAX_STRING_BYTES: usize = 4096;
-/// Nothing is shown of a longer string: it is read as a whole, as its checksum is that of the whole.
+/// Nothing is shown of a longer string: it is read as a whole, as its checksum is that of the whole. Behind elements of
+/// more bytes than this together no more are shown.
 pub(super) const MAX_READ_BYTES: usize = 1 << 20;
+/// The same of a string that is compressed by itself, in its compressed form: how long it is shows only when it is read.
+pub(super) const MAX_COMPRESSED_BYTES: usize = 64 << 10;
 /// The longest key that a list goes on behind: it has to fit into a request.
 const MAX_NEXT_BYTES: usize = 4096;
 
@@ -55,7 +58,7 @@ pub(super) fn keys(space: &Arc<Keyspace>, wanted: &Wanted) -> Result<KeyList> {
 }
 
 /// What is under `key`; a collection with its first elements, a sorted set with its lowest. The length of a string is
-/// known without reading it, unless it is compressed by itself.
+/// known without reading it, unless it is compressed by itself: that of a long one is unknown.
 pub(super) fn value(space: &Arc<Keyspace>, db: u8, key: &[u8]) -> Result<KeyValue> {
     let mut batch = space.command_batch(Mode::Device);
     batch.next_command();
@@ -66,18 +69,20 @@ pub(super) fn value(space: &Arc<Keyspace>, db: u8, key: &[u8]) -> Result<KeyValu
         key: Key::of(key),
         kind: kind.map(Type::name),
         expires_at_ms: batch.expiry(db, key)?.flatten(),
-        size: 0,
+        size: Some(0),
         text: None,
         elements: Vec::new(),
     };
     match kind {
         None => {}
         Some(Type::String) => {
-            let length = batch.string_len(db, key)?;
-            told.size = length as u64;
-            if length <= MAX_READ_BYTES {
+            let unread = batch.unread_len(db, key)?;
+            told.size = unread.and_then(|unread| unread.bytes).map(|bytes| bytes as u64);
+            let most = told.size.map_or(MAX_COMPRESSED_BYTES, |_| MAX_READ_BYTES);
+            if unread.is_some_and(|unread| unread.stored_bytes <= most) {
                 let text = batch.get(db, key)?;
                 told.text = text.map(|text| Key::cut(&text, MAX_STRING_BYTES));
+                told.size = told.text.as_ref().map(|text| text.len);
             }
         }
         Some(Type::Collection(kind)) => {
@@ -88,7 +93,7 @@ pub(super) fn value(space: &Arc<Keyspace>, db: u8, key: &[u8]) -> Result<KeyValu
                 Kind::List => batch.list(db, key)?,
             };
             if let Some(meta) = found {
-                told.size = meta.count;
+                told.size = Some(meta.count);
                 told.elements = elements(&batch, db, &meta)?;
             }
         }
@@ -99,14 +104,16 @@ pub(super) fn value(space: &Arc<Keyspace>, db: u8, key: &[u8]) -> Result<KeyValu
 /// The first elements of a collection.
 fn elements(batch: &CommandBatch, db: u8, meta: &Meta) -> Result<Vec<Element>> {
     let mut elements: Vec<Element> = Vec::new();
+    let mut read_bytes = 0;
     let mut enter = |name: Option<&[u8]>, value: Option<&[u8]>, score: Option<f64>| {
+        read_bytes += name.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len);
         elements.push(Element {
             name: name.map(Key::of),
             value: value.map(Key::of),
             // Infinite ones are no numbers of JSON.
             score: score.map(|score| score.to_string()),
         });
-        Ok((elements.len() as u64) < MAX_ELEMENTS)
+        Ok((elements.len() as u64) < MAX_ELEMENTS && read_bytes <= MAX_READ_BYTES)
     };
     match meta.kind {
         Kind::Hash => {

@@ -398,7 +398,8 @@ pub(super) struct KeyValue {
     #[serde(rename = "type")]
     pub kind: Option<&'static str>,
     pub expires_at_ms: Option<u64>,
-    pub size: u64,
+    /// `None`: only reading it would show it.
+    pub size: Option<u64>,
     pub text: Option<Key>,
     pub elements: Vec<Element>,
 }

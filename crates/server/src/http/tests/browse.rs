@@ -128,6 +128,52 @@ fn a_long_string_is_not_read() {
     assert!(read_bytes() > before, "strings of this length lie in the log");
 }
 
+/// What compresses to about half of it.
+fn half_random(length: usize) -> Vec<u8> {
+    let mut state = 7_u64;
+    let mut digit = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        b"0123456789abcdef"[(state >> 60) as usize]
+    };
+    (0..length).map(|_| digit()).collect()
+}
+
+#[test]
+fn a_long_compressed_string_is_not_read_and_its_length_is_unknown() {
+    let mut store = small();
+    store.default_family.value_compression = terrace::Compression::Zstd;
+    store.default_family.value_separation_threshold = 1024;
+    let (served, types) = (Served::over(store, false, HttpOptions::default()), types());
+    let most = crate::http::browse::MAX_COMPRESSED_BYTES;
+    write(&served, |batch| {
+        for (key, length) in [("long", 4 * most), ("short", most)] {
+            batch.put(0, key.as_bytes(), &half_random(length), &PutOptions::default()).unwrap();
+        }
+    });
+    let read_bytes = || served.made.db.metrics().value_read_bytes;
+    let before = read_bytes();
+    let long = served.json("/api/v1/value?key=long");
+    check(&types, "KeyValue", &long);
+    assert_eq!((&long["type"], &long["size"]), (&"string".into(), &Value::Null));
+    assert_eq!((&long["text"], read_bytes() - before), (&Value::Null, 0));
+    let short = served.json("/api/v1/value?key=short");
+    assert_eq!((&short["size"], &short["text"]["len"]), (&most.into(), &most.into()));
+    assert!(read_bytes() > before, "it lies in the log");
+}
+
+#[test]
+fn long_elements_end_the_list_of_them() {
+    let served = Served::open();
+    let item = vec![b'x'; crate::http::browse::MAX_READ_BYTES / 2];
+    write(&served, |batch| {
+        let items = std::iter::repeat_n(&item[..], 6);
+        batch.list_push(0, b"list", End::Back, false, items).unwrap();
+    });
+    let list = served.json("/api/v1/value?key=list");
+    assert_eq!((&list["size"], list["elements"].as_array().unwrap().len()), (&6.into(), 3));
+}
+
 #[test]
 fn keys_and_values_are_for_users_who_may_read_all_keys() {
     let served = Served::start(true, HttpOptions::default());

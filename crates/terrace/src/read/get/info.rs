@@ -15,6 +15,8 @@ pub struct EntryInfo {
     pub expires_at_ms: Option<u64>,
     /// The length of the value; `None` if only the value itself shows it, being compressed by itself.
     pub value_bytes: Option<usize>,
+    /// What a read of the value reads of it: its length, or that of its compressed form.
+    pub stored_bytes: usize,
 }
 
 /// What is known of `key` without its value.
@@ -34,16 +36,18 @@ pub(crate) fn get_info(
         Answer::Operand => fold(env, family, key, reading)?,
         answer => answer,
     };
-    let info = |expiry: Expiry, value_bytes| EntryInfo {
+    let info = |expiry: Expiry, value_bytes, stored_bytes| EntryInfo {
         expires_at_ms: expiry.map(NonZeroU64::get),
         value_bytes,
+        stored_bytes,
     };
     let found = match answer {
         Answer::Absent | Answer::Operand => None,
-        Answer::Value(value, expiry) => Some(info(expiry, Some(value.len()))),
+        Answer::Value(value, expiry) => Some(info(expiry, Some(value.len()), value.len())),
         Answer::Separated(handle, expiry) => {
             let is_plain = handle.compression == Compression::None as u8;
-            Some(info(expiry, is_plain.then_some(handle.len as usize)))
+            let stored_bytes = handle.len as usize;
+            Some(info(expiry, is_plain.then_some(stored_bytes), stored_bytes))
         }
     };
     env.base.counters.gets.add(1);
