@@ -19,7 +19,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_base::{FileNumber, SegmentNumber};
-use terrace_manifest::{FileMeta, Version};
+use terrace_manifest::Version;
 
 /// A small merge takes one part in this many of the room at most.
 const SMALL_PARTS: u64 = 4;
@@ -158,10 +158,10 @@ impl Room {
     /// Whether it fits, or is worth an attempt: a file that deletes ranges and holds little else makes its merge write
     /// little. Those that were in vain have pauses.
     fn may_begin(&self, env: &JobEnv, merge: &Compaction) -> bool {
-        let deletes = |file: &FileMeta| file.range_tombstone_count > 0 && pick::is_dense(file, 2);
         let may_attempt =
             || env.jobs.errors.may_attempt_ranges(merge.family, env.base.clock.monotonic_us());
-        self.fits(env, merge) || (merge.files().any(|file| deletes(file)) && may_attempt())
+        let deletes = || merge.files().any(|file| pick::mostly_deletes_ranges(file));
+        self.fits(env, merge) || (deletes() && may_attempt())
     }
 }
 

@@ -266,7 +266,7 @@ pub(super) fn execute(env: &JobEnv, job: &Job) -> Result<Volume> {
             }
             if let (Error::DiskFull(_), Choice::Merge(merge)) = (error, choice) {
                 errors.no_room_for_merge(needs_bytes(env, merge), is_attempt, error);
-                if merge.files().any(|file| file.range_tombstone_count > 0) {
+                if merge.files().any(|file| pick::deletes_ranges(file)) {
                     errors.range_attempt_failed(family.id, now_us);
                 }
             }

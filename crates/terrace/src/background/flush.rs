@@ -162,8 +162,7 @@ fn flush_once(
     let entries: u64 = files.iter().map(|file| file.entry_count).sum();
     let told: Vec<SstInfo> = files.iter().map(|file| install::sst_info(0, file)).collect();
     let has_values = files.iter().any(|file| !file.value_refs.is_empty());
-    let deletes_ranges =
-        files.iter().any(|file| file.range_tombstone_count > 0 && pick::is_dense(file, 2));
+    let deletes_ranges = files.iter().any(pick::mostly_deletes_ranges);
     // All that was hot in a table that none has followed has cooled, and is in this file or earlier ones.
     let checkpoints = state.version.hot().numbers().iter();
     let removed = checkpoints.filter(|number| hot.is_none_or(|hot| !hot.log.has_file(**number)));

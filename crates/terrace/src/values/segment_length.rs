@@ -1,9 +1,9 @@
-//! How long a file of values may become.
+//! How long a file of values may become, and how much is set aside for a segment of the log.
 
 use std::path::Path;
 use terrace_vfs::Vfs;
 
-/// Of the room that is free when a segment begins it takes one part in this many.
+/// Of the room that is free when a segment begins it takes one part in this many, or sets it aside.
 const ROOM_PARTS: u64 = 16;
 
 /// Shorter ones are not worth a file.
@@ -20,6 +20,12 @@ pub(crate) fn longest_bytes(vfs: &dyn Vfs, dir: &Path, segment_bytes: u64, log_b
     let free = vfs.free_space_bytes(dir).unwrap_or(u64::MAX);
     let least = LEAST_BYTES.max(log_bytes / MOST_SEGMENTS);
     segment_bytes.min((free / ROOM_PARTS).max(least))
+}
+
+/// Bytes to set aside for a log segment that begins now: `wanted_bytes`, but no more than a 16th of the room that is
+/// free, so that what is set aside for later records does not fill a disk.
+pub(crate) fn preallocated_bytes(vfs: &dyn Vfs, dir: &Path, wanted_bytes: u64) -> u64 {
+    wanted_bytes.min(vfs.free_space_bytes(dir).map_or(u64::MAX, |free| free / ROOM_PARTS))
 }
 
 #[cfg(test)]
@@ -40,5 +46,18 @@ mod tests {
         assert_eq!(in_long_log, 64 << 20);
         sim.hide_free_space();
         assert_eq!(longest(64 << 20), 64 << 20);
+    }
+
+    #[test]
+    fn a_log_segment_sets_no_more_than_a_part_of_the_room_aside() {
+        let sim = SimVfs::new(1);
+        let aside = |wanted_bytes| preallocated_bytes(&sim, Path::new("/db"), wanted_bytes);
+        assert_eq!(aside(64 << 20), 64 << 20);
+        sim.set_capacity_bytes(Some(160 << 20));
+        assert_eq!((aside(64 << 20), aside(1 << 20)), (10 << 20, 1 << 20));
+        sim.set_capacity_bytes(Some(160));
+        assert_eq!((aside(64 << 20), aside(0)), (10, 0));
+        sim.hide_free_space();
+        assert_eq!(aside(64 << 20), 64 << 20);
     }
 }

@@ -101,10 +101,9 @@ fn create_segment(env: &CommitEnv, previous: LogPosition) -> Result<LogWriter> {
         if std::mem::replace(&mut is_short, true) {
             options.preallocate_bytes = 0;
         }
-        // No more than a segment of values would have.
         let (vfs, dir) = (&*env.base.vfs, &*env.base.dir);
         options.preallocate_bytes =
-            segment_length::longest_bytes(vfs, dir, options.preallocate_bytes, 0);
+            segment_length::preallocated_bytes(vfs, dir, options.preallocate_bytes);
         let made =
             LogWriter::create_after(&*env.base.vfs, &path, number.segment(), &options, previous)
                 .and_then(|writer| env.base.vfs.sync_dir(&env.base.dir).map(|()| writer));

@@ -10,7 +10,7 @@
 //! refer to what the inputs did, less what was dropped or moved away. Otherwise the job fails and
 //! changes nothing. A job that fails or is cancelled leaves no file behind.
 
-use super::pick::{Compaction, File, Span};
+use super::pick::{Compaction, File, Span, deletes_ranges};
 use super::values::{Moved, Moving, References, Stage, StageContext, remove_segments};
 use crate::background::filter::{Filter, FilterCounts, Filtering};
 use crate::background::fold::{Fold, Folding, Sink};
@@ -184,7 +184,7 @@ struct Plan<'a> {
 impl<'a> Plan<'a> {
     fn new(ctx: &'a JobContext<'a>, compaction: &'a Compaction) -> Result<Self> {
         let mut readers = Vec::new();
-        for file in compaction.files().filter(|f| f.range_tombstone_count > 0) {
+        for file in compaction.files().filter(|f| deletes_ranges(f)) {
             readers.push(ctx.table_cache.reader_for_work(file)?);
         }
         let runs: usize = compaction

@@ -29,8 +29,8 @@
 //! `compaction/simulation` prints what this writes.
 
 use super::pick::{
-    Choice, File, LAST_LEVEL, Manual, ManualStep, PickInput, Reason, Span, is_dense, patience,
-    total_bytes,
+    Choice, File, LAST_LEVEL, Manual, ManualStep, PickInput, Reason, Span, deletes_ranges, is_dense,
+    mostly_deletes_keys, patience, total_bytes,
 };
 use crate::options::FamilyOptions;
 use std::ops::Range;
@@ -144,7 +144,7 @@ pub(crate) fn pick_idle(input: &PickInput<'_>) -> Choice {
     }
     let targets = targets(input.version, input.options);
     let smaller =
-        |f: &FileMeta| f.range_tombstone_count > 0 || is_dense(f, 8) || is_due(f, input.now_ms);
+        |f: &FileMeta| deletes_ranges(f) || is_dense(f, 8) || is_due(f, input.now_ms);
     idle_l0(input, &targets, smaller)
         .or_else(|| rewrite(input, Reason::Tombstones, smaller))
         .or_else(|| {
@@ -158,14 +158,13 @@ pub(crate) fn pick_idle(input: &PickInput<'_>) -> Choice {
 
 /// See [`super::pick_deleted_ranges`].
 pub(crate) fn pick_deleted_ranges(input: &PickInput<'_>) -> Choice {
-    let deletes = |f: &FileMeta| f.range_tombstone_count > 0;
     let from_l0 = || {
-        let deletes = input.files(0).iter().any(|f| deletes(f));
+        let deletes = input.files(0).iter().any(|f| deletes_ranges(f));
         deletes.then(|| merge_l0(input, &targets(input.version, input.options), Reason::Tombstones))
     };
     from_l0()
         .flatten()
-        .or_else(|| rewrite(input, Reason::Tombstones, deletes))
+        .or_else(|| rewrite(input, Reason::Tombstones, deletes_ranges))
         .unwrap_or(Choice::Nothing)
 }
 
@@ -379,8 +378,7 @@ fn rewrite(
 
 /// Whether so much of the file is tombstones that it is brought down while there are writes.
 fn has_many_tombstones(input: &PickInput<'_>, file: &FileMeta) -> bool {
-    let of_keys = file.tombstone_count.saturating_mul(2) > file.entry_count;
-    of_keys || (is_dense(file, 2) && is_met_by_few(input, file))
+    mostly_deletes_keys(file) || (is_dense(file, 2) && is_met_by_few(input, file))
 }
 
 /// Whether a level of files that `file` overlaps is no more than a merge takes while there are writes. A file of a few
@@ -476,7 +474,7 @@ pub(crate) fn pick_manual(input: &PickInput<'_>, manual: &mut Manual) -> ManualS
             Some(below) => manual_window(input, &wanted, below),
             None => {
                 let smaller = |f: &&File| {
-                    f.range_tombstone_count > 0
+                    deletes_ranges(f)
                         || f.tombstone_count > 0
                         || is_due(f, input.now_ms)
                         || manual.rewrites(f)

@@ -308,10 +308,25 @@ pub(crate) enum ManualStep {
     Done,
 }
 
+/// Whether `file` deletes ranges.
+pub(crate) fn deletes_ranges(file: &FileMeta) -> bool {
+    file.range_tombstone_count > 0
+}
+
 /// Whether there is more than one tombstone, of a key or a range, for each `part` of the file's entries.
 pub(crate) fn is_dense(file: &FileMeta, part: u64) -> bool {
     let tombstones = file.tombstone_count.saturating_add(file.range_tombstone_count);
     tombstones.saturating_mul(part) > file.entry_count
+}
+
+/// Whether more than half of the file's entries are tombstones of keys.
+pub(crate) fn mostly_deletes_keys(file: &FileMeta) -> bool {
+    file.tombstone_count.saturating_mul(2) > file.entry_count
+}
+
+/// Whether `file` deletes ranges and holds little else.
+pub(crate) fn mostly_deletes_ranges(file: &FileMeta) -> bool {
+    deletes_ranges(file) && is_dense(file, 2)
 }
 
 /// Bytes that `file` refers to in victim segments.

@@ -19,7 +19,8 @@
 //! of the oldest run, and when it must be now, all.
 
 use super::pick::{
-    Choice, File, LAST_LEVEL, Manual, ManualStep, PickInput, Reason, Span, patience, total_bytes,
+    Choice, File, LAST_LEVEL, Manual, ManualStep, PickInput, Reason, Span, deletes_ranges,
+    mostly_deletes_keys, patience, total_bytes,
 };
 use std::ops::Range;
 use terrace_manifest::LEVEL_COUNT;
@@ -88,7 +89,7 @@ pub(crate) fn pick_idle(input: &PickInput<'_>) -> Choice {
     let runs = runs(input);
     let Some((oldest, newer)) = runs.split_last() else { return Choice::Nothing };
     let newer_bytes: u64 = newer.iter().map(|run| run.bytes).sum();
-    let frees = newer.iter().flat_map(|run| run.files).any(|f| f.range_tombstone_count > 0);
+    let frees = newer.iter().flat_map(|run| run.files).any(|f| deletes_ranges(f));
     let all = 0..runs.len();
     let whole = (!newer.is_empty() && (frees || oldest.bytes <= IDLE_RATIO * newer_bytes))
         .then(|| merge(input, &runs, all, Reason::Idle));
@@ -109,7 +110,7 @@ pub(crate) fn pick_idle(input: &PickInput<'_>) -> Choice {
 /// See [`super::pick_deleted_ranges`].
 pub(crate) fn pick_deleted_ranges(input: &PickInput<'_>) -> Choice {
     let runs = runs(input);
-    let deletes = |run: &Run<'_>| run.files.iter().any(|f| f.range_tombstone_count > 0);
+    let deletes = |run: &Run<'_>| run.files.iter().any(|f| deletes_ranges(f));
     // With all older runs: what is deleted may lie in any of them.
     let newest = runs.iter().position(deletes).filter(|first| first + 1 < runs.len());
     newest
@@ -162,7 +163,7 @@ fn by_count(input: &PickInput<'_>, runs: &[Run<'_>], bound: usize) -> Option<Cho
 /// entries that is worth it.
 fn due(input: &PickInput<'_>, runs: &[Run<'_>]) -> Option<Choice> {
     let is_due = |f: &File| f.ttl_due_ms.is_some_and(|due| due <= input.now_ms);
-    let is_dense = |f: &File| f.tombstone_count.saturating_mul(2) > f.entry_count;
+    let is_dense = |f: &File| mostly_deletes_keys(f);
     let (oldest, newer) = runs.split_last()?;
     let entries = |run: &Run<'_>| run.files.iter().map(|f| f.entry_count).sum::<u64>();
     let mut rest: u64 = runs.iter().map(entries).sum();
@@ -254,7 +255,7 @@ pub(crate) fn pick_manual(input: &PickInput<'_>, manual: &mut Manual) -> ManualS
     let runs = runs(input);
     let wanted = runs.iter().flat_map(|run| run.files).any(|f| manual.wants(f));
     let garbage =
-        |f: &File| f.tombstone_count > 0 || f.range_tombstone_count > 0 || f.ttl_due_ms.is_some();
+        |f: &File| f.tombstone_count > 0 || deletes_ranges(f) || f.ttl_due_ms.is_some();
     let single = runs.len() == 1
         && !runs[0].files.iter().any(|f| garbage(f) || (manual.wants(f) && manual.rewrites(f)));
     if !wanted || single {
