@@ -21,6 +21,9 @@ pub enum Route {
     /// Into this node's own store, but the key is being moved: reads go on, writes wait until
     /// [`Coordinator::when_released`] calls back.
     Held,
+    /// Nowhere at the moment: the shard's owner has just given it up, or is gone, and the next one takes it over. Commands
+    /// wait until [`Coordinator::when_served`] calls back.
+    Changing(ShardId),
     /// Nowhere: the shard has no owner that could be reached, or this node's lease is not sure.
     Unserved(Unserved),
 }
@@ -191,6 +194,10 @@ pub trait Coordinator: Send + Sync {
 
     /// Calls back when a held key is released, or at once if it is not held.
     fn when_released(&self, db: u8, key: &[u8], done: Box<dyn FnOnce() + Send>);
+
+    /// Calls back when a shard that [changes its owner](Route::Changing) does so no longer as far as this node sees: it is
+    /// served, or has been without an owner for so long that commands on it are refused. At once if it is not changing.
+    fn when_served(&self, shard: ShardId, done: Box<dyn FnOnce() + Send>);
 
     /// Calls back when the topology has this revision, or cannot be read for longer than a lease.
     fn when_at(&self, revision: Revision, done: Box<dyn FnOnce() + Send>);

@@ -10,6 +10,9 @@ use terrace_cluster::{MoveLimits, Placement, PlanSpec};
 /// The shortest time of a lease: shorter ones end where a machine is busy.
 pub const MIN_LEASE: Duration = Duration::from_secs(1);
 
+/// The default of [`NodeConfig::hand_over`]: a hand-over takes a fifth of it where the machines are not busy.
+pub const HAND_OVER: Duration = Duration::from_secs(1);
+
 /// What a node is started with.
 #[derive(Clone)]
 pub struct NodeConfig {
@@ -27,6 +30,8 @@ pub struct NodeConfig {
     pub secret: Secret,
     /// The time of the node's lease: how long its shards are unserved when it dies, at most.
     pub lease: Duration,
+    /// How long commands on a shard that has just lost its owner wait for the next one, before they are refused.
+    pub hand_over: Duration,
     /// Whether it owns shards.
     pub is_coordinator: bool,
     /// Whether it may lead the partitioner, and how often that plans by itself.
@@ -61,6 +66,7 @@ impl NodeConfig {
             redis_address: redis_address.to_string(),
             secret: Secret::none(),
             lease: Duration::from_secs(3),
+            hand_over: HAND_OVER,
             is_coordinator: true,
             partitioner: None,
             moves: MoveLimits::default(),

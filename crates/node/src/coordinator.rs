@@ -61,7 +61,10 @@ impl NodeCoordinator {
         match view.owned.get(&shard) {
             Some(owned) if self.shared.stamp.covered(owned.generation) => then(topology, owned),
             Some(_) => otherwise(Route::Unserved(Unserved::NoOwner(shard))),
-            None => otherwise(view.route_to_owner(topology, self.shared.me, shard)),
+            None => {
+                let Shared { me, config, .. } = &*self.shared;
+                otherwise(view.route_to_owner(topology, (*me, config.hand_over), shard))
+            }
         }
     }
 
@@ -175,6 +178,15 @@ impl Coordinator for NodeCoordinator {
             }
         }
         done();
+    }
+
+    fn when_served(&self, shard: ShardId, done: Box<dyn FnOnce() + Send>) {
+        // Called also if the runtime ends.
+        let (shared, done) = (self.shared.clone(), Callback::new(done));
+        self.shared.runtime.spawn(async move {
+            shared.wait_until_served(shard).await;
+            done.call();
+        });
     }
 
     fn when_at(&self, revision: Revision, done: Box<dyn FnOnce() + Send>) {

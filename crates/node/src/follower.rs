@@ -3,7 +3,6 @@
 
 use crate::directory::Directory;
 use crate::shared::Shared;
-use crate::view::View;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -68,10 +67,11 @@ fn publish(shared: &Shared, directory: &Directory) {
             let (revision, topology) = (topology.revision, Arc::new(topology));
             // First the revision, then the routes that follow it, then those who wait for them.
             shared.revision.fetch_max(revision.0, Ordering::SeqCst);
-            shared.view.rcu(|view| {
+            shared.change_view(|view| {
                 let known = view.topology.as_ref().map_or(Revision(0), |known| known.revision);
-                let topology = (known <= revision).then(|| topology.clone());
-                View { topology: topology.or_else(|| view.topology.clone()), ..View::clone(view) }
+                if known <= revision {
+                    view.topology = Some(topology.clone());
+                }
             });
             shared.published.send_if_modified(|known| {
                 let is_later = revision > *known;

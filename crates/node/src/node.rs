@@ -199,6 +199,7 @@ impl Node {
             gate: Gate::new(),
             calls: Gate::new(),
             view: ArcSwap::from_pointee(View::default()),
+            view_changed: watch::Sender::new(()),
             revision: AtomicU64::new(0),
             published: watch::Sender::new(Revision(0)),
             directory: watch::Sender::new(None),
@@ -321,7 +322,7 @@ impl Node {
     /// Ends, as if it were killed. Whatever is still under way finds that it may not reply.
     fn stop(&self) {
         self.shared.stamp.lose();
-        self.shared.view.store(Arc::new(View::default()));
+        self.shared.change_view(|view| *view = View::default());
         if let Some(mut running) = self.running.lock().take() {
             running.tasks.abort_all();
         }

@@ -7,7 +7,7 @@ use crate::epochs;
 use crate::rpc::{MoveMessage, ShardRecords};
 use crate::shared::Shared;
 use crate::sweep::{self, Sweep};
-use crate::view::{AwayKeys, Callback, Order, OwnedShard, OwnerStatus, View};
+use crate::view::{AwayKeys, Callback, Order, OwnedShard, OwnerStatus};
 use crate::wishes::{Answer, Wishes};
 use parking_lot::RwLock;
 use std::collections::{BTreeSet, HashMap};
@@ -185,13 +185,11 @@ impl Owner {
         }
         self.is_serving = true;
         let owned = &self.owned;
-        self.shared.view.rcu(|view| {
-            let mut view = View::clone(view);
+        self.shared.change_view(|view| {
             let known = view.owned.get(&owned.shard).map_or(Epoch(0), |known| known.epoch);
             if owned.epoch > known {
                 view.owned.insert(owned.shard, owned.clone());
             }
-            view
         });
         tracing::info!("node {} serves shard {}", self.shared.me, self.owned.shard);
     }

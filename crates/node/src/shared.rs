@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Instant;
 use terrace_cluster::{
     CommandExecutor, DbKey, Epoch, MoveAnswer, NodeId, Revision, ShardId, Site, Topology,
 };
@@ -80,6 +81,8 @@ pub(crate) struct Shared {
     /// Calls to instances in the name of shards that this node owns, until they are answered.
     pub calls: Gate,
     pub view: ArcSwap<View>,
+    /// Sent after every change of the view.
+    pub view_changed: watch::Sender<()>,
     /// Of the latest topology: grows before the view follows it.
     pub revision: AtomicU64,
     /// The same, after the view has followed.
@@ -244,13 +247,32 @@ impl Shared {
 
     /// Serves a shard no more, if its epoch is meant.
     pub fn forget_shard(&self, shard: ShardId, is_meant: impl Fn(Epoch) -> bool) {
-        self.view.rcu(|view| {
-            let mut view = View::clone(view);
+        self.change_view(|view| {
             if view.owned.get(&shard).is_some_and(|owned| is_meant(owned.epoch)) {
                 view.owned.remove(&shard);
             }
+        });
+    }
+
+    /// Changes what routes are made of. `change` may be called several times.
+    pub fn change_view(&self, change: impl Fn(&mut View)) {
+        self.view.rcu(|view| {
+            let mut view = View::clone(view);
+            change(&mut view);
+            view.note_vacant(self.me, Instant::now());
             view
         });
+        self.view_changed.send_replace(());
+    }
+
+    /// Waits until commands on a shard do not wait for an owner any more.
+    pub async fn wait_until_served(&self, shard: ShardId) {
+        let mut changed = self.view_changed.subscribe();
+        loop {
+            let left = self.view.load().changes_for(shard, self.config.hand_over);
+            let Some(left) = left else { return };
+            let _either_way = tokio::time::timeout(left, changed.changed()).await;
+        }
     }
 
     /// The shard's records, for its owner.

@@ -3,9 +3,10 @@
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use terrace_cluster::{
-    DbKey, Epoch, ExceptionList, KeyCopy, MoveId, NodeId, Route, ShardCall, ShardId, Topology,
-    Unserved,
+    DbKey, Epoch, ExceptionList, KeyCopy, MoveId, NodeId, Route, Shard, ShardCall, ShardId,
+    Topology, Unserved,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -15,6 +16,8 @@ pub(crate) struct View {
     pub topology: Option<Arc<Topology>>,
     /// Few: a tree finds them in less time than a hash takes.
     pub owned: BTreeMap<ShardId, Arc<OwnedShard>>,
+    /// Shards that had an owner and have none to send commands to, and since when.
+    pub vacant: BTreeMap<ShardId, Instant>,
 }
 
 /// A shard that this node serves.
@@ -121,11 +124,99 @@ impl OwnedShard {
 }
 
 impl View {
-    /// Where commands for a shard go that this node does not own.
-    pub fn route_to_owner(&self, topology: &Topology, me: NodeId, shard: ShardId) -> Route {
-        match topology.shards.get(&shard).and_then(|shard| shard.owner) {
-            Some(owner) if owner.is_claimed && owner.node != me => Route::Owner(owner.node),
-            _ => Route::Unserved(Unserved::NoOwner(shard)),
+    /// Where commands for a shard go that this node does not own. They wait for an owner until the shard has been without
+    /// one for `patience`.
+    pub fn route_to_owner(
+        &self,
+        topology: &Topology,
+        (me, patience): (NodeId, Duration),
+        shard: ShardId,
+    ) -> Route {
+        match topology.shards.get(&shard).and_then(|shard| other_owner(shard, me)) {
+            Some(owner) => Route::Owner(owner),
+            None if self.changes_for(shard, patience).is_some() => Route::Changing(shard),
+            None => Route::Unserved(Unserved::NoOwner(shard)),
         }
+    }
+
+    /// How long commands on a shard still wait for an owner; `None` if they do not.
+    pub fn changes_for(&self, shard: ShardId, patience: Duration) -> Option<Duration> {
+        let vacant = self.vacant.get(&shard)?.elapsed();
+        patience.checked_sub(vacant).filter(|left| !left.is_zero())
+    }
+
+    /// To be called when anything else has changed.
+    pub fn note_vacant(&mut self, me: NodeId, now: Instant) {
+        let Some(topology) = &self.topology else { return self.vacant.clear() };
+        // One that never had an owner does not change it.
+        let is_vacant = |shard: &&Shard| {
+            let is_served = self.owned.contains_key(&shard.id) || other_owner(shard, me).is_some();
+            shard.owner.is_some() && !is_served
+        };
+        let since = |shard: &Shard| self.vacant.get(&shard.id).copied().unwrap_or(now);
+        let vacant = topology.shards.values().filter(is_vacant);
+        self.vacant = vacant.map(|shard| (shard.id, since(shard))).collect();
+    }
+}
+
+/// Another node that owns a shard.
+fn other_owner(shard: &Shard, me: NodeId) -> Option<NodeId> {
+    let owner = shard.owner.filter(|owner| owner.is_claimed && owner.node != me);
+    owner.map(|owner| owner.node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace_cluster::{KeyRange, Node, Owner, Placement, Revision};
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn topology(owner: Option<(u8, bool)>) -> Option<Arc<Topology>> {
+        let node = |number: u8| Node {
+            id: NodeId([number; 20]),
+            redis_address: String::new(),
+            rpc_address: String::new(),
+            is_alive: true,
+        };
+        let owner = owner.map(|(node, is_claimed)| Owner {
+            node: NodeId([node; 20]),
+            epoch: Epoch(1),
+            is_claimed,
+        });
+        let ranges = vec![KeyRange::Slots(0, 16_383)];
+        let shard = Shard { id: ShardId(1), instance: NodeId([1; 20]), owner, ranges };
+        let nodes = [node(1), node(2)];
+        Some(Arc::new(Topology::new(Revision(1), Placement::Slots, nodes, [shard]).unwrap()))
+    }
+
+    fn route(view: &View, patience: Duration) -> Route {
+        let topology = view.topology.clone().unwrap();
+        view.route_to_owner(&topology, (NodeId([1; 20]), patience), ShardId(1))
+    }
+
+    #[test]
+    fn commands_wait_for_the_next_owner_and_not_for_longer_than_that() {
+        let (me, shard) = (NodeId([1; 20]), ShardId(1));
+        let refused = Route::Unserved(Unserved::NoOwner(shard));
+        let mut view = View::default();
+        let see = |view: &mut View, owner, now| {
+            view.topology = topology(owner);
+            view.note_vacant(me, now);
+        };
+        let start = Instant::now();
+        see(&mut view, None, start);
+        assert_eq!(route(&view, PATIENCE), refused, "it never had an owner");
+        see(&mut view, Some((2, true)), start);
+        assert_eq!(route(&view, PATIENCE), Route::Owner(NodeId([2; 20])));
+        see(&mut view, Some((2, false)), start);
+        assert_eq!(route(&view, PATIENCE), Route::Changing(shard));
+        // The time runs on when this node claims it, which serves nobody yet.
+        see(&mut view, Some((1, true)), start + Duration::from_secs(1));
+        assert_eq!(view.vacant.get(&shard), Some(&start));
+        assert_eq!(route(&view, PATIENCE), Route::Changing(shard));
+        assert_eq!(route(&view, Duration::ZERO), refused, "it has taken too long");
+        see(&mut view, Some((2, true)), start);
+        assert!(view.vacant.is_empty() && view.changes_for(shard, PATIENCE).is_none());
     }
 }

@@ -5,7 +5,7 @@
 //!                                      ├─► all at one other node         sent there as it came
 //!                                      ├─► at several, and it splits     one part for each, replies merged
 //!                                      ├─► at several, and it does not   exceptions are brought home first
-//!                                      └─► held, and it writes           it waits
+//!                                      └─► held, and it writes, or between two owners: it waits
 //! ```
 //! Pure: nothing has happened yet when [`place`] answers, so a command that waits, or that another thread has
 //! to execute, is placed again. Called by the dispatch, between who may and the command's function.
@@ -25,7 +25,7 @@ use crate::command::{CommandSpec, Flags, Keys};
 use crate::round::{Ways, hash_of};
 use crate::session::{Caller, Session};
 use std::borrow::Cow;
-use terrace_cluster::{CallTarget, Coordinator, NodeId, Placement, Route, slot_of};
+use terrace_cluster::{CallTarget, Coordinator, NodeId, Placement, Route, ShardId, slot_of};
 use terrace_resp::Command;
 
 /// The error by which a node tells another that it does not own a shard, with the revision by which it
@@ -79,6 +79,8 @@ pub(crate) enum Await {
     Release(Vec<u8>),
     /// This key is elsewhere, the others are not: it is brought home.
     Home(Vec<u8>),
+    /// This shard has just lost its owner: the next one.
+    Served(ShardId),
     /// The cluster does this, and lays its answer into the session.
     Admin(Box<AdminRequest>),
 }
@@ -194,6 +196,7 @@ impl Placing<'_> {
             Route::Held => Away::Wait(Await::Release(key.to_vec())).into(),
             Route::Instance(call) => Away::Send(CallTarget::Instance(call)).into(),
             Route::Owner(node) => self.to_owner(node, key),
+            Route::Changing(shard) => Away::Wait(Await::Served(shard)).into(),
             Route::Unserved(why) => refused(format!("CLUSTERDOWN {why}")),
         }
     }
@@ -251,7 +254,7 @@ impl Placing<'_> {
         let is_here = |route: &Route| matches!(route, Route::Local | Route::Held);
         for (key, route) in keys.iter().zip(routes) {
             let stops = match route {
-                Route::Unserved(_) => true,
+                Route::Unserved(_) | Route::Changing(_) => true,
                 Route::Held => writes,
                 Route::Owner(_) => self.session.caller == Caller::Owner,
                 _ => false,
@@ -308,6 +311,7 @@ impl Placing<'_> {
                         return place;
                     }
                 }
+                Route::Changing(shard) => return Away::Wait(Await::Served(*shard)).into(),
                 Route::Unserved(why) => return refused(format!("CLUSTERDOWN {why}")),
                 _ => {}
             }

@@ -109,6 +109,11 @@ impl Front {
                     Err(_) => self.again(request),
                 }
             }
+            Route::Changing(shard) => {
+                drop(guard);
+                let this = self.clone();
+                coordinator.when_served(shard, Box::new(move || this.submit(request)));
+            }
             Route::Instance(call) => self.send(CallTarget::Instance(call), request),
             Route::Owner(node) if request.is_clients => {
                 self.send(CallTarget::Owner(node), request);

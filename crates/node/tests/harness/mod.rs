@@ -103,6 +103,8 @@ impl TestNode {
     pub async fn start(&mut self, change: impl FnOnce(&mut NodeConfig)) {
         let mut config = NodeConfig::local(&self.cluster, "127.0.0.1:1");
         config.lease = self.lease;
+        // A busy machine makes no hand-over take too long.
+        config.hand_over = self.lease;
         // What a test waits for when a node is away is that it does not answer, not that it is slow.
         let patience = (self.lease / 3).max(LinkOptions::default().timeout);
         config.links = LinkOptions { timeout: patience, ping: patience };

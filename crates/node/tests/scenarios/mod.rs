@@ -259,7 +259,7 @@ pub async fn what_was_read_before_a_pause_is_not_shown(metadata: Arc<dyn Metadat
     wait_for("reads", async || node.front.run(&format!("GET {key}")).await.ok()).await;
 }
 
-/// A drained node serves nothing, and does again when that is over.
+/// A drained node serves nothing, and does again when that is over. Commands wait while their shard changes its owner.
 pub async fn a_drained_node_gives_its_shards_up(metadata: Arc<dyn Metadata>) {
     let cluster = TestCluster::start(metadata, 2, "drain").await;
     let keys = cluster.keys_of(0, 2);
@@ -286,5 +286,6 @@ pub async fn a_drained_node_gives_its_shards_up(metadata: Arc<dyn Metadata>) {
     cluster.nodes[0].node().drain(other, true).await.unwrap();
     cluster.wait_until_served_by(1, 1).await;
     load.let_pass(20).await;
+    assert_eq!(load.unknown(), 0, "no client sees a hand-over");
     load.check(&cluster, 1).await;
 }

@@ -170,7 +170,7 @@ fn slots_of(shard: &Shard) -> u64 {
 }
 
 /// The page of `CLUSTER INFO`. A shard counts as served if commands on it would be routed now, so the state is `ok` exactly
-/// if none would be refused for want of an owner.
+/// if none would be refused, or wait, for want of an owner.
 pub(super) fn info(coordinator: &dyn Coordinator) -> String {
     let (me, topology) = (coordinator.me(), coordinator.topology());
     let mut page = String::new();
@@ -180,8 +180,10 @@ pub(super) fn info(coordinator: &dyn Coordinator) -> String {
     };
     let shards: Vec<&Shard> =
         topology.iter().flat_map(|topology| topology.shards.values()).collect();
-    let is_served =
-        |shard: &&&Shard| !matches!(coordinator.route_shard(shard.id), Route::Unserved(_));
+    let is_served = |shard: &&&Shard| {
+        let route = coordinator.route_shard(shard.id);
+        !matches!(route, Route::Unserved(_) | Route::Changing(_))
+    };
     let served: Vec<&&Shard> = shards.iter().filter(is_served).collect();
     let served_slots = served.iter().map(|shard| slots_of(shard)).sum();
     let is_ok = topology.is_some() && served.len() == shards.len();

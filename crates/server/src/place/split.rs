@@ -60,7 +60,7 @@ pub(super) fn by_target(
         let target = match route {
             Route::Owner(node) => CallTarget::Owner(*node),
             Route::Instance(call) => CallTarget::Instance(*call),
-            Route::Local | Route::Held | Route::Unserved(_) => here,
+            Route::Local | Route::Held | Route::Changing(_) | Route::Unserved(_) => here,
         };
         match groups.iter_mut().find(|(known, _)| *known == target) {
             Some((_, places)) => places.push(at),

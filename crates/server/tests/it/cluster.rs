@@ -3,9 +3,11 @@
 
 mod admin;
 mod fake;
+mod hand_over;
 mod large_replies;
 mod model;
 mod order;
+mod page;
 mod refused;
 
 use crate::client::{HANG_GUARD, array, bulk, error, hears_nothing, int, ok, shown, text, until};

@@ -108,6 +108,7 @@ impl EventLoop {
         match until {
             Await::Release(key) => coordinator.when_released(0, key, done),
             Await::Home(key) => coordinator.recall(0, key, done),
+            Await::Served(shard) => coordinator.when_served(*shard, done),
             Await::Admin(request) => {
                 let slot = AdminSlot::default();
                 if let Some(state) = &mut client.state {

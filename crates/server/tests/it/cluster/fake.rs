@@ -25,6 +25,8 @@ pub struct State {
     /// Keys that are being moved.
     held: BTreeSet<Vec<u8>>,
     waiting: Vec<(Vec<u8>, Callback)>,
+    /// Shards between two owners, and who waits for the next one.
+    changing: BTreeMap<ShardId, Vec<Callback>>,
     /// Calls to these nodes get no answer.
     pub cut_off: BTreeSet<NodeId>,
     /// How many of the next calls to an owner are answered that it is not the owner.
@@ -79,6 +81,22 @@ impl Shared {
         let due: Vec<Callback> = due.map(|(_, done)| done).collect();
         drop(state);
         due.into_iter().for_each(|done| done());
+    }
+
+    /// A shard's owner has given it up, and no other has claimed it: as all nodes see it.
+    pub fn give_up(&self, shard: ShardId) {
+        self.state().changing.insert(shard, Vec::new());
+    }
+
+    /// The shard has an owner again, or nobody waits for one any more.
+    pub fn end_change(&self, shard: ShardId) {
+        let due = self.state().changing.remove(&shard);
+        due.into_iter().flatten().for_each(|done| done());
+    }
+
+    /// How many clients and calls wait for the next owner of a shard.
+    pub fn waiting_for_owner(&self, shard: ShardId) -> usize {
+        self.state().changing.get(&shard).map_or(0, Vec::len)
     }
 
     /// Holds the writes of a key.
@@ -175,6 +193,9 @@ impl Coordinator for FakeCoordinator {
         assert!(self.guards.load(Ordering::SeqCst) > 0, "a route without a guard");
         let mut state = self.shared.state();
         let shard = state.topology.shards[&state.topology.shard_of(key)].clone();
+        if state.changing.contains_key(&shard.id) {
+            return Route::Changing(shard.id);
+        }
         let route = self.of_shard(&shard);
         if matches!(route, Route::Owner(_) | Route::Unserved(_)) {
             return route;
@@ -199,7 +220,10 @@ impl Coordinator for FakeCoordinator {
 
     fn route_shard(&self, shard: ShardId) -> Route {
         let state = self.shared.state();
-        self.of_shard(&state.topology.shards[&shard])
+        match state.changing.contains_key(&shard) {
+            true => Route::Changing(shard),
+            false => self.of_shard(&state.topology.shards[&shard]),
+        }
     }
 
     fn guard(&self) -> Box<dyn ServeGuard> {
@@ -267,6 +291,17 @@ impl Coordinator for FakeCoordinator {
         match state.held.contains(key) {
             true => state.waiting.push((key.into(), done)),
             false => {
+                drop(state);
+                done();
+            }
+        }
+    }
+
+    fn when_served(&self, shard: ShardId, done: Callback) {
+        let mut state = self.shared.state();
+        match state.changing.get_mut(&shard) {
+            Some(waiting) => waiting.push(done),
+            None => {
                 drop(state);
                 done();
             }
@@ -406,6 +441,7 @@ impl FakeCluster {
             exceptions: BTreeMap::new(),
             held: BTreeSet::new(),
             waiting: Vec::new(),
+            changing: BTreeMap::new(),
             cut_off: BTreeSet::new(),
             misrouted: 0,
             late: None,
@@ -529,6 +565,10 @@ impl Coordinator for Waiting {
     }
 
     fn when_released(&self, _: u8, _: &[u8], done: Callback) {
+        done();
+    }
+
+    fn when_served(&self, _: ShardId, done: Callback) {
         done();
     }
 

@@ -1,0 +1,66 @@
+//! Commands on a shard that has just lost its owner wait for the next one.
+
+use super::fake::FakeCluster;
+use crate::client::{bulk, error, int, ok, text, until};
+use terrace_cluster::{Placement, ShardId};
+use terrace_resp::Reply;
+
+const SHARD: ShardId = ShardId(1);
+
+#[test]
+fn commands_wait_for_the_next_owner_of_their_shard_and_others_go_on() {
+    let cluster = FakeCluster::new(Placement::Slots, 3, &[]);
+    let (key, other) = (cluster.key_of(1, "k"), cluster.key_of(2, "k"));
+    let shared = &cluster.shared;
+    assert_eq!(cluster.client(0).say(&format!("SET {key} before")), ok());
+    shared.give_up(SHARD);
+    // By the nodes that are no owners, the one that was, and in each form in which commands are placed.
+    let mut waiting: Vec<_> = (0..3).map(|at| cluster.client(at)).collect();
+    for client in &mut waiting {
+        client.send(&["APPEND", &*key, "+"]);
+    }
+    let requests = [vec!["MGET", &*key, &*other], vec!["DBSIZE"], vec!["KEYS", "*"]];
+    for request in &requests {
+        let mut client = cluster.client(0);
+        client.send(request);
+        waiting.push(client);
+    }
+    let mut transaction = cluster.client(2);
+    let queued = format!("STRLEN {key}");
+    transaction.pipeline(&["MULTI", &*queued]);
+    transaction.send(&["EXEC"]);
+    until("not all of them wait", || shared.waiting_for_owner(SHARD) == waiting.len() + 1);
+    let info = text(&cluster.client(0).say("CLUSTER INFO"));
+    assert!(info.contains("cluster_state:fail"), "{info}");
+    assert_eq!(cluster.client(0).say(&format!("SET {other} 1")), ok(), "another shard");
+    shared.hand_over(SHARD, cluster.node(0));
+    shared.end_change(SHARD);
+    let mut lengths: Vec<String> =
+        waiting[..3].iter_mut().map(|client| format!("{:?}", client.reply())).collect();
+    lengths.sort();
+    assert_eq!(lengths, [7, 8, 9].map(|length| format!("{:?}", int(length))));
+    for client in &mut waiting[3..] {
+        let reply = client.reply();
+        assert!(!matches!(reply, Reply::Error(_)), "{reply:?}");
+    }
+    let executed = transaction.reply();
+    assert!(matches!(executed, Reply::Array(_)), "{executed:?}");
+    assert_eq!(cluster.client(1).say(&format!("GET {key}")), bulk("before+++"));
+    cluster.settle();
+}
+
+#[test]
+fn commands_are_refused_when_no_owner_has_come() {
+    let cluster = FakeCluster::new(Placement::Slots, 2, &[]);
+    let key = cluster.key_of(1, "k");
+    let shared = &cluster.shared;
+    shared.give_up(SHARD);
+    let mut client = cluster.client(0);
+    client.send(&["SET", &*key, "v"]);
+    until("it waits", || shared.waiting_for_owner(SHARD) == 1);
+    // Its owner's claim is gone, and this node knows of no other.
+    shared.hand_over_unseen(SHARD, cluster.node(1));
+    shared.end_change(SHARD);
+    let refused = error(&client.reply());
+    assert!(refused.starts_with("CLUSTERDOWN"), "{refused}");
+}
