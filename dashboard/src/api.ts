@@ -401,7 +401,7 @@ export interface ValueElement {
 
 // ---------------------------------------------------------------- GET /api/v1/command?db=N&line=…
 // Executes a command that only reads, as the user who is logged in. `line` is written as for redis-cli, at most 4,096 bytes. Any other
-// command answers 403 and does nothing, as every command does in a cluster.
+// command answers 403 and does nothing; so does, in a cluster, one whose keys are not all in this node's store: the error says where they are.
 
 export interface CommandAnswer {
   db: number;

@@ -1,14 +1,17 @@
 //! Commands that only read, executed for the page: by nobody's connection, on a thread that may wait for the device.
 
 use crate::acl::User;
+use crate::cluster::Cluster;
 use crate::command::{CommandSpec, Flags, table};
 use crate::dispatch::{self, Executed};
 use crate::http::Unread;
+use crate::place::{self, Away, Place};
 use crate::server::Server;
 use crate::session::{Caller, ConnectionCloser, Origin, Session};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
+use terrace_cluster::{CallTarget, NodeId};
 use terrace_keyspace::Mode;
 use terrace_resp::{Command, OwnedCommand, Protocol};
 
@@ -42,10 +45,6 @@ impl Server {
             let why = format!("{name} does not only read; use the Redis port, with redis-cli");
             return Err(Unread::Refused(why));
         }
-        if self.cluster.is_some() {
-            let why = "in a cluster commands go to the Redis port, with redis-cli";
-            return Err(Unread::Refused(why.into()));
-        }
         let peer = SocketAddr::from((peer, 0));
         let home = Arc::new(NoConnection);
         let origin = Origin { peer, local: peer, is_tls: false, home, token: usize::MAX };
@@ -53,10 +52,19 @@ impl Server {
         let mut session = Session::of(info, Some(user));
         (session.caller, session.protocol) = (Caller::Page, Protocol::Resp3);
         session.select(db);
+        // Before the route, until what was read may be shown.
+        let guard = self.cluster.as_ref().and_then(Cluster::guard);
+        if let Some(cluster) = &self.cluster {
+            check_place(cluster, &args, &session)?;
+        }
         let mut batch = self.space.command_batch(Mode::Device);
         let mut reply = Vec::new();
         let clock = &mut Instant::now();
-        match dispatch::execute(args, &mut batch, &mut session, self, &mut reply, clock) {
+        let executed = dispatch::execute(args, &mut batch, &mut session, self, &mut reply, clock);
+        let may_reply = !session.is_guarded || guard.is_none_or(|guard| guard.may_reply());
+        match executed {
+            // A key that left meanwhile is found where it is now by the next try.
+            Executed::Replied if session.has_moved || !may_reply => Err(Unread::Busy),
             Executed::Replied => Ok(reply),
             Executed::Elsewhere(_)
             | Executed::Away(_)
@@ -66,6 +74,36 @@ impl Server {
             | Executed::Close => Err(Unread::Busy),
         }
     }
+}
+
+/// In a cluster the page executes what this node has in its own store, and sends nothing to others.
+///
+/// # Errors
+/// The command belongs elsewhere: where. What else is wrong with it, its execution says.
+fn check_place(cluster: &Cluster, args: &Command<'_>, session: &Session) -> Result<(), Unread> {
+    let Some((_, spec)) = table().find(args.name()) else { return Ok(()) };
+    if spec.check_form(args).is_err() {
+        return Ok(());
+    }
+    let topology = cluster.coordinator().and_then(|one| one.topology());
+    let at = |node: NodeId| match topology.as_ref().and_then(|known| known.nodes.get(&node)) {
+        Some(known) => format!("node {node}, {}", known.redis_address),
+        None => format!("node {node}"),
+    };
+    let why = match place::place(cluster, spec, args, session) {
+        Place::Here(_) | Place::Refused(_) | Place::Aborted => return Ok(()),
+        Place::Away(Away::Wait(_)) => return Err(Unread::Busy),
+        Place::Away(Away::Send(CallTarget::Owner(node)) | Away::Exec(CallTarget::Owner(node))) => {
+            format!("what it reads is served by {}", at(node))
+        }
+        Place::Away(
+            Away::Send(CallTarget::Instance(call)) | Away::Exec(CallTarget::Instance(call)),
+        ) => {
+            format!("what it reads lies in the store of {}", at(call.instance))
+        }
+        Place::Away(Away::Split(_)) => "it reads at several nodes of the cluster".to_string(),
+    };
+    Err(Unread::Refused(format!("{why}; use the page there, or the Redis port, with redis-cli")))
 }
 
 /// Whether a command reads keys and does nothing else. One that has subcommands is what its subcommand is.

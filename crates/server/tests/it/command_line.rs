@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use terrace_resp::Reply;
 
 /// The status of the answer to a command line, and its body. `login` is user and password in Base64.
-fn line(served: &Served, db: u8, line: &str, login: Option<&str>) -> (u16, String) {
+pub fn line(served: &Served, db: u8, line: &str, login: Option<&str>) -> (u16, String) {
     let escaped: String = line.bytes().map(|byte| format!("%{byte:02x}")).collect();
     let login = login.map_or(String::new(), |login| format!("Authorization: Basic {login}\r\n"));
     let mut stream = TcpStream::connect(served.running().http_addresses()[0]).unwrap();
@@ -184,9 +184,7 @@ fn replies_have_bounds() {
 }
 
 #[test]
-fn in_a_cluster_it_says_where_commands_go() {
+fn a_node_that_has_not_joined_its_cluster_reads_no_key() {
     let served = with_http(&[("cluster-enabled", "yes")]);
-    let (status, body) = line(&served, 0, "GET a", None);
-    assert_eq!(status, 403, "{body}");
-    assert_has(&body, &["in a cluster commands go to the Redis port"]);
+    assert_has(&answer(&served, 0, "GET a"), &[r#""type":"error""#, "CLUSTERDOWN"]);
 }
