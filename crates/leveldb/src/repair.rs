@@ -17,17 +17,28 @@ const FAMILY_SIGNS: &[FamilySign] =
 /// Repairs the store in `dir`, whose keys have this order.
 ///
 /// # Errors
-/// Those of [`terrace::repair`]; `InvalidArgument` if the tree has another order, with the tree unchanged.
+/// Those of [`terrace::repair`]; `InvalidArgument` if the keys have another order: with nothing changed if that can be
+/// read as the store is, else with the tree unchanged.
 pub fn repair(dir: &Path, options: Options, order: &Order) -> Outcome<()> {
+    refuse_other_order(dir, &options, order)?;
     let how = RepairOptions { family_signs: FAMILY_SIGNS, ..RepairOptions::default() };
     let reopens = Options { create_if_missing: false, ..options.clone() };
     terrace::repair_telling(dir, options, how, |_| mend_tree(dir, reopens, order)).map(drop)
 }
 
+/// Looks at the order before anything is changed. A store that does not open does not tell it.
+fn refuse_other_order(dir: &Path, options: &Options, order: &Order) -> Outcome<()> {
+    match Db::open_read_only(dir, options.clone()) {
+        Ok(db) => tree::refuse_other_order(&db, order),
+        Err(_) => Ok(()),
+    }
+}
+
 fn mend_tree(dir: &Path, options: Options, order: &Order) -> Result<(), Failure> {
     let db = Db::open(dir, options)?;
-    if let Some(family) = db.column_family(FAMILY) {
-        tree::mend(&db, &family, order)?;
+    match db.column_family(FAMILY) {
+        Some(family) => tree::mend(&db, &family, order)?,
+        None => tree::refuse_other_order(&db, order)?,
     }
     Ok(db.close()?)
 }

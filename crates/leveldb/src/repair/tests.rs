@@ -26,6 +26,15 @@ fn options(sim: &SimVfs) -> Options {
     options
 }
 
+/// A closed store of one SST.
+fn flushed(sim: &SimVfs, options: Options, keys: usize) {
+    let store = Store::open(Db::open(DIR, options).unwrap(), backwards()).unwrap();
+    write(&store, 0..keys, 0);
+    store.db.flush().unwrap();
+    store.db.close().unwrap();
+    assert_eq!(files(sim, ".sst").len(), 1);
+}
+
 fn open(sim: &SimVfs, order: Order) -> Outcome<Store> {
     Store::open(Db::open(DIR, options(sim))?, order)
 }
@@ -125,10 +134,11 @@ fn an_older_record_of_the_root_hides_no_keys() {
     }
 }
 
-/// The first block of the newest SST has the record of the root, and is damaged.
+/// A block of the newest SST is damaged: the first one has records of keys, which leaves name too, and one in the
+/// middle has values.
 #[test]
 fn a_damaged_block_costs_what_it_has_and_no_more() {
-    for flushes in [1, 2] {
+    for (flushes, has_values) in [(1, false), (1, true), (2, false), (2, true)] {
         let sim = SimVfs::new(3);
         let store = open(&sim, backwards()).unwrap();
         for flush in 0..flushes {
@@ -138,10 +148,12 @@ fn a_damaged_block_costs_what_it_has_and_no_more() {
         let all = keys(&store).len();
         store.db.close().unwrap();
         let sst = files(&sim, ".sst").pop().unwrap();
-        assert!(sim.corrupt(&sst, 100, 0x55));
+        let place = if has_values { sim.len(&sst).unwrap() / 2 } else { 100 };
+        assert!(sim.corrupt(&sst, place, 0x55));
         let store = repaired(&sim, backwards());
         let found = keys(&store);
-        assert!(found.len() < all && found.len() > all / 2, "{} of {all}", found.len());
+        assert_eq!(found.len() < all, has_values, "{} of {all}", found.len());
+        assert!(found.len() > all / 2, "{} of {all}", found.len());
         assert!(found.is_sorted_by(|a, b| a > b));
         for key in &found {
             let at: usize = std::str::from_utf8(key).unwrap().parse().unwrap();
@@ -210,6 +222,68 @@ fn a_gap_in_the_log_hides_no_keys_of_later_batches() {
     }
     // A lost batch costs its key, and the half of the leaf that it split, if nothing was written to that again.
     assert!(lost <= 10 * PLACES, "{lost} keys");
+}
+
+/// One block has the places of all leaves: keys are found by their own records. Wherever the damage is, the rest is there.
+#[test]
+fn a_block_with_the_places_of_all_leaves_costs_no_keys() {
+    const KEYS: usize = 600;
+    const BLOCK_BYTES: u64 = 4096;
+    /// A value has more than 30 bytes, and the damage may lie in two blocks.
+    const MOST_LOST: usize = 2 * BLOCK_BYTES as usize / 30;
+    let sim = SimVfs::new(7);
+    let usual = |sim: &SimVfs| {
+        let mut options = options(sim);
+        options.advanced.block_size = BLOCK_BYTES as usize;
+        options
+    };
+    flushed(&sim, usual(&sim), KEYS);
+    let sst = files(&sim, ".sst").pop().unwrap();
+    // Behind the data are filters and the index.
+    let data_bytes = sim.len(&sst).unwrap() * 3 / 4;
+    let mut lost = 0;
+    for place in (100..data_bytes).step_by(BLOCK_BYTES as usize / 2) {
+        let image = sim.kill_image();
+        assert!(image.corrupt(&sst, place, 0x55));
+        repair(Path::new(DIR), usual(&image), &backwards()).unwrap();
+        let store = Store::open(Db::open(DIR, usual(&image)).unwrap(), backwards()).unwrap();
+        let found = keys(&store);
+        assert!(found.len() + MOST_LOST >= KEYS, "{} at {place}", found.len());
+        lost += KEYS - found.len();
+        for key in &found {
+            let at: usize = std::str::from_utf8(key).unwrap().parse().unwrap();
+            assert_eq!(get(&store, key), Some(value(at, 0)));
+        }
+    }
+    assert!(lost > 0, "no damage was met");
+}
+
+/// As far as it can be read, the order is looked at before the engine's store is repaired.
+#[test]
+fn another_order_is_refused_before_anything_is_changed() {
+    let sim = SimVfs::new(8);
+    flushed(&sim, options(&sim), 2000);
+    let sst = files(&sim, ".sst").pop().unwrap();
+    // A block of values.
+    assert!(sim.corrupt(&sst, sim.len(&sst).unwrap() / 2, 0x55));
+    let before = sim.files();
+    let forwards = Order::custom(b"forwards", |a, b| a.cmp(b));
+    for order in [forwards, Order::bytes()] {
+        let refused = repair(Path::new(DIR), options(&sim), &order).unwrap_err();
+        assert_eq!(refused.code, Code::InvalidArgument);
+        assert_eq!(sim.files(), before);
+    }
+    assert!(!keys(&repaired(&sim, backwards())).is_empty());
+
+    // A comparator for a store in the order of bytes, which has no tree.
+    let sim = SimVfs::new(9);
+    let store = open(&sim, Order::bytes()).unwrap();
+    put(&store, b"key", b"value");
+    store.db.close().unwrap();
+    let before = sim.files();
+    let refused = repair(Path::new(DIR), options(&sim), &backwards()).unwrap_err();
+    assert_eq!(refused.code, Code::InvalidArgument);
+    assert_eq!(sim.files(), before);
 }
 
 #[test]

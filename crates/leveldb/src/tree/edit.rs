@@ -2,7 +2,7 @@
 
 use super::meta::Meta;
 use super::node::{Entry, Node};
-use super::view::{META, View, node_key, value_key};
+use super::view::{META, View, key_key, node_key, value_key};
 use super::{MAX_LEVELS, damaged};
 use crate::order::Order;
 use std::cmp::Ordering;
@@ -79,12 +79,14 @@ impl<'a> Edit<'a> {
                 // Keys may be equal and of other bytes; the newest is shown.
                 if entry.key != key {
                     self.node_mut(leaf)?.entries[at].key = key.to_vec();
+                    self.put_key(id, key);
                 }
                 id
             }
             Err(at) => {
                 let id = self.take_id();
                 self.node_mut(leaf)?.entries.insert(at, Entry { key: key.to_vec(), id });
+                self.put_key(id, key);
                 self.split(path, leaf)?;
                 id
             }
@@ -93,11 +95,16 @@ impl<'a> Edit<'a> {
         Ok(())
     }
 
+    fn put_key(&mut self, id: u64, key: &[u8]) {
+        self.batch.put_cf(&self.view.family, key_key(id), key);
+    }
+
     /// Gives `key` a value that is there. Of two values for a key it has the one that was made later.
     pub fn link(&mut self, key: &[u8], id: u64) -> Outcome<()> {
         self.make_root();
         let (path, leaf) = self.find(key)?;
         let order = self.order;
+        self.put_key(id, key);
         match position(self.node(leaf)?, order, key) {
             Ok(at) if self.node(leaf)?.entries[at].id >= id => Ok(()),
             Ok(at) => {
@@ -129,6 +136,7 @@ impl<'a> Edit<'a> {
         let Ok(at) = position(self.node(leaf)?, order, key) else { return Ok(()) };
         let removed = self.node_mut(leaf)?.entries.remove(at);
         self.batch.delete_cf(&self.view.family, value_key(removed.id));
+        self.batch.delete_cf(&self.view.family, key_key(removed.id));
         self.remove_empty(path, leaf)
     }
 

@@ -37,10 +37,13 @@ impl IdSet {
         }
     }
 
-    pub fn remove(&mut self, id: u64) {
+    /// Removes an id; false if it was not there.
+    pub fn remove(&mut self, id: u64) -> bool {
+        let was_there = self.has(id);
         if let Some((word, bit)) = self.place(id) {
             self.words[word] &= !bit;
         }
+        was_there
     }
 
     pub fn has(&self, id: u64) -> bool {
@@ -73,13 +76,12 @@ mod tests {
             assert!(!set.has(id) && set.insert(id) && set.has(id));
         }
         for id in [0, 999, 1128, u64::MAX] {
-            assert!(!set.insert(id) && !set.has(id));
-            set.remove(id);
+            assert!(!set.insert(id) && !set.has(id) && !set.remove(id));
         }
         assert_eq!(set.iter().collect::<Vec<_>>(), [1000, 1063, 1064, 1127]);
-        set.remove(1063);
+        assert!(set.remove(1063) && !set.remove(1063));
         assert_eq!(set.iter().collect::<Vec<_>>(), [1000, 1064, 1127]);
-        [1000, 1064, 1127].iter().for_each(|id| set.remove(*id));
+        assert!([1000, 1064, 1127].iter().all(|id| set.remove(*id)));
         assert!(set.is_empty());
         assert_eq!(IdSet::new(u64::MAX - 3, 64).end(), u64::MAX);
     }

@@ -13,6 +13,7 @@ mod check;
 mod cursor;
 mod edit;
 mod id_set;
+mod key_order;
 mod meta;
 mod node;
 mod rebuild;
@@ -158,8 +159,17 @@ impl Tree {
     }
 }
 
-/// Makes a tree of the records in `family` if they are not one that is whole: of every leaf that is there, each key
-/// whose value is. `db` has nothing else to do meanwhile. Memory is bounded; an interruption leaves the records as they
+/// Refuses another order than that of the keys in `db`. The store may be damaged: what cannot be read tells nothing.
+///
+/// # Errors
+/// `InvalidArgument` if it is another one.
+pub fn refuse_other_order(db: &Db, order: &Order) -> Outcome<()> {
+    let view = |family| View { family, reading: ReadOptions::default() };
+    key_order::check_readable(db, db.column_family(FAMILY).map(view).as_ref(), order)
+}
+
+/// Makes a tree of the records in `family` if they are not one that is whole: each key whose value is there, and that a
+/// leaf or a record of its own names. `db` has nothing else to do meanwhile. Memory is bounded; an interruption leaves the records as they
 /// were, and more of them.
 ///
 /// # Errors

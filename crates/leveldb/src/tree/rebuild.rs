@@ -1,24 +1,26 @@
 //! Another tree in the place of one that is not whole:
 //!
-//! 1. Every key that a leaf names and whose value is there goes into a tree of new nodes. Values stay where they are.
-//!    An old state of a leaf may name a key that a newer leaf names too: the value that was made later is its value.
+//! 1. Every key whose value is there goes into a tree of new nodes. Values stay where they are. Which key a value has
+//!    a leaf names, or, where that leaf is lost, the record `k`. An old state of a leaf may name a key that a newer leaf
+//!    names too: the value that was made later is its value.
 //! 2. One write, synced, says where the new root is and removes the old nodes.
-//! 3. Values that no leaf names are removed.
+//! 3. Values that no leaf names, and keys without a value, are removed.
 //!
 //! A crash before step 2 leaves new nodes besides the old ones, which a further rebuild takes for old leaves.
 
 use super::damaged;
 use super::edit::Edit;
+use super::key_order;
 use super::meta::Meta;
-use super::node::Entry;
-use super::records::{ALL, count, each_entry, each_node, values};
-use super::view::{META, View, node_key, value_key};
+use super::records::{
+    ALL, count, each_key, each_node, each_unnamed, entries, keys_without_value, values,
+};
+use super::view::{META, View, key_key, node_key, value_key};
 use crate::order::Order;
-use std::cmp::Ordering;
-use terrace::{Db, MAX_KEY_BYTES, SyncMode, WriteBatch, WriteOptions};
-use terrace_binding::{Failure, Outcome};
+use terrace::{Db, SyncMode, WriteBatch, WriteOptions};
+use terrace_binding::Outcome;
 
-/// Values that one write removes.
+/// Records that one write removes.
 const REMOVED_TOGETHER: usize = 10_000;
 
 const UNSYNCED: WriteOptions = WriteOptions { sync: Some(SyncMode::None) };
@@ -30,35 +32,27 @@ const SYNCED: WriteOptions = WriteOptions { sync: Some(SyncMode::Batch) };
 /// `InvalidArgument` if `order` is not that of the keys, with nothing changed.
 pub fn rebuild(db: &Db, view: &View, order: &Order, ids_together: u64) -> Outcome<()> {
     let before = view.meta()?;
-    match &before {
-        Some(meta) => meta.check_order(order)?,
-        None => refuse_keys_of_bytes(db, order)?,
-    }
-    let max_id = check_leaves(view, order)?.max(count(view)?.max_id);
+    key_order::check(db, view, order)?;
+    let max_id = max_named(view)?.max(count(view)?.max_id);
     let first_new = max_id.checked_add(1).filter(|id| ALL.contains(id));
     let first_new = first_new.ok_or_else(|| damaged("its ids are used up"))?;
     let first_new = before.as_ref().map_or(1, |meta| meta.next_id).max(first_new);
-    let mut meta = Meta { next_id: first_new, ..Meta::new(order.name()) };
+    let meta = Meta { next_id: first_new, ..Meta::new(order.name()) };
+    let mut made = NewTree { db, view, order, meta };
 
     let mut from = 0;
-    while let Some(there) = values(view, from, ids_together)? {
-        from = there.end();
+    while let Some(mut unlinked) = values(view, from, ids_together)? {
         each_node(view, 0..first_new, |nodes| {
-            let mut edit = Edit::new(view.clone(), order, meta.clone(), WriteBatch::new());
-            let mut linked = Ok(());
-            each_entry(nodes, |key, id| {
-                if linked.is_ok() && there.has(id) {
-                    linked = edit.link(key, id);
-                }
-            });
-            linked?;
-            let (batch, after) = edit.finish_nodes();
-            db.write_with(batch, &UNSYNCED)?;
-            meta = after;
-            Ok(())
+            made.link(entries(nodes).filter(|(_, id)| unlinked.remove(*id)))
         })?;
+        each_key(view, from..unlinked.end(), |keys| {
+            let keys = keys.iter().map(|(id, key)| (&key[..], *id));
+            made.link(keys.filter(|(_, id)| unlinked.remove(*id)))
+        })?;
+        from = unlinked.end();
     }
 
+    let meta = made.meta;
     let mut batch = WriteBatch::new();
     if before.is_none() && meta.root == 0 {
         // Nothing says in which order the keys were that are lost.
@@ -68,64 +62,64 @@ pub fn rebuild(db: &Db, view: &View, order: &Order, ids_together: u64) -> Outcom
     batch.put_cf(&view.family, META, meta.encode());
     batch.delete_range_cf(&view.family, node_key(0), node_key(first_new));
     db.write_with(batch, &SYNCED)?;
-    remove_unnamed(db, view, ids_together)
+    remove_unnamed(db, view, ids_together)?;
+    remove_keys_without_value(db, view)
 }
 
-/// Refuses a comparator of the program's if the engine has keys in the order of bytes.
-fn refuse_keys_of_bytes(db: &Db, order: &Order) -> Outcome<()> {
-    let mut iter = db.iter()?;
-    iter.seek_to_first()?;
-    match iter.valid() && !order.is_bytes() {
-        true => Err(another_order(order)),
-        false => Ok(()),
-    }
-}
-
-/// Refuses an order that is not that of the keys of a leaf. Gives the largest id that a leaf names.
-fn check_leaves(view: &View, order: &Order) -> Outcome<u64> {
+/// The largest id of a value that a leaf names, whether or not it is there.
+fn max_named(view: &View) -> Outcome<u64> {
     let mut max_id = 0;
     each_node(view, ALL, |nodes| {
-        each_entry(nodes, |_, id| max_id = max_id.max(id));
-        for (_, leaf) in nodes.iter().filter(|(_, node)| node.is_leaf) {
-            let follows = |pair: &[Entry]| match pair {
-                [a, b] => order.compare(&a.key, &b.key) == Ordering::Less,
-                _ => true,
-            };
-            let is_ordered = leaf.entries.windows(2).all(follows);
-            // In the order of bytes the engine has the others.
-            let is_long = leaf.entries.iter().all(|entry| entry.key.len() > MAX_KEY_BYTES);
-            if !is_ordered || (order.is_bytes() && !is_long) {
-                return Err(another_order(order));
-            }
-        }
+        max_id = entries(nodes).map(|(_, id)| id).fold(max_id, u64::max);
         Ok(())
     })?;
     Ok(max_id)
 }
 
-fn another_order(order: &Order) -> Failure {
-    Failure::argument(format!(
-        "the keys are not in the order of {order:?}: RepairDB needs the comparator that they were written with"
-    ))
+/// The tree that is being made, which is not in force yet.
+struct NewTree<'a> {
+    db: &'a Db,
+    view: &'a View,
+    order: &'a Order,
+    meta: Meta,
 }
 
-/// Removes the values that no leaf names.
+impl NewTree<'_> {
+    /// Adds keys, each with the id of its value, by one write.
+    fn link<'k>(&mut self, mut entries: impl Iterator<Item = (&'k [u8], u64)>) -> Outcome<()> {
+        let (view, meta) = (self.view.clone(), self.meta.clone());
+        let mut edit = Edit::new(view, self.order, meta, WriteBatch::new());
+        entries.try_for_each(|(key, id)| edit.link(key, id))?;
+        let (batch, after) = edit.finish_nodes();
+        self.db.write_with(batch, &UNSYNCED)?;
+        self.meta = after;
+        Ok(())
+    }
+}
+
+/// Removes the values that no leaf names, with their keys.
 fn remove_unnamed(db: &Db, view: &View, ids_together: u64) -> Outcome<()> {
-    let mut from = 0;
-    while let Some(mut unnamed) = values(view, from, ids_together)? {
-        from = unnamed.end();
-        each_node(view, ALL, |nodes| {
-            each_entry(nodes, |_, id| unnamed.remove(id));
-            Ok(())
-        })?;
+    each_unnamed(view, ids_together, |unnamed| {
         let mut batch = WriteBatch::new();
         for id in unnamed.iter() {
             batch.delete_cf(&view.family, value_key(id));
-            if batch.len() == REMOVED_TOGETHER {
+            batch.delete_cf(&view.family, key_key(id));
+            if batch.len() >= REMOVED_TOGETHER {
                 db.write_with(std::mem::take(&mut batch), &UNSYNCED)?;
             }
         }
+        Ok(db.write_with(batch, &UNSYNCED)?)
+    })
+}
+
+fn remove_keys_without_value(db: &Db, view: &View) -> Outcome<()> {
+    loop {
+        let without = keys_without_value(view, REMOVED_TOGETHER)?;
+        if without.is_empty() {
+            return Ok(());
+        }
+        let mut batch = WriteBatch::new();
+        without.iter().for_each(|id| batch.delete_cf(&view.family, key_key(*id)));
         db.write_with(batch, &UNSYNCED)?;
     }
-    Ok(())
 }

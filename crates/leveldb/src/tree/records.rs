@@ -4,13 +4,16 @@
 use super::damaged;
 use super::id_set::IdSet;
 use super::node::Node;
-use super::view::{META, NODE, VALUE, View, id_of, node_key, value_key};
+use super::view::{KEY, META, NODE, VALUE, View, id_of, key_key, node_key, value_key};
 use std::ops::Range;
 use terrace::{Iter, ReadOptions};
 use terrace_binding::Outcome;
 
-/// Bytes of nodes that are held together.
+/// Bytes of nodes or keys that are held together.
 const BYTES_TOGETHER: usize = 256 << 10;
+
+/// Keys that are held together: each may belong to another leaf, which the caller holds too.
+const KEYS_TOGETHER: usize = 1000;
 
 /// Every id of a tree: the key of a record with another one is that of none.
 pub const ALL: Range<u64> = 0..u64::MAX;
@@ -18,6 +21,7 @@ pub const ALL: Range<u64> = 0..u64::MAX;
 /// How many records there are.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Counts {
+    pub keys: u64,
     pub nodes: u64,
     pub values: u64,
     /// The largest id of a record; 0 if there is none.
@@ -47,11 +51,13 @@ pub fn count(view: &View) -> Outcome<Counts> {
     let mut iter = records(view, &[], None, true)?;
     while iter.valid() {
         let (node, value) = (id_of(NODE, iter.key()), id_of(VALUE, iter.key()));
-        match node.or(value) {
+        let key = id_of(KEY, iter.key());
+        match node.or(value).or(key) {
             Some(id) if ALL.contains(&id) => counts.max_id = counts.max_id.max(id),
             None if iter.key() == META => {}
             _ => return Err(damaged("a record is none of a tree")),
         }
+        counts.keys += u64::from(key.is_some());
         counts.nodes += u64::from(node.is_some());
         counts.values += u64::from(value.is_some());
         iter.next()?;
@@ -88,10 +94,33 @@ fn nodes_together(view: &View, ids: Range<u64>) -> Outcome<Vec<(u64, Node)>> {
     Ok(nodes)
 }
 
-/// Calls `each` with what the leaves among these nodes name: keys, each with the id of its value.
-pub fn each_entry<'a>(nodes: &'a [(u64, Node)], mut each: impl FnMut(&'a [u8], u64)) {
+/// What the leaves among these nodes name: keys, each with the id of its value.
+pub fn entries(nodes: &[(u64, Node)]) -> impl Iterator<Item = (&[u8], u64)> {
     let leaves = nodes.iter().filter(|(_, node)| node.is_leaf);
-    leaves.flat_map(|(_, leaf)| &leaf.entries).for_each(|entry| each(&entry.key, entry.id));
+    leaves.flat_map(|(_, leaf)| &leaf.entries).map(|entry| (&entry.key[..], entry.id))
+}
+
+/// Calls `each` with the records of keys that have these ids, some at a time, whether or not their values are there.
+pub fn each_key(
+    view: &View,
+    ids: Range<u64>,
+    mut each: impl FnMut(&[(u64, Vec<u8>)]) -> Outcome<()>,
+) -> Outcome<()> {
+    let mut from = ids.start;
+    loop {
+        let mut iter = records(view, &key_key(from), Some(&key_key(ids.end)), false)?;
+        let (mut keys, mut bytes) = (Vec::new(), 0);
+        while iter.valid() && bytes < BYTES_TOGETHER && keys.len() < KEYS_TOGETHER {
+            if let Some(id) = id_of(KEY, iter.key()) {
+                keys.push((id, iter.value().to_vec()));
+            }
+            bytes += iter.value().len();
+            iter.next()?;
+        }
+        let Some((last, _)) = keys.last() else { return Ok(()) };
+        from = last + 1;
+        each(&keys)?;
+    }
 }
 
 /// The ids of the values that are there, from the first one that is not before `from`, of a stretch of about `count`
@@ -108,4 +137,48 @@ pub fn values(view: &View, from: u64, count: u64) -> Outcome<Option<IdSet>> {
         iter.next()?;
     }
     Ok(found)
+}
+
+/// Calls `each` with the ids of the values that no leaf names, as far as there are any among those that are looked at
+/// together. It may remove these values.
+pub fn each_unnamed(
+    view: &View,
+    ids_together: u64,
+    mut each: impl FnMut(&IdSet) -> Outcome<()>,
+) -> Outcome<()> {
+    let mut from = 0;
+    while let Some(mut unnamed) = values(view, from, ids_together)? {
+        from = unnamed.end();
+        each_node(view, ALL, |nodes| {
+            for (_, id) in entries(nodes) {
+                unnamed.remove(id);
+            }
+            Ok(())
+        })?;
+        if !unnamed.is_empty() {
+            each(&unnamed)?;
+        }
+    }
+    Ok(())
+}
+
+/// The ids of at most `most` records of keys whose values are not there.
+pub fn keys_without_value(view: &View, most: usize) -> Outcome<Vec<u64>> {
+    let mut keys = records(view, &key_key(0), Some(&key_key(ALL.end)), true)?;
+    let mut values = records(view, &value_key(0), Some(&value_key(ALL.end)), true)?;
+    let mut without = Vec::new();
+    while keys.valid() && without.len() < most {
+        let value = if values.valid() { id_of(VALUE, values.key()) } else { None };
+        match (id_of(KEY, keys.key()), value) {
+            (Some(key), Some(value)) if value < key => {
+                values.next()?;
+                continue;
+            }
+            (Some(key), Some(value)) if value == key => {}
+            (Some(key), _) => without.push(key),
+            (None, _) => {}
+        }
+        keys.next()?;
+    }
+    Ok(without)
 }

@@ -340,6 +340,41 @@ fn a_tree_is_made_of_its_leaves() {
     assert_eq!(whole, 30);
 }
 
+/// Of a leaf and the record of a key one is enough, whichever: a tree of an earlier build has no records of keys.
+#[test]
+fn a_key_is_found_by_its_leaf_or_by_its_own_record() {
+    for seed in 0..10 {
+        let mut rng = SplitMix64::new(seed);
+        let sim = SimVfs::new(seed);
+        let (db, tree) = open(&sim);
+        let mut model = Model::new();
+        for _ in 0..20 {
+            let ops = batch(&mut rng, 3);
+            write(&db, &tree, &ops, SyncMode::None).unwrap();
+            ops.iter().for_each(|(key, value)| apply(&mut model, (key, value.as_deref())));
+        }
+        let whole = records(&tree);
+        let family = tree.family().clone();
+        for lost in [b"n", b"k"] {
+            let mut found = whole.clone();
+            found.retain(|key, _| !key.starts_with(b"m") && !key.starts_with(lost));
+            assert!(found.len() + 1 < whole.len());
+            set_records(&tree, &found);
+            super::mend_with(&db, &family, &strange(), IDS_TOGETHER).unwrap();
+            let mended = Tree::open(family.clone(), strange()).unwrap();
+            check(&mended, &now(&db), &model);
+            let is_key = |key: &&Vec<u8>| key.starts_with(b"k");
+            assert_eq!(records(&mended).keys().filter(is_key).count(), model.len());
+        }
+        // A key without a value goes when the tree is made anew.
+        let mut found = whole;
+        found.retain(|key, _| key.starts_with(b"k"));
+        set_records(&tree, &found);
+        super::mend_with(&db, &family, &strange(), IDS_TOGETHER).unwrap();
+        assert!(records(&tree).is_empty());
+    }
+}
+
 /// Of any records, each as it was at some time or lost, comes a whole tree, in which every key has a value that it had.
 /// Those whose leaf and value are the newest are there.
 #[test]

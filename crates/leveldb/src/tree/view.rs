@@ -1,11 +1,13 @@
 //! What a reader of the tree sees: its records at one snapshot, or as they are now.
 //!
 //! ```text
+//! k id:u64be the key of the value with this id
 //! m          what the tree is: see `Meta`
 //! n id:u64be a node
 //! v id:u64be a value
 //! ```
-//! No id is 0 or `u64::MAX`, and none is given twice.
+//! No id is 0 or `u64::MAX`, and none is given twice. Reads and writes go by the nodes; the records `k` stand for the
+//! leaves where damage has taken those (`rebuild.rs`). A tree of an earlier build lacks them for what it wrote.
 
 use super::damaged;
 use super::meta::Meta;
@@ -15,8 +17,14 @@ use terrace_binding::Outcome;
 
 pub const META: &[u8] = b"m";
 
+pub const KEY: u8 = b'k';
 pub const NODE: u8 = b'n';
 pub const VALUE: u8 = b'v';
+
+/// Where the key of a value stands.
+pub fn key_key(id: u64) -> [u8; 9] {
+    key(KEY, id)
+}
 
 pub fn node_key(id: u64) -> [u8; 9] {
     key(NODE, id)
@@ -26,7 +34,7 @@ pub fn value_key(id: u64) -> [u8; 9] {
     key(VALUE, id)
 }
 
-/// The id in the key of a node or a value; None if `key` is of another kind.
+/// The id in the key of a record of this kind; None if `key` is of another kind.
 pub fn id_of(kind: u8, key: &[u8]) -> Option<u64> {
     let (first, id) = key.split_first()?;
     if *first != kind {
@@ -65,12 +73,12 @@ impl View {
         Ok(!iter.valid())
     }
 
-    /// The largest id of a node or a value; 0 if there is none.
+    /// The largest id of a record; 0 if there is none.
     pub fn max_id(&self) -> Outcome<u64> {
         let reading = ReadOptions { keys_only: true, ..self.reading.clone() };
         let mut iter = self.family.iter_with(&reading)?;
         let mut max = 0;
-        for kind in [NODE, VALUE] {
+        for kind in [KEY, NODE, VALUE] {
             iter.seek_for_prev(&key(kind, u64::MAX))?;
             if iter.valid() {
                 max = id_of(kind, iter.key()).unwrap_or_default().max(max);
