@@ -417,7 +417,8 @@ impl Settings {
             return conflict("proto-max-bulk-len", why);
         }
         if !self.otlp_endpoint.is_empty() && !self.otlp_endpoint.starts_with("http://") {
-            let why = "it must be as http://HOST:4317; a collector is not spoken to with TLS";
+            let why = "it must be as http://HOST:4317; a collector is not spoken to with TLS: run one on this \
+                       machine that passes the traces on";
             return conflict("otlp-endpoint", why);
         }
         self.check_cluster()
