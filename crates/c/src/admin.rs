@@ -166,7 +166,10 @@ pub unsafe extern "C" fn terrace_repair_from_lost(
 /// How a server's stores are known, and what they say of themselves.
 const SERVED: ServedStores = ServedStores {
     family_signs: terrace_keyspace::FAMILY_SIGNS,
-    is_one: |db| StoreKind::of(db).is_ok_and(|kind| kind == StoreKind::Keyspace),
+    is_one: |db| match StoreKind::of(db) {
+        Ok(kind) => Ok(kind == StoreKind::Keyspace),
+        Err(error) => Err(error.to_string()),
+    },
     doubt_notes: |db| terrace_keyspace::doubt_notes(db).map_err(|error| error.to_string()),
 };
 

@@ -7,7 +7,7 @@ use crate::standard_output;
 use anyhow::Result;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use terrace::{Db, Options, RepairOptions, RepairReport};
+use terrace::{Db, Error, Options, RepairOptions, RepairReport};
 use terrace_inspect::Contents;
 use terrace_keyspace::StoreKind;
 
@@ -97,8 +97,13 @@ fn tell_report(args: &RepairArgs, options: Options, report: &RepairReport) -> Re
 /// What a server's store says of itself may be older than its data, if something of it is lost: the next open searches for
 /// what is in use.
 fn doubt_notes(dir: &Path, options: Options) -> Result<()> {
-    let is_served = |db: Db| StoreKind::of(&db).is_ok_and(|kind| kind == StoreKind::Keyspace);
-    if Db::open_read_only(dir, options.clone()).is_ok_and(is_served) {
+    let is_served = match Db::open_read_only(dir, options.clone()) {
+        Ok(db) => StoreKind::of(&db)? == StoreKind::Keyspace,
+        // It has a merge operator of a program's, which no server's store has.
+        Err(Error::InvalidArgument(_)) => false,
+        Err(error) => return Err(error.into()),
+    };
+    if is_served {
         let db = Db::open(dir, options)?;
         terrace_keyspace::doubt_notes(&db)?;
         db.close()?;
