@@ -5,11 +5,15 @@
 //! functions.
 #![allow(unsafe_code, reason = "calls into C libraries")]
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Result, anyhow};
 use libloading::Library;
+use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+/// No function in use has a longer name.
+const MAX_NAME_BYTES: usize = 128;
 
 /// How one engine's library is found.
 pub struct Lookup {
@@ -21,42 +25,78 @@ pub struct Lookup {
     pub peer_files: &'static [&'static str],
     /// Their names in the system's directories.
     pub system_names: &'static [&'static str],
-    /// A function every usable library exports.
-    pub probe: &'static str,
+    /// What the names of its functions begin with.
+    pub prefix: &'static str,
+    /// Those that a usable library exports, without the prefix.
+    pub functions: &'static [&'static [&'static str]],
     /// How to get it.
     pub advice: &'static str,
 }
 
 /// The first usable library: `given` or the variable (and then nothing else), `target/peers/`
-/// below the current directory and its parents or beside the executable, the system's.
+/// below the current directory and its parents or beside the executable, the system's. One that lacks a function is not
+/// usable, and is passed over.
 ///
 /// Nothing is loaded here: RocksDB and Speedb share C++ symbols that the loader unifies, so a
 /// process must load at most one of them, and the driver looks for both.
 pub fn find(lookup: &Lookup, given: Option<&Path>) -> Result<PathBuf> {
     let variable = std::env::var_os(lookup.variable).map(PathBuf::from);
     if let Some(path) = given.map(Path::to_path_buf).or(variable) {
-        ensure!(
-            mentions(&path, lookup.probe),
-            "{} is no library that exports {}, as {} needs it",
-            path.display(),
-            lookup.probe,
-            lookup.engine
-        );
-        return Ok(path);
+        return match lookup.lacks(&path) {
+            None => Ok(path),
+            Some(lacks) => Err(anyhow!("{lacks}, as {} needs it", lookup.engine)),
+        };
     }
     let in_dirs = |dirs: Vec<PathBuf>, names: &'static [&'static str]| {
         dirs.into_iter().flat_map(move |dir| names.iter().map(move |name| dir.join(name)))
     };
-    in_dirs(peer_dirs(), lookup.peer_files)
+    let places = in_dirs(peer_dirs(), lookup.peer_files)
         .chain(in_dirs(system_dirs(), lookup.system_names))
-        .find(|path| mentions(path, lookup.probe))
-        .with_context(|| {
-            format!(
-                "no {} library is to be found in target/peers or the system. {}; or set {} to \
-                 the path of one",
-                lookup.engine, lookup.advice, lookup.variable
-            )
-        })
+        .filter(|path| path.is_file());
+    let mut passed_over = String::new();
+    for path in places {
+        match lookup.lacks(&path) {
+            None => return Ok(path),
+            Some(lacks) => passed_over.push_str(&format!("; {lacks}")),
+        }
+    }
+    Err(anyhow!(
+        "no usable {} library is to be found in target/peers or the system{passed_over}. {}; or set {} to the path of one",
+        lookup.engine,
+        lookup.advice,
+        lookup.variable
+    ))
+}
+
+impl Lookup {
+    /// What the file at `path` lacks, in words; `None`: it has all functions.
+    fn lacks(&self, path: &Path) -> Option<String> {
+        let bytes = match std::fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) => return Some(format!("{} cannot be read: {error}", path.display())),
+        };
+        let exported = names_with(&bytes, self.prefix.as_bytes());
+        let wanted = self.functions.iter().copied().flatten().copied();
+        let missing: Vec<&str> =
+            wanted.filter(|name| !exported.contains(name.as_bytes())).collect();
+        let first = missing.first()?;
+        let more = match missing.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more functions"),
+        };
+        Some(format!("{} is no library that exports {}{first}{more}", path.display(), self.prefix))
+    }
+}
+
+/// What stands behind `prefix` in the file, up to a NUL: names of functions among it.
+fn names_with<'a>(bytes: &'a [u8], prefix: &[u8]) -> HashSet<&'a [u8]> {
+    let starts = bytes.windows(prefix.len()).enumerate();
+    let behind = starts.filter(|(_, window)| *window == prefix);
+    let name = |(at, _): (usize, &[u8])| {
+        let rest = bytes.get(at + prefix.len()..)?;
+        rest.iter().take(MAX_NAME_BYTES).position(|byte| *byte == 0).map(|end| &rest[..end])
+    };
+    behind.filter_map(name).collect()
 }
 
 /// True if `path` is a file that contains the name `symbol`, as every library that exports it does,
@@ -87,15 +127,12 @@ fn system_dirs() -> Vec<PathBuf> {
     std::env::split_paths(&listed).chain([PathBuf::from(triple)]).chain(usual).collect()
 }
 
-/// Loads a library that exports `probe`. It stays loaded for the life of the process: engines
+/// Loads a library. It stays loaded for the life of the process: engines
 /// start threads and register exit handlers, so unloading one is not sound.
-pub fn load(path: &Path, probe: &str) -> Result<&'static Library> {
+pub fn load(path: &Path) -> Result<&'static Library> {
     // SAFETY: the library is named by the user or found where the build puts it; its
     // initialisers are those of a database engine and have no preconditions.
     let library = unsafe { Library::new(path) }?;
-    // SAFETY: the symbol is only looked up, never called through this type.
-    unsafe { library.get::<*const c_void>(probe.as_bytes()) }
-        .with_context(|| format!("it does not export {probe}"))?;
     Ok(Box::leak(Box::new(library)))
 }
 
@@ -108,6 +145,9 @@ macro_rules! c_api {
         pub struct $name { $(pub $field: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)* }
 
         impl $name {
+            /// The names of all, without the prefix.
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($field)),*];
+
             pub fn load(library: &'static libloading::Library, prefix: &str) -> anyhow::Result<Self> {
                 Ok(Self {
                     $($field: {
@@ -146,4 +186,40 @@ pub fn c_path(path: &Path) -> Result<CString> {
 /// Text the library returned for the caller to free.
 pub fn take_text(text: *mut c_char, free: unsafe extern "C" fn(*mut c_void)) -> Option<String> {
     check(text, free).err().map(|text| text.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOKUP: Lookup = Lookup {
+        engine: "some",
+        variable: "TERRACE_NO_SUCH_LIB",
+        peer_files: &[],
+        system_names: &[],
+        prefix: "some_",
+        functions: &[&["open", "close"], &["cache_create_clock"]],
+        advice: "Make one",
+    };
+
+    #[test]
+    fn a_library_that_lacks_a_function_is_not_usable_and_says_which() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lib.so");
+        let find = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            find(&LOOKUP, Some(&path)).map_err(|error| error.to_string())
+        };
+        let all = b"\x7fELF\0some_open\0some_cache_create_clock\0prior_some_close\0";
+        assert_eq!(find(all).unwrap(), path);
+        // A longer name is another function.
+        let old = find(b"\0some_open\0some_close\0some_cache_create_clock_of\0").unwrap_err();
+        assert!(old.contains("exports some_cache_create_clock, as some needs it"), "{old}");
+        let text = find(b"some_open some_close").unwrap_err();
+        assert!(text.contains("some_open and 2 more functions"), "{text}");
+        let nowhere = super::find(&LOOKUP, Some(&dir.path().join("none"))).unwrap_err().to_string();
+        assert!(nowhere.contains("none cannot be read"), "{nowhere}");
+        let nothing = super::find(&LOOKUP, None).unwrap_err().to_string();
+        assert!(nothing.contains("Make one; or set TERRACE_NO_SUCH_LIB"), "{nothing}");
+    }
 }

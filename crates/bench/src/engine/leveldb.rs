@@ -22,7 +22,8 @@ pub const LEVELDB: Lookup = Lookup {
     variable: "TERRACE_LEVELDB_LIB",
     peer_files: &["libleveldb.so"],
     system_names: &["libleveldb.so.1d", "libleveldb.so.1", "libleveldb.so"],
-    probe: "leveldb_open",
+    prefix: "leveldb_",
+    functions: &[CommonApi::NAMES, Api::NAMES],
     advice: "Run `cargo xtask peers`, or `apt-get install libleveldb1d`",
 };
 
@@ -125,9 +126,9 @@ pub fn open(library: &Path, dir: &Path, config: &EngineConfig) -> Result<Box<dyn
         PeerFilter::Bloom(bits) => bits.round() as c_int,
         _ => 0,
     };
-    let library = c_library::load(library, LEVELDB.probe)?;
-    let api = Api::load(library, "leveldb_")?;
-    let shared = CommonApi::load(library, "leveldb_")?;
+    let library = c_library::load(library)?;
+    let api = Api::load(library, LEVELDB.prefix)?;
+    let shared = CommonApi::load(library, LEVELDB.prefix)?;
     let sync = config.sync == Durability::Batch;
     let path = c_library::c_path(dir)?;
     let mut error = ptr::null_mut();

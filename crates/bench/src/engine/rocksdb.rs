@@ -11,7 +11,7 @@ mod loads;
 mod opening;
 mod options;
 
-use crate::engine::c_database::{CDatabase, ErrorOut, Handle};
+use crate::engine::c_database::{CDatabase, CommonApi, ErrorOut, Handle};
 use crate::engine::c_library::{Lookup, c_api};
 use crate::engine::{CALM_POLLS, wait_until_idle};
 use crate::store::{Cursor, FilterCounts, Loader, MetadataBytes, Store, ValueCounts, WriteCounts};
@@ -24,13 +24,19 @@ use std::time::Instant;
 
 pub use opening::open;
 
+/// What the names of RocksDB's functions begin with.
+const PREFIX: &str = "rocksdb_";
+/// Those in use. Libraries of before version 8 lack some.
+const FUNCTIONS: &[&[&str]] = &[CommonApi::NAMES, Api::NAMES, loads::LoadApi::NAMES];
+
 /// Where RocksDB's library is found.
 pub const ROCKSDB: Lookup = Lookup {
     engine: "rocksdb",
     variable: "TERRACE_ROCKSDB_LIB",
     peer_files: &["librocksdbjni-linux64.so", "librocksdbjni-linux-aarch64.so", "librocksdb.so"],
     system_names: &["librocksdb.so", "librocksdb.so.11", "librocksdb.so.10", "librocksdb.so.9"],
-    probe: "rocksdb_get_options_from_string",
+    prefix: PREFIX,
+    functions: FUNCTIONS,
     advice: "Run `cargo xtask peers`, or name one with --rocksdb-lib",
 };
 
@@ -40,7 +46,8 @@ pub const SPEEDB: Lookup = Lookup {
     variable: "TERRACE_SPEEDB_LIB",
     peer_files: &["libspeedbjni-linux64.so", "libspeedbjni-linux-aarch64.so", "libspeedb.so"],
     system_names: &["libspeedb.so", "libspeedb.so.2"],
-    probe: "rocksdb_get_options_from_string",
+    prefix: PREFIX,
+    functions: FUNCTIONS,
     advice: "Run `cargo xtask peers`",
 };
 

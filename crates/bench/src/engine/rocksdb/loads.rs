@@ -1,7 +1,7 @@
 //! Ingestion, and backups, through RocksDB's C API.
 #![allow(unsafe_code, reason = "calls into a C library")]
 
-use super::RocksdbStore;
+use super::{PREFIX, RocksdbStore};
 use crate::engine::c_database::{ErrorOut, Handle};
 use crate::engine::c_library::{self, c_api};
 use crate::store::{INGESTED_FILE_BYTES, Loader};
@@ -37,7 +37,7 @@ c_api! {
 
 impl LoadApi {
     fn of(library: &'static Library) -> Result<Self> {
-        Self::load(library, "rocksdb_")
+        Self::load(library, PREFIX)
     }
 }
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "calls into a C library")]
 
 use super::options::options_string;
-use super::{Api, ROCKSDB, RocksdbStore};
+use super::{Api, PREFIX, RocksdbStore};
 use crate::engine::c_database::{CDatabase, CommonApi, Handle};
 use crate::engine::{Engine, c_library};
 use crate::store::{Durability, EngineConfig, Store};
@@ -30,9 +30,9 @@ pub fn open(
     dir: &Path,
     config: &EngineConfig,
 ) -> Result<Box<dyn Store>> {
-    let library = c_library::load(library, ROCKSDB.probe)?;
-    let api = Api::load(library, "rocksdb_")?;
-    let shared = CommonApi::load(library, "rocksdb_")?;
+    let library = c_library::load(library)?;
+    let api = Api::load(library, PREFIX)?;
+    let shared = CommonApi::load(library, PREFIX)?;
     let mut last_error = anyhow!("no table format was tried");
     for format_version in FORMAT_VERSIONS {
         let options = options_string(config, format_version)?;
