@@ -143,8 +143,7 @@ impl Coordinator for NodeCoordinator {
             Ok(Admission::Deposed | Admission::Draining) => Err(Unserved::Moved(self.revision())),
             Ok(Admission::RaiseFirst) => {
                 // The first call of an owner to an instance that is not its shard's. It comes again.
-                let (shared, shard, epoch) = (self.shared.clone(), call.shard, call.epoch);
-                self.shared.runtime.spawn(async move { shared.fence(shard, epoch).await });
+                self.shared.begin_fence(call.shard, call.epoch);
                 Err(Unserved::Moved(self.revision()))
             }
             Ok(Admission::Refused) => Err(Unserved::Unreachable(self.shared.me)),

@@ -214,6 +214,7 @@ impl Node {
             runtime: tokio::runtime::Handle::current(),
             epochs: Mutex::new(HashMap::new()),
             raising: Mutex::new(()),
+            fencing: Mutex::default(),
             peers: Mutex::new(HashMap::new()),
             config,
         });
@@ -280,13 +281,23 @@ impl Node {
     /// # Errors
     /// The node does not answer, or no other one would take its shards.
     pub async fn drain(&self, node: NodeId, is_over: bool) -> Result<(), Error> {
-        if !is_over && !self.has_other_coordinator(node).await? {
+        let alone = || {
             let why = "no other node that is alive takes shards: its keys would not be served";
-            return Err(Error::Unserved(why.into()));
+            Error::Unserved(why.into())
+        };
+        if !is_over && !self.has_other_coordinator(node).await? {
+            return Err(alone());
         }
         let unserved = |status: tonic::Status| Error::Unserved(status.message().to_string());
         let peer = self.shared.known_peer(node).map_err(unserved)?;
-        peer.drain(is_over).await.map_err(unserved)
+        peer.drain(is_over).await.map_err(unserved)?;
+        // Of two at the same time each may have counted on the other's node. The metadata say of this one by now that it
+        // is drained, so that the later one sees it.
+        if !is_over && !self.has_other_coordinator(node).await? {
+            peer.drain(true).await.map_err(unserved)?;
+            return Err(alone());
+        }
+        Ok(())
     }
 
     /// Whether a node other than this one is alive and takes shards, by the metadata of this moment.

@@ -1,6 +1,7 @@
 //! What this node does when another one asks: it executes calls and messages of moves, lists its shards' records,
 //! counts and plans. See `rpc/services.rs` for how it is asked.
 
+use crate::directory::NodeState;
 use crate::follower;
 use crate::rpc::{CallSink, MoveMessage, Roles, ShardRecords, TakenPlan, TopCounts, api};
 use crate::shared::Shared;
@@ -162,7 +163,13 @@ impl Roles for NodeRoles {
     async fn drain(&self, is_over: bool) -> Result<(), Status> {
         let draining = &self.shared.is_draining;
         draining.send_replace(!is_over);
-        while !is_over && !self.shared.view.load().owned.is_empty() {
+        // Until all can see it.
+        let takes_shards = || {
+            let directory = self.shared.directory.borrow().clone();
+            let state = directory.and_then(|directory| directory.state_of(self.shared.me));
+            state == Some(NodeState::Coordinator)
+        };
+        while !is_over && (takes_shards() || !self.shared.view.load().owned.is_empty()) {
             if !*draining.borrow() {
                 return Err(Status::aborted("it was asked to take shards again meanwhile"));
             }

@@ -13,11 +13,11 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::cmp::Ordering;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use terrace_cluster::{
     CommandExecutor, DbKey, Epoch, MoveAnswer, NodeId, Revision, ShardId, Site, Topology,
 };
@@ -25,6 +25,9 @@ use terrace_keyspace::move_point;
 use terrace_metadata::{LeaseId, Metadata};
 use tokio::sync::{Notify, mpsc, watch};
 use tonic::Status;
+
+/// After a fence has failed, as on a full disk, calls begin no other one for this long.
+const FENCE_AGAIN: Duration = Duration::from_millis(500);
 
 /// By shard, what this node's instance knows of its owners.
 pub(crate) type Epochs = HashMap<ShardId, Known>;
@@ -106,6 +109,8 @@ pub(crate) struct Shared {
     pub epochs: Mutex<Epochs>,
     /// Held while an epoch becomes known.
     pub raising: Mutex<()>,
+    /// Shards for which a call has begun a fence that is not over, or has just failed.
+    pub fencing: Mutex<BTreeSet<ShardId>>,
     pub peers: Mutex<HashMap<NodeId, (String, Arc<Peer>)>>,
 }
 
@@ -204,6 +209,21 @@ impl Shared {
         let this = self.clone();
         let fenced = self.runtime.spawn(async move { this.raise(shard, epoch).await });
         fenced.await.unwrap_or_else(|_| Err(StoreError("the node is ending".into())))
+    }
+
+    /// Begins a fence for a call that comes again, unless there is one of its shard: many calls come, and often.
+    pub fn begin_fence(self: &Arc<Self>, shard: ShardId, epoch: Epoch) {
+        if !self.fencing.lock().insert(shard) {
+            return;
+        }
+        let this = self.clone();
+        self.runtime.spawn(async move {
+            if let Err(error) = this.fence(shard, epoch).await {
+                tracing::warn!("epoch {epoch} of shard {shard} is not known here: {error}");
+                tokio::time::sleep(FENCE_AGAIN).await;
+            }
+            this.fencing.lock().remove(&shard);
+        });
     }
 
     /// Makes an epoch known and drains the calls of earlier owners; if it is known already, waits for the drain that

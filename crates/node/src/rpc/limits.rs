@@ -16,5 +16,9 @@ pub(super) const BATCH_BYTES: usize = 1 << 20;
 /// Calls go into one message up to this number.
 pub(super) const BATCH_CALLS: usize = 4096;
 
+/// A stream keeps buffers, at both ends, as large as the largest message that it has had. After a larger one than this it
+/// is ended when nothing is under way on it.
+pub(super) const KEPT_MESSAGE_BYTES: usize = 4 << 20;
+
 /// Messages that are ready for a stream which does not take them.
 pub(super) const STREAM_QUEUE: usize = 4;

@@ -6,17 +6,19 @@
 //! ```
 //! Every `done` is called exactly once. If the stream ends, the calls that were sent have an unknown
 //! outcome and are not sent again; those that still wait go over the next stream, or fail if there is
-//! none. A node that is stopped is noticed by pings of HTTP/2, since a call may take long.
+//! none. After a large message the stream ends when no reply is awaited, and its buffers with it. A node that is stopped is noticed by pings of HTTP/2, since a call may take long.
 
 use super::api;
 use super::convert::{api_shard, reply_of};
 use super::headers::Headers;
 use super::limits::{
-    BATCH_BYTES, BATCH_CALLS, MAX_CALL_BYTES, MAX_MESSAGE_BYTES, MAX_QUEUED_BYTES, STREAM_QUEUE,
+    BATCH_BYTES, BATCH_CALLS, KEPT_MESSAGE_BYTES, MAX_CALL_BYTES, MAX_MESSAGE_BYTES,
+    MAX_QUEUED_BYTES, STREAM_QUEUE,
 };
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use terrace_cluster::{NodeId, OutgoingCall, Reply, ReplyProtocol, Revision, ShardCall, Unserved};
 use tokio::sync::{Notify, mpsc};
@@ -103,6 +105,7 @@ struct Shared {
     queue: Mutex<Queue>,
     /// Something is in the queue, or it is closed.
     wake: Notify,
+    opened_streams: AtomicU64,
 }
 
 /// See the module. Dropping it fails what waits.
@@ -121,7 +124,8 @@ impl Link {
     /// To the service of a node. Within a tokio runtime.
     pub(super) fn open(node: NodeId, channel: Channel, headers: Headers, service: Service) -> Self {
         let queue = Mutex::new(Queue::default());
-        let shared = Arc::new(Shared { node, queue, wake: Notify::new() });
+        let opened_streams = AtomicU64::new(0);
+        let shared = Arc::new(Shared { node, queue, wake: Notify::new(), opened_streams });
         let stream = OpenStream { channel, headers, service };
         tokio::spawn(run(shared.clone(), stream));
         Self { shared }
@@ -159,6 +163,11 @@ impl Link {
     /// Bytes of requests that wait.
     pub fn queued_bytes(&self) -> usize {
         self.shared.queue.lock().bytes
+    }
+
+    /// How many streams were opened.
+    pub fn opened_streams(&self) -> u64 {
+        self.shared.opened_streams.load(Ordering::Relaxed)
     }
 }
 
@@ -207,7 +216,10 @@ async fn run(shared: Arc<Shared>, stream: OpenStream) {
         }
         let (sender, receiver) = mpsc::channel(STREAM_QUEUE);
         match stream.open(receiver).await {
-            Ok(replies) => serve(&shared, &sender, replies).await,
+            Ok(replies) => {
+                shared.opened_streams.fetch_add(1, Ordering::Relaxed);
+                serve(&shared, &sender, replies).await;
+            }
             Err(status) => {
                 tracing::debug!("no link to node {}: {status}", shared.node);
                 fail_waiting(&shared);
@@ -226,7 +238,7 @@ fn fail_waiting(shared: &Shared) {
     drop(calls);
 }
 
-/// Sends and receives until the stream ends. Dropping `sent` fails what has no reply.
+/// Sends and receives until the stream ends, or is to end. Dropping `sent` fails what has no reply.
 async fn serve(
     shared: &Shared,
     sender: &mpsc::Sender<api::Calls>,
@@ -234,7 +246,11 @@ async fn serve(
 ) {
     let mut sent: HashMap<u64, Done> = HashMap::new();
     let mut next_id = 0;
+    let mut has_large_buffers = false;
     loop {
+        if has_large_buffers && sent.is_empty() {
+            return;
+        }
         let (is_empty, is_closed) = {
             let queue = shared.queue.lock();
             (queue.calls.is_empty(), queue.is_closed)
@@ -244,12 +260,17 @@ async fn serve(
         }
         tokio::select! {
             place = sender.reserve(), if !is_empty => match place {
-                Ok(place) => place.send(take_batch(shared, &mut sent, &mut next_id)),
+                Ok(place) => {
+                    let (batch, bytes) = take_batch(shared, &mut sent, &mut next_id);
+                    has_large_buffers |= bytes > KEPT_MESSAGE_BYTES;
+                    place.send(batch);
+                }
                 Err(_) => return,
             },
             () = shared.wake.notified(), if is_empty => {}
             message = replies.message() => match message {
                 Ok(Some(message)) => {
+                    has_large_buffers |= reply_bytes(&message) > KEPT_MESSAGE_BYTES;
                     for reply in message.replies {
                         if let Some(done) = sent.remove(&reply.id) {
                             done.reply(reply_of(reply.outcome, shared.node));
@@ -265,8 +286,20 @@ async fn serve(
     }
 }
 
-/// What has gathered, as one message.
-fn take_batch(shared: &Shared, sent: &mut HashMap<u64, Done>, next_id: &mut u64) -> api::Calls {
+fn reply_bytes(message: &api::Replies) -> usize {
+    let bytes = |reply: &api::Reply| match &reply.outcome {
+        Some(api::reply::Outcome::Replies(bytes)) => bytes.len(),
+        _ => 0,
+    };
+    message.replies.iter().map(bytes).sum()
+}
+
+/// What has gathered, as one message, and the bytes of its requests.
+fn take_batch(
+    shared: &Shared,
+    sent: &mut HashMap<u64, Done>,
+    next_id: &mut u64,
+) -> (api::Calls, usize) {
     let mut calls = Vec::new();
     let mut bytes = 0;
     let mut queue = shared.queue.lock();
@@ -288,5 +321,5 @@ fn take_batch(shared: &Shared, sent: &mut HashMap<u64, Done>, next_id: &mut u64)
             revision: revision.0,
         });
     }
-    api::Calls { calls }
+    (api::Calls { calls }, bytes)
 }

@@ -252,6 +252,11 @@ impl Peer {
         self.to_instance.push(call, Some(shard), Revision(0), done);
     }
 
+    /// How many streams of calls were opened to the node.
+    pub fn opened_streams(&self) -> u64 {
+        self.to_coordinator.opened_streams() + self.to_instance.opened_streams()
+    }
+
     fn instance(&self) -> InstanceClient<Channel> {
         InstanceClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
     }

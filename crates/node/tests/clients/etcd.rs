@@ -23,6 +23,7 @@ async fn everything_happens_with_etcd_too() {
     scenarios::a_node_without_metadata_is_replaced(client(&etcd)).await;
     scenarios::what_was_read_before_a_pause_is_not_shown(client(&etcd)).await;
     scenarios::a_drained_node_gives_its_shards_up(client(&etcd)).await;
+    scenarios::two_drains_at_once_leave_a_node_that_serves(client(&etcd)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

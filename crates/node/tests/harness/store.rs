@@ -25,6 +25,10 @@ struct State {
     paused: Option<&'static str>,
     /// Exports with more bytes of values are refused.
     most_bytes: Option<usize>,
+    /// Epochs are not made durable.
+    refuses_epochs: bool,
+    /// How often one was to be made durable.
+    epoch_tries: usize,
 }
 
 pub struct MemoryStore {
@@ -73,6 +77,16 @@ impl MemoryStore {
     /// Exports with more bytes of values, in one or in all, are refused from now on.
     pub fn limit_exports(&self, bytes: usize) {
         self.state.lock().most_bytes = Some(bytes);
+    }
+
+    /// Makes no epoch durable from now on, or does again.
+    pub fn refuse_epochs(&self, refuses: bool) {
+        self.state.lock().refuses_epochs = refuses;
+    }
+
+    /// How often an epoch was to be made durable.
+    pub fn epoch_tries(&self) -> usize {
+        self.state.lock().epoch_tries
     }
 
     /// Executes a command in the name of a shard.
@@ -271,7 +285,12 @@ impl InstanceStore for MemoryStore {
     }
 
     fn set_epoch(&self, shard: ShardId, epoch: Epoch) -> Result<(), StoreError> {
-        let before = self.state.lock().epochs.insert(shard, epoch);
+        let mut state = self.state.lock();
+        state.epoch_tries += 1;
+        if state.refuses_epochs {
+            return Err(StoreError("the disk is full".into()));
+        }
+        let before = state.epochs.insert(shard, epoch);
         assert!(before.is_none_or(|before| before < epoch), "an epoch never goes back");
         Ok(())
     }

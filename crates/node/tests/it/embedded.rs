@@ -45,3 +45,9 @@ async fn a_drained_node_gives_its_shards_up() {
     let dir = tempfile::tempdir().unwrap();
     scenarios::a_drained_node_gives_its_shards_up(metadata(&dir)).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_drains_at_once_leave_a_node_that_serves() {
+    let dir = tempfile::tempdir().unwrap();
+    scenarios::two_drains_at_once_leave_a_node_that_serves(metadata(&dir)).await;
+}

@@ -1,6 +1,6 @@
 //! Epochs that become known at an instance while calls are under way.
 
-use crate::harness::TestCluster;
+use crate::harness::{TestCluster, wait_for};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +8,18 @@ use terrace::{Db, Options, SystemClock};
 use terrace_cluster::{Epoch, ShardCall, ShardId};
 use terrace_metadata::Embedded;
 
+async fn two_nodes(dir: &tempfile::TempDir, name: &str) -> TestCluster {
+    let db = Db::open(dir.path(), Options::default()).unwrap();
+    let metadata = Arc::new(Embedded::open(&db, Arc::new(SystemClock::default())).unwrap());
+    TestCluster::start(metadata, 2, name).await
+}
+
 /// A call that is refused while the calls of earlier owners end is sent again and again, and there is always some
 /// call under way.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_is_sent_again_and_again_is_admitted_once_the_earlier_ones_are_gone() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options::default()).unwrap();
-    let metadata = Arc::new(Embedded::open(&db, Arc::new(SystemClock::default())).unwrap());
-    let cluster = TestCluster::start(metadata, 2, "fences").await;
+    let cluster = two_nodes(&dir, "fences").await;
     let coordinator = cluster.nodes[0].node().coordinator();
     let instance = cluster.nodes[0].id();
     let call = ShardCall { instance, shard: ShardId(2), epoch: Epoch(1_000_000) };
@@ -29,4 +33,26 @@ async fn a_call_that_is_sent_again_and_again_is_admitted_once_the_earlier_ones_a
         under_way.pop_front();
     }
     assert!(tries >= 20, "those of before were waited for: {tries}");
+}
+
+/// Every call that comes with a new epoch comes again at once, and a sync of the device may take long.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_epoch_that_cannot_be_made_durable_is_not_tried_by_each_of_many_calls() {
+    let dir = tempfile::tempdir().unwrap();
+    let cluster = two_nodes(&dir, "full").await;
+    let (coordinator, store) = (cluster.nodes[0].node().coordinator(), &cluster.nodes[0].store);
+    let instance = cluster.nodes[0].id();
+    let call = ShardCall { instance, shard: ShardId(2), epoch: Epoch(1_000_000) };
+    store.refuse_epochs(true);
+    let before = store.epoch_tries();
+    for _ in 0..400 {
+        assert!(coordinator.admit(call).is_err());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    wait_for("the first try", async || (store.epoch_tries() > before).then_some(())).await;
+    // One for each half a second, and 400 without a bound.
+    let tries = store.epoch_tries() - before;
+    assert!(tries < 200, "{tries} tries");
+    store.refuse_epochs(false);
+    wait_for("the call to be admitted", async || coordinator.admit(call).ok()).await;
 }

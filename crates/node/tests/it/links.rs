@@ -409,6 +409,39 @@ async fn a_slow_node_does_not_fill_the_memory() {
     assert!(served >= MAX_QUEUED_BYTES >> 20, "{served}");
 }
 
+/// A stream keeps buffers of the size of its largest message.
+#[tokio::test]
+async fn a_stream_ends_when_a_large_message_is_answered_and_others_go_on() {
+    let stub = Arc::new(Stub::default());
+    let (address, _stop, _) = serve(stub.clone(), &Secret::none(), any()).await;
+    let peer = peer(address, &Secret::none());
+    let mut replies = Replies::new();
+    // After how many streams each is answered.
+    for (number, (bytes, streams)) in
+        [(1, 1), (1, 1), (8 << 20, 1), (1, 2), (1, 2), (8 << 20, 2), (8 << 20, 3), (1, 4)]
+            .into_iter()
+            .enumerate()
+    {
+        peer.call_owner(call(vec![b'x'; bytes]), Revision(0), replies.done(number));
+        let (answered, reply) = replies.next().await;
+        assert_eq!((answered, reply.map(|reply| reply.len())), (number, Ok(bytes)));
+        assert_eq!(peer.opened_streams(), streams, "call {number}");
+    }
+    // One that is large does not end while another waits, and the one that waits has its answer.
+    stub.keeps.store(true, Ordering::SeqCst);
+    peer.call_owner(call("waits"), Revision(0), replies.done(100));
+    wait_until("it waits", || stub.kept.lock().len() == 1).await;
+    stub.keeps.store(false, Ordering::SeqCst);
+    peer.call_owner(call(vec![b'x'; 8 << 20]), Revision(0), replies.done(101));
+    assert_eq!(replies.next().await.0, 101);
+    peer.call_owner(call("passes"), Revision(0), replies.done(102));
+    assert_eq!(replies.next().await, (102, Ok(b"passes".to_vec())));
+    let (waiting, done) = stub.kept.lock().pop().unwrap();
+    done(Ok(waiting.requests));
+    assert_eq!(replies.next().await, (100, Ok(b"waits".to_vec())));
+    assert_eq!(peer.opened_streams(), 4);
+}
+
 #[tokio::test]
 async fn a_node_that_cannot_be_reached_is_named() {
     let address = TcpListener::bind(any()).await.unwrap().local_addr().unwrap();

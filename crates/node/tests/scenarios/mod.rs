@@ -289,3 +289,23 @@ pub async fn a_drained_node_gives_its_shards_up(metadata: Arc<dyn Metadata>) {
     assert_eq!(load.unknown(), 0, "no client sees a hand-over");
     load.check(&cluster, 1).await;
 }
+
+/// Of two nodes that are drained at the same time one goes on, or both.
+pub async fn two_drains_at_once_leave_a_node_that_serves(metadata: Arc<dyn Metadata>) {
+    let cluster = TestCluster::start(metadata, 2, "drains").await;
+    let keys = [cluster.keys_of(0, 2), cluster.keys_of(1, 2)].concat();
+    let load = Load::start(&cluster, &keys, &[0, 1]);
+    let [one, other] = [0, 1].map(|at: usize| &cluster.nodes[at]);
+    for _ in 0..3 {
+        load.let_pass(20).await;
+        let (first, second) =
+            tokio::join!(one.node().drain(other.id(), false), other.node().drain(one.id(), false));
+        assert!(first.is_err() || second.is_err(), "nobody takes shards");
+        load.let_pass(20).await;
+        for node in [one, other] {
+            node.node().drain(node.id(), true).await.unwrap();
+        }
+        cluster.wait_until_served().await;
+    }
+    load.check(&cluster, 1).await;
+}
