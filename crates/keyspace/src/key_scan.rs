@@ -360,7 +360,7 @@ impl CommandBatch {
     /// How many keys there are: exact up to 100,000, above that the engine's estimate, in
     /// which keys that were overwritten or deleted lately may count more than once. Where there were more, that
     /// estimate is given for a while, also if there are fewer now. With placement
-    /// `slots`, and if several databases were ever written to, it goes to every slot.
+    /// `slots`, and if several databases were ever written to, that is the sum of an estimate for every slot.
     ///
     /// # Errors
     /// Those of the engine.
@@ -370,11 +370,15 @@ impl CommandBatch {
         let all = WalkBounds::new(layout, db, &KeyRange::default());
         let is_one_range = !layout.has_slots() || self.space.written.has_none_but(db);
         // The engine does not know of a flush of this batch.
-        let of_range = match is_one_range && most == COUNTED && !self.is_flushed(db) {
+        let may_estimate = most == COUNTED && !self.is_flushed(db);
+        let of_range = match is_one_range && may_estimate {
             true => Some(self.estimate(&all)?.saturating_sub(hidden)),
             false => None,
         };
         let before = self.space.vain_counts.begin(db, self.space.monotonic_us());
+        if !is_one_range && may_estimate && before.is_vain() {
+            return Ok(self.estimate_of_slots(db)?.saturating_sub(hidden));
+        }
         // To count them would be in vain.
         let many = if before.is_vain() { most } else { most * MANY_TIMES };
         if let Some(estimate) = of_range.filter(|estimate| *estimate > many) {
@@ -390,7 +394,7 @@ impl CommandBatch {
         }
         // Where others wait meanwhile it is not counted further.
         self.allow_walk(count)?;
-        if of_range.is_some() {
+        if may_estimate {
             self.space.vain_counts.note(before, self.space.monotonic_us());
         }
         if is_one_range {
@@ -400,12 +404,17 @@ impl CommandBatch {
             };
             return Ok(count.max(estimate));
         }
+        Ok(count.max(self.estimate_of_slots(db)?.saturating_sub(hidden)))
+    }
+
+    /// The keys of a database beside others, with placement `slots`.
+    fn estimate_of_slots(&self, db: u8) -> Result<u64> {
         let mut estimate = 0;
         for slot in (0..SLOT_COUNT).filter_map(Slot::new) {
-            let of_slot = WalkBounds::of_slot(layout, slot, db, &KeyRange::default());
+            let of_slot = WalkBounds::of_slot(self.space.layout, slot, db, &KeyRange::default());
             estimate += self.estimate(&of_slot)?;
         }
-        Ok(count.max(estimate.saturating_sub(hidden)))
+        Ok(estimate)
     }
 
     fn estimate(&self, bounds: &WalkBounds) -> Result<u64> {

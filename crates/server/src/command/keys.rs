@@ -227,7 +227,7 @@ pub const COMMANDS: &[CommandSpec] = &[
         arguments: "",
         summary: "Gives how many keys there are: exact up to 100,000, above that an estimate that \
                   may count keys twice which changed lately.",
-        complexity: "O(keys), of at most 100,000",
+        complexity: "O(keys), of at most 100,000; with placement slots and several databases O(slots) more",
         flags: WALK.with(Flags::FAST),
         run: dbsize,
         ..WHOLE
