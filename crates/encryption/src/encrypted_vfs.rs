@@ -6,6 +6,7 @@ use crate::keys::KeyRing;
 use crate::kind::Kind;
 use crate::pages::{PagesFile, PagesWriter, Span, content_len};
 use crate::shared_ring::{SharedRing, Use};
+use ring::aead::LessSafeKey;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -88,13 +89,15 @@ impl EncryptedVfs {
         }
     }
 
-    /// The content of an open file, and its length.
-    fn content(&self, file: Arc<dyn RandomFile>) -> Result<Arc<dyn RandomFile>> {
+    /// The content of an open file; of one in pages by `pages`.
+    fn content(
+        &self,
+        file: Arc<dyn RandomFile>,
+        pages: fn(Arc<dyn RandomFile>, LessSafeKey) -> Result<PagesFile>,
+    ) -> Result<Arc<dyn RandomFile>> {
         let path = file.path().to_path_buf();
         Ok(match self.read_header(&*file) {
-            Ok(Found::Encrypted { layout: Layout::Pages, key }) => {
-                Arc::new(PagesFile::new(file, key)?)
-            }
+            Ok(Found::Encrypted { layout: Layout::Pages, key }) => Arc::new(pages(file, key)?),
             Ok(Found::Encrypted { layout: Layout::Frames, key }) => {
                 Arc::new(FramesFile::new(file, key)?)
             }
@@ -289,7 +292,15 @@ impl Vfs for EncryptedVfs {
         let file = self.below.open(path, mode)?;
         match Kind::of(path) {
             Kind::Empty => Ok(file),
-            _ => self.content(file),
+            _ => self.content(file, PagesFile::new),
+        }
+    }
+
+    fn open_around_loss(&self, path: &Path) -> Result<Arc<dyn RandomFile>> {
+        let file = self.below.open_around_loss(path)?;
+        match Kind::of(path) {
+            Kind::Empty => Ok(file),
+            _ => self.content(file, PagesFile::new_around_loss),
         }
     }
 
@@ -339,6 +350,10 @@ impl Vfs for EncryptedVfs {
         self.below.copy(from, to)
     }
 
+    fn copy_around_loss(&self, from: &Path, to: &Path) -> Result<()> {
+        self.below.copy_around_loss(from, to)
+    }
+
     fn create_dir_all(&self, path: &Path) -> Result<()> {
         self.below.create_dir_all(path)
     }
@@ -376,7 +391,7 @@ impl Vfs for EncryptedVfs {
         Ok(match self.read_header(&*file) {
             // Also of a file that was not finished.
             Ok(Found::Encrypted { layout: Layout::Pages, .. }) => content_len(file.len()),
-            _ => self.content(file)?.len(),
+            _ => self.content(file, PagesFile::new)?.len(),
         })
     }
 

@@ -38,4 +38,4 @@ mod shared_ring;
 
 pub use encrypted_vfs::EncryptedVfs;
 pub use keys::{Key, KeyError, KeyRing};
-pub use rewrite::{Rewritten, Target, UsedKey, rewrite, used_keys};
+pub use rewrite::{Rewritten, Target, UsedKey, UsedKeys, rewrite, used_keys};

@@ -161,6 +161,8 @@ pub(crate) struct PagesFile {
     file: Arc<dyn RandomFile>,
     key: LessSafeKey,
     len: u64,
+    /// The number of the page that is marked as the last; none of a file that was cut.
+    last_page: Option<u64>,
 }
 
 /// What has to be read of the file below for a range of the content.
@@ -185,7 +187,8 @@ impl PagesFile {
             let why = "an encrypted file was cut off, or never finished";
             return Err(Error::corruption(file.path(), len, why));
         }
-        let pages = Self { file, key, len };
+        let last_page = Some(len.saturating_sub(1) / PAGE_BYTES as u64);
+        let pages = Self { file, key, len, last_page };
         if len == 0 {
             // Nobody reads its only page, which must be marked like any last one.
             let span = Span { first_page: 0, offset: place(0), len: TAG_BYTES };
@@ -196,14 +199,48 @@ impl PagesFile {
         Ok(pages)
     }
 
+    /// As [`Self::new`], to save what is left of a file that may have been cut: behind its whole pages a byte is missing at
+    /// least, which cannot be read.
+    ///
+    /// # Errors
+    /// I/O, but for a page that the device does not give; `Corruption` if nothing follows the header.
+    pub fn new_around_loss(file: Arc<dyn RandomFile>, key: LessSafeKey) -> Result<Self> {
+        let body = file.len().saturating_sub(HEADER_BYTES as u64);
+        if body == 0 {
+            let why = "an encrypted file was cut off behind its header, or never written";
+            return Err(Error::corruption(file.path(), 0, why));
+        }
+        let (page, tag) = (PAGE_BYTES as u64, TAG_BYTES as u64);
+        let (full, rest) = (body / SEALED_BYTES as u64, body % SEALED_BYTES as u64);
+        let len = content_len(file.len());
+        let whole = Self { file, key, len, last_page: Some(len.saturating_sub(1) / page) };
+        let is_cut = match (full, rest) {
+            // A page that is not the last one has another after it.
+            (_, 0) => whole.has_page(full - 1, SEALED_BYTES, false)?,
+            (0, rest) if rest == tag => !whole.has_page(0, TAG_BYTES, true)?,
+            // Of a longer piece of a page the tag is wrong.
+            (_, rest) => rest <= tag,
+        };
+        Ok(match is_cut {
+            true => Self { len: full * page + 1, last_page: None, ..whole },
+            false => whole,
+        })
+    }
+
+    /// Whether the page of `sealed_bytes` is what was written, as the last one or as another. What the device does not give is
+    /// not known to be.
+    fn has_page(&self, page: u64, sealed_bytes: usize, is_last: bool) -> Result<bool> {
+        let mut sealed = vec![0; sealed_bytes];
+        match self.file.read_at(place(page), &mut sealed) {
+            Err(error) if is_unreadable(&error) => return Ok(false),
+            read => read?,
+        }
+        Ok(self.key.open_in_place(nonce(page, is_last), Aad::empty(), &mut sealed).is_ok())
+    }
+
     /// The file below.
     pub fn below(&self) -> &dyn RandomFile {
         &*self.file
-    }
-
-    /// The number of the last page: every finished file has one, if only an empty one.
-    fn last_page(&self) -> u64 {
-        self.len.saturating_sub(1) / PAGE_BYTES as u64
     }
 
     /// Which pages hold `len` bytes from `offset` on.
@@ -229,10 +266,14 @@ impl PagesFile {
     /// # Errors
     /// `Corruption` if a page is not what was written there.
     pub fn open(&self, span: &Span, sealed: &mut [u8], offset: u64, buf: &mut [u8]) -> Result<()> {
-        let last_page = self.last_page();
         let end = offset + buf.len() as u64;
+        let end_page = span.first_page + sealed.len().div_ceil(SEALED_BYTES) as u64;
+        if end_page * (PAGE_BYTES as u64) < end {
+            let why = "an encrypted file was cut off here";
+            return Err(Error::corruption(self.file.path(), end_page * PAGE_BYTES as u64, why));
+        }
         for (page, sealed) in (span.first_page..).zip(sealed.chunks_mut(SEALED_BYTES)) {
-            let nonce = nonce(page, page == last_page);
+            let nonce = nonce(page, Some(page) == self.last_page);
             let content = self.key.open_in_place(nonce, Aad::empty(), sealed).map_err(|_| {
                 let why = "an encrypted page is not what was written there";
                 Error::corruption(self.file.path(), page * PAGE_BYTES as u64, why)

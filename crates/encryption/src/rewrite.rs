@@ -12,7 +12,7 @@ use terrace_base::{Error, FileNumber, Result};
 use terrace_manifest::Manifest;
 use terrace_manifest::names::{self, FileName};
 use terrace_vfs::{
-    CreateOptions, OpenMode, RandomFile, Vfs, check_not_encrypted, copy_rest, empty_dir,
+    CreateOptions, EIO, OpenMode, RandomFile, Vfs, check_not_encrypted, copy_rest, empty_dir,
     has_only_zeros, partial_path,
 };
 
@@ -50,6 +50,15 @@ pub struct UsedKey {
     pub bytes: u64,
 }
 
+/// What files are encrypted with.
+#[derive(Debug, Default)]
+pub struct UsedKeys {
+    /// By the number of a key, or nothing.
+    pub keys: BTreeMap<Option<u32>, UsedKey>,
+    /// Why it is unknown of some: the device does not give their first bytes, without which nobody reads them.
+    pub unreadable: Vec<Error>,
+}
+
 /// Makes every file of the store in `dir` what `target` says; `each` is called with the bytes of content after each
 /// file that was written anew. Takes the store's lock meanwhile.
 ///
@@ -60,7 +69,7 @@ pub struct UsedKey {
 /// # Errors
 /// An I/O error of kind `WouldBlock` if a process has the store open for writing, and one of kind `NotFound` if there
 /// is no file of a store; `Unsupported` for files whose key is missing, and `Corruption` for those that are not what was
-/// written: the store is then as before. Other I/O: it is as after a crash.
+/// written, and I/O for what the device does not give: the store is then as before. Other I/O: it is as after a crash.
 pub fn rewrite(
     below: &Arc<dyn Vfs>,
     dir: &Path,
@@ -77,15 +86,9 @@ pub fn rewrite(
     };
     // Nothing is changed if a key is missing, or a file is damaged: what is half converted opens in no way, nor can it be
     // repaired.
-    let foreign = foreign_numbers(&**below, &source, dir)?;
+    let foreign = foreign_numbers(&**below, &source, dir).map_err(|e| advise(e, target))?;
     for path in contents(&**below, dir, &foreign)? {
-        let stored = below.open(&path, OpenMode::default())?;
-        let id = header::key_id_of(&*stored)?;
-        if let Some(file) = to_convert(&source, &*stored, id, wanted)?
-            && id.is_some()
-        {
-            read_through(&*file)?;
-        }
+        check(&**below, &source, wanted, &path).map_err(|error| advise(error, target))?;
     }
     remove_temporary(&**below, dir, &folders, &foreign)?;
     let mut done = Rewritten::default();
@@ -107,6 +110,34 @@ pub fn rewrite(
         }
     }
     Ok(done)
+}
+
+/// Reads the file at `path`, if it is to be written anew, for the errors.
+fn check(below: &dyn Vfs, source: &dyn Vfs, wanted: Option<u32>, path: &Path) -> Result<()> {
+    let stored = below.open(path, OpenMode::default())?;
+    let id = header::key_id_of(&*stored)?;
+    match to_convert(source, &*stored, id, wanted)? {
+        Some(file) => read_through(&*file),
+        None => Ok(()),
+    }
+}
+
+/// The error with what to do about a file that the device does not give.
+fn advise(error: Error, target: &Target) -> Error {
+    match error {
+        Error::Io { op, path, source } if source.raw_os_error() == Some(EIO) => {
+            let back = match target {
+                Target::Encrypted(_) => "decrypt",
+                Target::Plain(_) => "encrypt",
+            };
+            let why = format!(
+                "{source}: nothing is changed; repair the store first with `terrace repair`, or, if one part of it is \
+                 encrypted and another is not, go back with `terrace {back}` and then repair it"
+            );
+            Error::Io { op, path, source: std::io::Error::new(source.kind(), why) }
+        }
+        error => error,
+    }
 }
 
 /// Makes the file at `path` need the key `wanted`, and be on the file system `to`. Gives the bytes of its content; `None` if it
@@ -220,14 +251,14 @@ fn remove_temporary(
     empty_dir(below, &work)
 }
 
-/// What the files of the store in `dir` are encrypted with: the number of a key, or nothing. Needs no key, and may be
+/// What the files of the store in `dir` are encrypted with. Needs no key, and may be
 /// called while a process has the store open. Counts every file with a name as the store's files have. `dir` may be a directory
 /// of backups, too.
 ///
 /// # Errors
 /// I/O, of kind `NotFound` if there is no file of a store.
-pub fn used_keys(below: &dyn Vfs, dir: &Path) -> Result<BTreeMap<Option<u32>, UsedKey>> {
-    let mut used = BTreeMap::<_, UsedKey>::new();
+pub fn used_keys(below: &dyn Vfs, dir: &Path) -> Result<UsedKeys> {
+    let mut used = UsedKeys::default();
     let of_backups = ["files", "backups"].map(|name| dir.join(name));
     let mut paths = Vec::new();
     if below.exists(&of_backups[0])? && below.exists(&of_backups[1])? {
@@ -240,14 +271,16 @@ pub fn used_keys(below: &dyn Vfs, dir: &Path) -> Result<BTreeMap<Option<u32>, Us
         }
     }
     for path in paths {
-        match below.open(&path, OpenMode::default()) {
-            Ok(file) => {
-                let used = used.entry(header::key_id_of(&*file)?).or_default();
+        let opened = below.open(&path, OpenMode::default());
+        match opened.and_then(|file| Ok((header::key_id_of(&*file)?, file.len()))) {
+            Ok((id, bytes)) => {
+                let used = used.keys.entry(id).or_default();
                 used.files += 1;
-                used.bytes += file.len();
+                used.bytes += bytes;
             }
             // The writer has removed it meanwhile.
             Err(error) if error.is_not_found() => {}
+            Err(error) if terrace_vfs::is_unreadable(&error) => used.unreadable.push(error),
             Err(error) => return Err(error),
         }
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use terrace_base::sync::Mutex;
 use terrace_base::{Error, Result};
 use terrace_manifest::names;
-use terrace_vfs::{OpenMode, Vfs};
+use terrace_vfs::{OpenMode, Vfs, is_unreadable};
 
 /// How often a directory is listed again since files of it were renamed or removed meanwhile.
 const MAX_LISTINGS: usize = 100;
@@ -73,9 +73,11 @@ impl SharedRing {
                 return Err(refused("a file is being written with", used.active));
             }
         }
-        for folder in [dir.to_path_buf(), names::lost_dir(dir)] {
-            check_folder(below, &folder, &before.keys, &keys)?;
-        }
+        let rings = (&*before.keys, &keys);
+        // A file of the store may be read again; what is in `lost/` is needed by nobody.
+        let lacks_keys = before.keys.ids().any(|id| !keys.has_as(&before.keys, id));
+        check_folder(below, dir, rings, lacks_keys)?;
+        check_folder(below, &names::lost_dir(dir), rings, false)?;
         let used = Arc::new(Use { active: keys.active() });
         *self.current.lock() = Current { keys: Arc::new(keys), used };
         former.push(Arc::downgrade(&before.used));
@@ -84,8 +86,13 @@ impl SharedRing {
 }
 
 /// Refuses keys that cannot read a file in `folder`, whatever its name, that the keys `before` can. Files that these cannot read
-/// either are no reason.
-fn check_folder(below: &dyn Vfs, folder: &Path, before: &KeyRing, after: &KeyRing) -> Result<()> {
+/// either are no reason; one whose first bytes the device does not give is one if `counts_unknown`, and `after` lack a key.
+fn check_folder(
+    below: &dyn Vfs,
+    folder: &Path,
+    (before, after): (&KeyRing, &KeyRing),
+    counts_unknown: bool,
+) -> Result<()> {
     if !below.exists(folder)? {
         return Ok(());
     }
@@ -101,7 +108,10 @@ fn check_folder(below: &dyn Vfs, folder: &Path, before: &KeyRing, after: &KeyRin
                 }
                 Err(error) => return Err(error),
             };
-            let bytes = &header::first_bytes(&*file)?;
+            let bytes = &match header::first_bytes(&*file) {
+                Err(error) if is_unreadable(&error) && !counts_unknown => continue,
+                bytes => bytes?,
+            };
             let Some(id) = header::key_id(bytes).filter(|_| header::names_key_of(bytes, before))
             else {
                 continue;

@@ -1,6 +1,6 @@
 //! A file system over another that does something at its calls: counts them, holds them, lets them
 //! fail, takes images between them. For tests and simulations: implement [`Interposed`], and the rest
-//! of a [`Vfs`] passes through.
+//! of a [`Vfs`] passes through. Where one action before each call is enough, [`crate::BeforeCalls`] is one.
 
 use crate::{AppendFile, CreateOptions, OpenMode, RandomFile, ReadRequest, Result, Vfs};
 use std::ops::Range;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// A call of a file system or of a file, without its path.
 #[derive(Debug, Clone, Copy)]
 pub enum Call<'a> {
-    /// [`Vfs::open`].
+    /// [`Vfs::open`] or [`Vfs::open_around_loss`].
     Open,
     /// [`Vfs::create`].
     Create,
@@ -78,10 +78,12 @@ pub trait Interposed: Clone + Send + Sync + 'static {
 impl<I: Interposed> Vfs for I {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn RandomFile>> {
         let file = self.around(Call::Open, path, || self.files().open(path, mode))?;
-        match self.sees_reads(path) {
-            true => Ok(Arc::new(InterposedReads { file, between: self.clone() })),
-            false => Ok(file),
-        }
+        Ok(seen(self, file))
+    }
+
+    fn open_around_loss(&self, path: &Path) -> Result<Arc<dyn RandomFile>> {
+        let file = self.around(Call::Open, path, || self.files().open_around_loss(path))?;
+        Ok(seen(self, file))
     }
 
     fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
@@ -163,6 +165,14 @@ impl<I: Interposed> Vfs for I {
             true => crate::read_one_by_one(requests),
             false => self.files().read_batch(requests),
         }
+    }
+}
+
+/// An open file, with its reads seen where they are to be.
+fn seen<I: Interposed>(between: &I, file: Arc<dyn RandomFile>) -> Arc<dyn RandomFile> {
+    match between.sees_reads(file.path()) {
+        true => Arc::new(InterposedReads { file, between: between.clone() }),
+        false => file,
     }
 }
 

@@ -4,12 +4,14 @@
 //! Floor 1: uses `terrace-base` and `terrace-buf`. Every file the engine touches goes through [`Vfs`];
 //! nothing here knows a format.
 
+mod before_calls;
 mod counters;
 mod interposed;
 mod partial;
 mod posix;
 mod sim;
 
+pub use before_calls::BeforeCalls;
 pub use counters::{IoCounters, io_counters};
 pub use interposed::{Call, Interposed};
 pub use partial::{PARTIAL_LOCK_NAME, PartialDir, empty_dir, is_refusal, partial_path};
@@ -47,6 +49,20 @@ pub trait Vfs: Send + Sync + 'static {
         let source = self.open(from, OpenMode::default())?;
         let mut copy = self.create(to, &CreateOptions::default())?;
         copy_rest(&*source, 0, &mut *copy)
+    }
+    /// As [`Vfs::open`], for a caller that saves what is left of a file: also one that is known to be cut is opened, and what
+    /// is missing at its end is damage ([`RandomFile::read_around_loss`]). A file system that does not know of cuts, as this
+    /// default says, opens what there is.
+    fn open_around_loss(&self, path: &Path) -> Result<Arc<dyn RandomFile>> {
+        self.open(path, OpenMode::default())
+    }
+    /// As [`Vfs::copy`], with zeros for the sectors that the device does not give ([`is_unreadable`]).
+    fn copy_around_loss(&self, from: &Path, to: &Path) -> Result<()> {
+        let source = self.open(from, OpenMode::default())?;
+        let mut copy = self.create(to, &CreateOptions::default())?;
+        copy_pieces(&*source, 0, &mut *copy, |offset, piece| {
+            source.read_around_loss(offset, piece, &mut Vec::new(), LOST_SECTOR_BYTES)
+        })
     }
     /// Creates a directory and its missing parents, each entry synced. An existing one is fine.
     fn create_dir_all(&self, path: &Path) -> Result<()>;
@@ -169,17 +185,23 @@ pub fn has_only_zeros(file: &dyn RandomFile) -> Result<bool> {
 }
 
 /// Appends what `source` has from `offset` on to `copy`, piece by piece, and makes `copy` durable.
-pub fn copy_rest(
+pub fn copy_rest(source: &dyn RandomFile, offset: u64, copy: &mut dyn AppendFile) -> Result<()> {
+    copy_pieces(source, offset, copy, |offset, piece| source.read_at(offset, piece))
+}
+
+/// As [`copy_rest`], with what `read` gives of each piece of `source`.
+fn copy_pieces(
     source: &dyn RandomFile,
     mut offset: u64,
     copy: &mut dyn AppendFile,
+    mut read: impl FnMut(u64, &mut [u8]) -> Result<()>,
 ) -> Result<()> {
     /// Read at once.
     const PIECE_BYTES: u64 = 1 << 20;
     let mut buffer = vec![0; PIECE_BYTES.min(source.len().saturating_sub(offset)) as usize];
     while offset < source.len() {
         let len = (buffer.len() as u64).min(source.len() - offset) as usize;
-        source.read_at(offset, &mut buffer[..len])?;
+        read(offset, &mut buffer[..len])?;
         copy.append(&buffer[..len])?;
         offset += len as u64;
     }

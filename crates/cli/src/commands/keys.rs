@@ -60,7 +60,6 @@ fn add(named: &Path) -> Result<Outcome> {
     };
     let held = File::open(folder).and_then(|folder| folder.lock().map(|()| folder));
     let _held = held.with_context(|| format!("cannot lock {}", folder.display()))?;
-    remove_unfinished(folder, file);
     let old = match std::fs::read_to_string(file) {
         Ok(text) => Zeroizing::new(text),
         Err(error) if error.kind() == ErrorKind::NotFound => Zeroizing::default(),
@@ -86,28 +85,16 @@ fn add(named: &Path) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Removes what calls that were killed have left beside the key file: it has keys in it.
-fn remove_unfinished(folder: &Path, file: &Path) {
-    let Some(name) = file.file_name().and_then(|name| name.to_str()) else { return };
-    let is_unfinished = |found: &str| {
-        let number = found.strip_prefix(name).and_then(|rest| rest.strip_prefix('.'));
-        let number = number.and_then(|rest| rest.strip_suffix(".partial"));
-        number.is_some_and(|number| number.parse::<u32>().is_ok())
-    };
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_name().to_str().is_some_and(is_unfinished) {
-            // What cannot be removed is no reason to give no key.
-            drop(std::fs::remove_file(entry.path()));
-        }
-    }
-}
-
 fn tell_used(dir: &Path) -> Result<Outcome> {
     let mut out = standard_output::read_or_not();
-    for (id, used) in used_keys(&*PosixVfs::shared(), dir)? {
+    let found = used_keys(&*PosixVfs::shared(), dir)?;
+    for (id, used) in found.keys {
         let key = id.map_or("not encrypted".into(), |id| format!("key {id}"));
         let (files, bytes) = (Grouped(used.files), SizeBytes(used.bytes));
         writeln!(out, "{key}: {files} files, {bytes}")?;
+    }
+    for error in found.unreadable {
+        writeln!(out, "unknown key: {error}")?;
     }
     Ok(Outcome::Done)
 }

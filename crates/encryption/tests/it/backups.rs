@@ -131,7 +131,7 @@ fn a_backup_needs_no_key_of_before() {
     let want = contents(&db);
     db.close().unwrap();
     let db = open(&sim, &[1, 2]);
-    let used = || used_keys(&sim, Path::new(BACKUPS)).unwrap();
+    let used = || used_keys(&sim, Path::new(BACKUPS)).unwrap().keys;
     assert_eq!(used().keys().copied().collect::<Vec<_>>(), [Some(1)]);
     let both = backups(encrypted(&sim, &[1, 2]));
     let created = both.create(&db, &mut |_| {}).unwrap();

@@ -215,6 +215,39 @@ fn a_finished_file_that_was_cut_does_not_end_where_it_was_cut() {
     }
 }
 
+/// Every page that is whole is saved, and what is missing behind them is damage, wherever the cut is.
+#[test]
+fn who_saves_what_is_left_of_a_file_that_was_cut_has_every_whole_page() {
+    let (sim, vfs) = new(1);
+    for len in [0, 100, 4096, 4097, 12_288] {
+        let (name, want) = (format!("{len}"), content(len));
+        write(&*vfs, &name, &want, false);
+        let whole = sim.read_file(path(&name)).unwrap();
+        let file = vfs.open_around_loss(&path(&name)).unwrap();
+        assert_eq!(read(&*file, 0, len).unwrap(), want);
+        assert_eq!(file.len(), len as u64);
+        for cut in 129..whole.len() {
+            sim.write_file(path("cut"), &whole[..cut]);
+            let file = vfs.open_around_loss(&path("cut")).unwrap();
+            let saved = (cut - 128) / (4096 + 16) * 4096;
+            assert!((saved + 1..=len.max(1)).contains(&(file.len() as usize)), "{len} at {cut}");
+            let (mut bytes, mut damaged) = (vec![1; file.len() as usize], Vec::new());
+            file.read_around_loss(0, &mut bytes, &mut damaged, LOST_SECTOR_BYTES).unwrap();
+            assert_eq!(damaged, [saved as u64..file.len()], "{len} at {cut}");
+            assert_eq!(bytes[..saved], want[..saved], "{len} at {cut}");
+            assert!(bytes[saved..].iter().all(|byte| *byte == 0), "{len} at {cut}");
+            let mut last = [0];
+            let mut requests = [ReadRequest::new(&*file, file.len() - 1, &mut last)];
+            vfs.read_batch(&mut requests);
+            let [request] = requests;
+            assert!(request.result.unwrap().unwrap_err().is_corruption(), "{len} at {cut}");
+        }
+        sim.write_file(path("cut"), &whole[..128]);
+        let Err(error) = vfs.open_around_loss(&path("cut")) else { panic!("{len}") };
+        assert!(error.is_corruption(), "{error}");
+    }
+}
+
 #[test]
 fn pages_are_bound_to_their_place_and_to_their_file() {
     let (sim, vfs) = new(1);

@@ -5,11 +5,12 @@ use super::{BLOCK, FRAME_HEADER, TAG, frames, path};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use terrace::vfs::{SimVfs, Vfs};
 use terrace_encryption::EncryptedVfs;
 use terrace_vfs::{
-    AppendFile, CUTTABLE_APPENDS, CreateOptions, LOST_PAGE_BYTES, OpenMode, RandomFile,
-    ReadRequest, is_unreadable,
+    AppendFile, BeforeCalls, CUTTABLE_APPENDS, Call, CreateOptions, EIO, Error, LOST_PAGE_BYTES,
+    OpenMode, RandomFile, ReadRequest, is_unreadable,
 };
 
 const NAME: &str = "000001.log";
@@ -325,6 +326,45 @@ fn a_block_that_the_device_does_not_give_costs_its_content_and_no_other() {
         let refused = file.read_around_loss(end, &mut past_loss, &mut damaged, LOST_PAGE_BYTES);
         assert!(!is_unreadable(&refused.unwrap_err()), "block {lost}: {past}");
     }
+}
+
+/// A sector may be given at the second try: whoever asked for the length before has been promised more than there is.
+#[test]
+fn a_last_block_that_the_device_gives_later_ends_where_it_ends() {
+    let (sim, vfs) = new(1);
+    let want = content(10_074);
+    let mut file = create(&*vfs, NAME);
+    let mut rest = &want[..];
+    // Of several frames in the last block less is content than of one.
+    for len in [44, 5000, 5000, 10, 10, 10] {
+        let (now, later) = rest.split_at(len);
+        file.append(now).unwrap();
+        rest = later;
+    }
+    let last = (sim.len(&path(NAME)).unwrap() - 1) / BLOCK as u64 * BLOCK as u64;
+    let fails = Arc::new(AtomicBool::new(true));
+    let of_device = fails.clone();
+    let below = BeforeCalls::with_reads(sim, move |call, path| match call {
+        Call::Read(offset, len)
+            if offset + len as u64 > last && of_device.load(Ordering::SeqCst) =>
+        {
+            Err(Error::io("read", path, std::io::Error::from_raw_os_error(EIO)))
+        }
+        _ => Ok(()),
+    });
+    let vfs = EncryptedVfs::new(Arc::new(below), super::ring(&[3]));
+    let file = vfs.open(&path(NAME), OpenMode::default()).unwrap();
+    let (len, end) = (file.len(), want.len() as u64);
+    assert!(len > end, "{len}");
+    fails.store(false, Ordering::SeqCst);
+    let (mut bytes, mut damaged) = (vec![1; len as usize], Vec::new());
+    file.read_around_loss(0, &mut bytes, &mut damaged, LOST_PAGE_BYTES).unwrap();
+    assert_eq!(damaged, [end..len]);
+    assert!(bytes[..want.len()] == want[..] && bytes[want.len()..].iter().all(|byte| *byte == 0));
+    // Others are told that it is the device that was at fault, and may open the file again.
+    assert!(is_unreadable(&read(&*file, 0, len as usize).unwrap_err()));
+    assert!(read(&*file, 0, want.len()).unwrap() == want);
+    assert_eq!(vfs.open(&path(NAME), OpenMode::default()).unwrap().len(), end);
 }
 
 /// A device takes its time before it says that it does not give a block.

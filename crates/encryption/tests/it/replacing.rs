@@ -14,7 +14,7 @@ fn store() -> &'static Path {
 
 /// The numbers of the keys that files of the store need.
 fn used(sim: &SimVfs) -> Vec<u32> {
-    used_keys(sim, store()).unwrap().into_keys().map(Option::unwrap).collect()
+    used_keys(sim, store()).unwrap().keys.into_keys().map(Option::unwrap).collect()
 }
 
 fn assert_refused(vfs: &EncryptedVfs, keys: KeyRing, why: &str) {
@@ -108,6 +108,26 @@ fn files_that_are_put_aside_and_files_that_are_being_written_keep_their_keys() {
     vfs.set_keys(store(), ring(&[2])).unwrap();
     assert!(vfs.open(&elsewhere, OpenMode::default()).is_err());
     assert!(encrypted(&sim, &[1]).open(&elsewhere, OpenMode::default()).is_ok());
+}
+
+/// Nobody can read it: without its first bytes a file has no key.
+#[test]
+fn what_the_device_does_not_give_is_no_reason_to_keep_a_key_in_lost_and_one_in_the_store() {
+    let sim = SimVfs::new(1);
+    open(&sim, &[1]).close().unwrap();
+    for name in ["lost/000099.log", "000098.log"] {
+        sim.create_dir_all(path(name).parent().unwrap()).unwrap();
+        sim.write_file(path(name), [7; 500]);
+        assert!(sim.lose_sector(path(name), 0..512));
+        let found = used_keys(&sim, store()).unwrap();
+        let is_counted = found.keys.keys().eq(&[Some(1)]) && found.unreadable.len() == 1;
+        assert!(is_counted, "{name}: {found:?}");
+        let vfs = encrypted(&sim, &[1, 2, 3]);
+        let without_another = vfs.set_keys(store(), ring(&[1, 3]));
+        assert_eq!(without_another.is_ok(), name.starts_with("lost"), "{without_another:?}");
+        vfs.set_keys(store(), ring(&[1, 2, 3, 4])).unwrap();
+        sim.remove(&path(name)).unwrap();
+    }
 }
 
 #[test]

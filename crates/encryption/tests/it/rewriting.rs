@@ -4,7 +4,7 @@ use super::{DIR, contents, encrypted, holds, key, open, options, path, raw_files
 use std::path::Path;
 use std::sync::Arc;
 use terrace::vfs::{SimVfs, Vfs};
-use terrace::{Db, Error};
+use terrace::{Db, Error, RepairOptions};
 use terrace_base::FileNumber;
 use terrace_encryption::{KeyRing, Target, rewrite, used_keys};
 use terrace_manifest::{Manifest, VersionEdit, names};
@@ -28,7 +28,7 @@ fn convert(sim: &SimVfs, target: &Target) -> terrace_vfs::Result<terrace_encrypt
 }
 
 fn key_ids(sim: &SimVfs) -> Vec<Option<u32>> {
-    used_keys(sim, Path::new(DIR)).unwrap().into_keys().collect()
+    used_keys(sim, Path::new(DIR)).unwrap().keys.into_keys().collect()
 }
 
 fn is_hidden(sim: &SimVfs) -> bool {
@@ -295,6 +295,70 @@ fn nothing_is_changed_if_a_file_is_damaged() {
         }
     }
     assert!(tried > 1);
+}
+
+/// It would be converted up to there, and then open in no way.
+#[test]
+fn a_store_of_which_the_device_does_not_give_all_stays_in_the_clear() {
+    let sim = SimVfs::new(1);
+    let db = plain(&sim);
+    fill(&db);
+    db.close().unwrap();
+    let has_content = |path: &Path| !["LOCK", "RESERVE"].iter().any(|name| path.ends_with(name));
+    let mut tried = 0;
+    for (name, len) in sim.files() {
+        for at in [0, len / 2, len.saturating_sub(1)] {
+            if len == 0 || !has_content(&name) {
+                continue;
+            }
+            let image = sim.kill_image();
+            assert!(image.lose_sector(&name, at..at + 1));
+            let before = raw_files(&image);
+            let refused = convert(&image, &Target::Encrypted(ring(&[1]))).unwrap_err();
+            let text = refused.to_string();
+            assert!(text.contains("terrace repair"), "{} at {at}: {text}", name.display());
+            assert!(raw_files(&image) == before, "{} at {at}", name.display());
+            tried += 1;
+        }
+    }
+    assert!(tried > 12, "{tried}");
+}
+
+#[test]
+fn a_half_converted_store_that_loses_a_sector_goes_back_and_is_repaired() {
+    let sim = SimVfs::new(1);
+    let db = plain(&sim);
+    fill(&db);
+    let want = contents(&db);
+    db.close().unwrap();
+    let encrypt = Target::Encrypted(ring(&[1]));
+    let image = (0..)
+        .map(|step| {
+            let image = sim.kill_image();
+            image.crash_after(step);
+            assert!(convert(&image, &encrypt).is_err(), "step {step}");
+            image.kill_image()
+        })
+        .find(|image| key_ids(image) == [None, Some(1)])
+        .unwrap();
+    let is_sst = |path: &Path| path.extension().is_some_and(|e| e == "sst");
+    let (sst, len) = image.files().into_iter().find(|(path, _)| is_sst(path)).unwrap();
+    assert!(image.lose_sector(&sst, len / 2..len / 2 + 1));
+    let before = raw_files(&image);
+    let refused = convert(&image, &encrypt).unwrap_err().to_string();
+    assert!(refused.contains("go back with `terrace decrypt`"), "{refused}");
+    assert!(raw_files(&image) == before);
+    convert(&image, &Target::Plain(ring(&[1]))).unwrap();
+    let in_the_clear = options(Arc::new(image.clone()));
+    let report = terrace::repair(DIR, in_the_clear, RepairOptions::default()).unwrap();
+    assert!(!report.lost.is_empty(), "{report:?}");
+    convert(&image, &encrypt).unwrap();
+    assert_eq!(key_ids(&image), [None, Some(1)], "the damaged file in lost/ stays as it was");
+    let db = open(&image, &[1]);
+    let left = contents(&db);
+    assert!(!left.is_empty() && left.len() < want.len());
+    assert!(left.iter().all(|entry| want.contains(entry)));
+    db.close().unwrap();
 }
 
 /// A key is changed after a crash that tore the end of the log: what was written whole is under the new key.

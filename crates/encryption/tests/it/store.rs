@@ -134,7 +134,7 @@ fn files_are_made_under_the_active_key_and_those_of_others_stay_readable() {
     db.put("new", "1").unwrap();
     db.flush().unwrap();
     db.close().unwrap();
-    let used = terrace_encryption::used_keys(&sim, DIR.as_ref()).unwrap();
+    let used = terrace_encryption::used_keys(&sim, DIR.as_ref()).unwrap().keys;
     assert!(used[&Some(1)].files > 0 && used[&Some(2)].files > 0, "{used:?}");
     // With the old key alone the new files cannot be read.
     assert!(matches!(Db::open(DIR, options(encrypted(&sim, &[1]))), Err(Error::Unsupported(_))));

@@ -29,7 +29,7 @@ fn served(dir: &Arc<TempDir>, keys: &Path) -> Served {
 /// The numbers of the keys that the files of the store need, as `terrace keys used` tells them.
 fn used(served: &Served) -> Vec<Option<u32>> {
     let store = served.server().space.db().path().to_path_buf();
-    used_keys(&*PosixVfs::shared(), &store).unwrap().into_keys().collect()
+    used_keys(&*PosixVfs::shared(), &store).unwrap().keys.into_keys().collect()
 }
 
 #[test]
