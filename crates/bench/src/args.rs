@@ -137,14 +137,15 @@ fn after_help() -> String {
          mixed-phases: hits, misses, overwrites and scans by turns, direct I/O, 32 MiB of memory; Terrace with memory \
          that moves and with fixed splits: variants terrace-auto, terrace-fixed-default, terrace-fixed-reads, \
          terrace-fixed-filters, terrace-fixed-writes\n\
+         budget-curve: the reads of tiny-cache over memory of 0.05 to 20 percent of the data (terrace, rocksdb, speedb)\n\
          bulkload: the keys of fillrandom through the engine's loader, which sorts them (terrace); ingest: keys in order, \
          in files that are taken in (terrace, rocksdb, speedb); backup: a backup, one more after a hundredth of the keys \
          was overwritten, and a restore (the same engines)\n\n\
          Settings for all engines: compression=none|lz4|zstd, sync=none|buffered|batch, \
          background_jobs=2, subcompactions=1, block_size=4096, memtable=BYTES\n\
          Settings of workloads: seed=1, merged=true (everything is merged by the engine's full manual compaction before \
-         reads of db_bench's and YCSB's stores, of tiny-cache, packages and learned), seek_nexts=10, multi_get=1, write_rate=BYTES, \
-         tiny_load=seq|random, average_bits=4 (of elastic), value_bytes=4096, passes=3, scan_length=100, \
+         reads of db_bench's and YCSB's stores, of tiny-cache, budget-curve, packages and learned), seek_nexts=10, multi_get=1, write_rate=BYTES, \
+         tiny_load=seq|random (of tiny-cache and budget-curve), average_bits=4 (of elastic), value_bytes=4096, passes=3, scan_length=100, \
          sample_ms=1000 (of large-values), keysets=NAME,NAME, rounds=3, level_wait=20 (of learned), \
          zipf=0.9,1.2, rate=BYTES (of skew), layouts=NAME,NAME, plan_after=0.25, \
          top=sketch|exact, rate=BYTES (of cluster-skew), variants=NAME,NAME (of these and elastic)\n\

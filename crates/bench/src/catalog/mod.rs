@@ -1,6 +1,7 @@
 //! The names of workloads and of the stores they run on: which exist, how large they are, which
 //! engines they suit.
 
+pub mod budget_curve;
 pub mod elastic;
 pub mod key_set;
 pub mod large_values;
@@ -40,6 +41,7 @@ pub enum Workload {
     Deleterandom,
     Ycsb(Mix),
     TinyCache,
+    BudgetCurve,
     Packages,
     Filters,
     Elastic,
@@ -63,6 +65,8 @@ pub enum StoreKind {
     Ycsb,
     /// A large store behind a tiny cache.
     TinyCache(TinyCache),
+    /// The same, with more and more memory.
+    BudgetCurve,
     /// Real names.
     Packages,
     /// Filters: alone, and in stores of peers.
@@ -87,7 +91,7 @@ pub enum StoreKind {
 
 impl Workload {
     /// All, in the order in which they run on a store.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::Fillseq,
         Self::Fillrandom,
         Self::Readrandom,
@@ -104,6 +108,7 @@ impl Workload {
         Self::Ycsb(Mix::D),
         Self::Ycsb(Mix::E),
         Self::TinyCache,
+        Self::BudgetCurve,
         Self::Packages,
         Self::Filters,
         Self::Elastic,
@@ -132,6 +137,7 @@ impl Workload {
             Self::Deleterandom => "deleterandom",
             Self::Ycsb(mix) => mix.name(),
             Self::TinyCache => "tiny-cache",
+            Self::BudgetCurve => "budget-curve",
             Self::Packages => "packages",
             Self::Filters => "filters",
             Self::Elastic => "elastic",
@@ -154,8 +160,9 @@ impl Workload {
             Self::TinyCache => &[
                 StoreKind::TinyCache(TinyCache::Partitioned),
                 StoreKind::TinyCache(TinyCache::Whole),
-                StoreKind::TinyCache(TinyCache::ElasticFilters),
+                StoreKind::TinyCache(TinyCache::Default),
             ],
+            Self::BudgetCurve => &[StoreKind::BudgetCurve],
             Self::Packages => &[StoreKind::Packages],
             Self::Filters => &[StoreKind::Filters],
             Self::Elastic | Self::ElasticShift => &[
@@ -212,7 +219,7 @@ impl StoreKind {
         match self {
             Self::Basic | Self::BulkLoad | Self::Ingest | Self::Backup => (10_000_000, 100),
             Self::Ycsb => (2_000_000, 1000),
-            Self::TinyCache(_) => (13_000_000, 400),
+            Self::TinyCache(_) | Self::BudgetCurve => (13_000_000, 400),
             // Bounded by the lines of the file; values are summaries, a few dozen bytes.
             Self::Packages => (1_000_000, 100),
             Self::Filters => (10_000_000, 0),
@@ -247,9 +254,8 @@ impl StoreKind {
     /// Whether the store is read as its load left it, so that `--set merged=true` has a meaning.
     pub fn is_read_as_loaded(self) -> bool {
         match self {
-            Self::Basic | Self::Ycsb | Self::TinyCache(_) | Self::Packages | Self::Learned(_) => {
-                true
-            }
+            Self::Basic | Self::Ycsb | Self::TinyCache(_) | Self::BudgetCurve => true,
+            Self::Packages | Self::Learned(_) => true,
             // The shape is what is measured, everything is merged anyway, or nothing is only read.
             Self::Filters | Self::Elastic(_) | Self::LargeValues(_) | Self::MixedPhases(_) => false,
             Self::Skew(_) | Self::BulkLoad | Self::Ingest | Self::Backup => false,
@@ -268,9 +274,7 @@ impl StoreKind {
     /// that goes without saying, since the store shows what only Terrace can be told.
     pub fn suits(self, engine: Engine) -> Result<(), String> {
         let name = match self {
-            Self::TinyCache(TinyCache::ElasticFilters) if engine != Engine::Terrace => {
-                return Err(String::new());
-            }
+            Self::TinyCache(tiny) if !tiny.suits(engine) => return Err(String::new()),
             Self::Elastic(variant)
                 if variant != elastic::Variant::Default && engine != Engine::Terrace =>
             {
@@ -296,6 +300,7 @@ impl StoreKind {
                 return Err(format!("{engine} is left out of ingest and backup: it has neither"));
             }
             Self::TinyCache(_) => "tiny-cache",
+            Self::BudgetCurve => "budget-curve",
             Self::Elastic(_) => "elastic",
             Self::Filters if !engine.tells_of_filters() => {
                 return Err(format!("{engine} is left out of filters: it does not count them"));
@@ -327,9 +332,7 @@ impl StoreKind {
     /// The `variant` column of its rows.
     pub fn variant(self) -> &'static str {
         match self {
-            Self::TinyCache(TinyCache::Partitioned) => "partitions-on",
-            Self::TinyCache(TinyCache::Whole) => "partitions-off",
-            Self::TinyCache(TinyCache::ElasticFilters) => "elastic-filters",
+            Self::TinyCache(tiny) => tiny.name(),
             Self::Elastic(variant) => variant.name(),
             Self::LargeValues(variant) => variant.name(),
             Self::Skew(variant) => variant.name(),

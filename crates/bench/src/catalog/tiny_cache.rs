@@ -1,5 +1,6 @@
 //! The variants of `tiny-cache`, and its memory.
 
+use crate::engine::Engine;
 use serde::{Deserialize, Serialize};
 
 /// What the metadata of the store is like.
@@ -9,8 +10,24 @@ pub enum TinyCache {
     Partitioned,
     /// One index and one filter a file, in the cache.
     Whole,
-    /// Index in partitions, filters as Terrace has them by default.
-    ElasticFilters,
+    /// Terrace as it is by default, with the memory for everything.
+    Default,
+}
+
+impl TinyCache {
+    /// As in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Partitioned => "partitions-on",
+            Self::Whole => "partitions-off",
+            Self::Default => "",
+        }
+    }
+
+    /// Whether the engine has something to do with it.
+    pub fn suits(self, engine: Engine) -> bool {
+        self != Self::Default || engine == Engine::Terrace
+    }
 }
 
 /// The cache, unless the user says otherwise.

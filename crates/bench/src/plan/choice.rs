@@ -58,6 +58,7 @@ impl Choice {
             }
             StoreKind::LargeValues(variant) => self.allows(engine, variant.name()),
             StoreKind::Skew(variant) => self.allows(engine, variant.name()),
+            StoreKind::TinyCache(tiny) => self.allows(engine, tiny.name()),
             StoreKind::MixedPhases(variant) => self.allows(engine, variant.name()),
             StoreKind::Learned(set) => self.key_sets.is_empty() || self.key_sets.contains(&set),
             _ => true,
@@ -96,6 +97,7 @@ fn named_variants(workloads: &[Workload]) -> Vec<(Engine, &'static str)> {
                 StoreKind::Skew(variant) if variant.suits(engine) => {
                     add((engine, variant.name()));
                 }
+                StoreKind::TinyCache(tiny) if tiny.suits(engine) => add((engine, tiny.name())),
                 StoreKind::MixedPhases(variant) if engine == Engine::Terrace => {
                     add((engine, variant.name()));
                 }

@@ -4,7 +4,7 @@ use super::Request;
 use super::settings::set_engine;
 use crate::args::BenchArgs;
 use crate::catalog::tiny_cache::{self, TinyCache};
-use crate::catalog::{StoreKind, elastic, large_values, learned, mixed_phases, skew};
+use crate::catalog::{StoreKind, budget_curve, elastic, large_values, learned, mixed_phases, skew};
 use crate::engine::Engine;
 use crate::store::{Compression, Durability, EngineConfig, FilterMemory, MetadataPlace};
 use crate::store_size::StoreSize;
@@ -48,7 +48,8 @@ impl Request {
             extra: Vec::new(),
         };
         match store {
-            StoreKind::TinyCache(tiny) => self.configure_tiny_cache(&mut config, tiny),
+            StoreKind::TinyCache(tiny) => self.configure_tiny_cache(&mut config, engine, tiny),
+            StoreKind::BudgetCurve => budget_curve::configure(&mut config, engine, self.filter),
             StoreKind::Elastic(variant) => {
                 let bits = self.settings.average_bits;
                 elastic::configure(&mut config, engine == Engine::Terrace, variant, shape, bits)?;
@@ -78,16 +79,18 @@ impl Request {
         Ok(config)
     }
 
-    fn configure_tiny_cache(&self, config: &mut EngineConfig, tiny: TinyCache) {
+    fn configure_tiny_cache(&self, config: &mut EngineConfig, engine: Engine, tiny: TinyCache) {
         use tiny_cache::{CACHE_BYTES, MEMTABLE_BYTES, WRITE_BYTES};
-        config.cache_bytes = self.memory_bytes.unwrap_or(CACHE_BYTES);
+        let memory_bytes = self.memory_bytes.unwrap_or(CACHE_BYTES);
+        if tiny == TinyCache::Default {
+            budget_curve::configure(config, engine, self.filter);
+            *config = budget_curve::with_memory(config, memory_bytes);
+            return;
+        }
+        config.cache_bytes = memory_bytes;
         (config.write_bytes, config.memtable_bytes) = (WRITE_BYTES, MEMTABLE_BYTES);
         config.direct_io = true;
         config.metadata = MetadataPlace::InCache { partitioned: tiny != TinyCache::Whole };
-        if tiny == TinyCache::ElasticFilters {
-            config.filter = self.filter;
-            config.filter_memory = FilterMemory::Default;
-        }
     }
 }
 

@@ -1,12 +1,14 @@
 //! Figures that only some workloads have. Their fields lie beside a row's own in JSON, and are
 //! left out where a workload has none of them.
 
+mod budget;
 mod learned;
 mod skew;
 mod values;
 mod writer;
 
 use crate::report::Row;
+pub use budget::BudgetFigures;
 pub use learned::LearnedFigures;
 use serde::{Deserialize, Serialize};
 pub use skew::SkewFigures;

@@ -16,8 +16,8 @@ use crate::engine::Engine;
 use crate::store::MetadataBytes;
 use anyhow::{Context, Result};
 use figures::{
-    ElasticFigures, FilterFigures, LargeValueFigures, LearnedFigures, ShiftFigures, SkewFigures,
-    WriterFigures,
+    BudgetFigures, ElasticFigures, FilterFigures, LargeValueFigures, LearnedFigures, ShiftFigures,
+    SkewFigures, WriterFigures,
 };
 use serde::{Deserialize, Serialize};
 use std::io::Write;
@@ -115,6 +115,9 @@ pub struct Row {
     /// What only `skew` and `cluster-skew` measure.
     #[serde(flatten)]
     pub skew: Option<SkewFigures>,
+    /// What only `budget-curve` measures.
+    #[serde(flatten)]
+    pub budget: Option<BudgetFigures>,
 }
 
 /// What is the same for all rows of one store.
@@ -213,6 +216,7 @@ impl Row {
             large_values: None,
             learned: None,
             skew: None,
+            budget: None,
         }
     }
 }

@@ -37,6 +37,8 @@ type Points = Vec<(f64, f64)>;
 pub struct Chart {
     caption: &'static str,
     x_title: &'static str,
+    /// Places are logarithms to base 10, and labelled with what they are of.
+    x_is_logarithm: bool,
     y_decimals: usize,
     /// Where something happened, if anything did.
     mark: Option<f64>,
@@ -63,6 +65,7 @@ pub fn charts(summaries: &[Summary]) -> Vec<Chart> {
         Chart {
             caption: "Wasted reads per lookup around a jump of the hot range (lower is better)",
             x_title: "lookups after the jump",
+            x_is_logarithm: false,
             y_decimals: 3,
             mark: Some(0.0),
             lines: lines(&|summary| summary.median.shift.as_ref().map(around_jump)),
@@ -70,6 +73,7 @@ pub fn charts(summaries: &[Summary]) -> Vec<Chart> {
         Chart {
             caption: "Directory over live bytes while values are overwritten (lower is better)",
             x_title: "seconds",
+            x_is_logarithm: false,
             y_decimals: 2,
             mark: None,
             lines: lines(&values(|figures| &figures.space_series)),
@@ -77,6 +81,7 @@ pub fn charts(summaries: &[Summary]) -> Vec<Chart> {
         Chart {
             caption: "Puts per second while values are overwritten (higher is better)",
             x_title: "seconds",
+            x_is_logarithm: false,
             y_decimals: 0,
             mark: None,
             lines: lines(&values(|figures| &figures.rate_series)),
@@ -85,11 +90,28 @@ pub fn charts(summaries: &[Summary]) -> Vec<Chart> {
     let skew = Chart {
         caption: "Bytes written without the log, per byte from clients (lower is better)",
         x_title: "exponent of Zipf's law",
+        x_is_logarithm: false,
         y_decimals: 1,
         mark: None,
         lines: over_exponents(summaries),
     };
-    all.into_iter().chain([skew]).filter(|chart| !chart.lines.is_empty()).collect()
+    let curves = [
+        ("budget-curve-hit", "Device reads per lookup of a stored key (lower is better)"),
+        ("budget-curve-miss", "Device reads per lookup of an absent key (lower is better)"),
+        (
+            "budget-curve-mixed",
+            "Device reads per lookup, half of them absent, Zipf 0.99 (lower is better)",
+        ),
+    ];
+    let curves = curves.map(|(workload, caption)| Chart {
+        caption,
+        x_title: "memory in percent of the data",
+        x_is_logarithm: true,
+        y_decimals: 2,
+        mark: None,
+        lines: over_memory(summaries, workload),
+    });
+    all.into_iter().chain([skew]).chain(curves).filter(|chart| !chart.lines.is_empty()).collect()
 }
 
 /// Write amplification of `skew` over the exponents, of each engine and variant that has several.
@@ -111,6 +133,25 @@ fn over_exponents(summaries: &[Summary]) -> Vec<(String, Points)> {
     lines
 }
 
+/// Device reads per operation of `workload` over memory, of each engine that has several.
+fn over_memory(summaries: &[Summary], workload: &str) -> Vec<(String, Points)> {
+    let mut lines: Vec<(String, Points)> = Vec::new();
+    for summary in summaries.iter().filter(|summary| summary.workload == workload) {
+        let Some(figures) = &summary.median.budget else { continue };
+        let point = (figures.memory_percent.log10(), summary.median.device_reads_per_op);
+        let name = summary.engine.name();
+        match lines.iter_mut().find(|(known, _)| known == name) {
+            Some((_, points)) => points.push(point),
+            None => lines.push((name.to_owned(), vec![point])),
+        }
+    }
+    lines.retain(|(_, points)| points.len() > 1);
+    for (_, points) in &mut lines {
+        points.sort_by(|one, other| one.0.total_cmp(&other.0));
+    }
+    lines
+}
+
 fn name(summary: &Summary) -> String {
     let variant = if summary.variant.is_empty() { "default" } else { &summary.variant };
     title(summary.engine.name(), variant)
@@ -129,12 +170,19 @@ where
     B::ErrorType: 'static,
 {
     let all = || shown.lines.iter().flat_map(|(_, points)| points);
-    let least = all().map(|point| point.0).fold(0.0, f64::min);
-    let most = all().map(|point| point.0).fold(1.0, f64::max);
+    // A linear axis begins at 0, if nothing lies below; one of logarithms with its first point.
+    let (low, high) =
+        if shown.x_is_logarithm { (f64::INFINITY, f64::NEG_INFINITY) } else { (0.0, 1.0) };
+    let least = all().map(|point| point.0).fold(low, f64::min);
+    let most = all().map(|point| point.0).fold(high, f64::max);
     let highest = all().map(|point| point.1).fold(1e-3, f64::max) * 1.1;
     let style = |size: i32| ("sans-serif", size).into_font().color(&TEXT);
     let decimals = shown.y_decimals;
     let x_decimals = usize::from(most - least < SHORT_SPAN);
+    let x_label = |value: &f64| match shown.x_is_logarithm {
+        true => format!("{:.2}", 10f64.powf(*value)),
+        false => format!("{value:.x_decimals$}"),
+    };
     let mut chart = ChartBuilder::on(area)
         .margin(24)
         .caption(shown.caption, style(15))
@@ -146,7 +194,7 @@ where
         .light_line_style(TRANSPARENT)
         .label_style(style(11))
         .x_desc(shown.x_title)
-        .x_label_formatter(&|value| format!("{value:.x_decimals$}"))
+        .x_label_formatter(&x_label)
         .y_label_formatter(&|value| format!("{value:.decimals$}"))
         .draw()?;
     if let Some(mark) = shown.mark {

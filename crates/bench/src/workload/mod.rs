@@ -18,6 +18,7 @@
 //! - Bytes that a process wrote while a workload only read are noted: something was not over yet.
 
 mod backup;
+mod budget_curve;
 mod delete;
 pub mod elastic;
 mod fill;
@@ -66,6 +67,7 @@ pub fn run(job: &Job, observer: &Observer) -> Result<()> {
         StoreKind::Basic => fill::run_basic(job, observer),
         StoreKind::Ycsb => ycsb::run(job, observer),
         StoreKind::TinyCache(_) => tiny_cache::run(job, observer),
+        StoreKind::BudgetCurve => budget_curve::run(job, observer),
         StoreKind::Packages => packages::run(job, observer),
         StoreKind::Filters => filters::run(job, observer),
         StoreKind::Elastic(variant) => elastic::run(job, observer, variant),

@@ -25,7 +25,9 @@ fn job(engine: Engine, store: StoreKind, workloads: &[Workload], dir: &Path) -> 
             memtable_bytes: 1 << 20,
             filter: Some("blocked:10".parse().unwrap()),
             filter_memory: match store {
-                StoreKind::TinyCache(TinyCache::ElasticFilters) => FilterMemory::Default,
+                StoreKind::TinyCache(TinyCache::Default) | StoreKind::BudgetCurve => {
+                    FilterMemory::Default
+                }
                 _ => FilterMemory::AsMetadata,
             },
             fill_cache: true,
@@ -206,13 +208,30 @@ fn tiny_cache_runs_with_and_without_partitions() {
     for (tiny, variant) in [
         (TinyCache::Partitioned, "partitions-on"),
         (TinyCache::Whole, "partitions-off"),
-        (TinyCache::ElasticFilters, "elastic-filters"),
+        (TinyCache::Default, ""),
     ] {
         let rows = run_all(Engine::Terrace, StoreKind::TinyCache(tiny));
         check(&rows);
-        assert_eq!(names(&rows), ["tiny-cache-hit", "tiny-cache-miss"]);
+        assert_eq!(names(&rows), ["tiny-cache-hit", "tiny-cache-miss", "tiny-cache-mixed"]);
         assert!(rows.iter().all(|row| row.variant == variant));
     }
+}
+
+#[test]
+fn the_budget_curve_has_all_reads_at_every_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut job =
+        job(Engine::Terrace, StoreKind::BudgetCurve, &[Workload::BudgetCurve], dir.path());
+    // Of 32 MiB a tenth is less than the least memory, and a fifth is more.
+    (job.shape.keys, job.shape.value_size) = (4096, 8192 - 16);
+    let rows = rows_of(&job);
+    check(&rows);
+    let expected = ["budget-curve-hit", "budget-curve-miss", "budget-curve-mixed"].repeat(2);
+    assert_eq!(names(&rows), expected);
+    let variants: Vec<&str> = rows.iter().map(|row| row.variant.as_str()).collect();
+    assert_eq!(variants, ["12.5%", "12.5%", "12.5%", "20%", "20%", "20%"]);
+    let memories = rows.iter().map(|row| row.budget.unwrap().memory_bytes);
+    assert!(memories.is_sorted_by(|one, other| one <= other && *one >= 4 << 20));
 }
 
 #[test]
