@@ -1,5 +1,7 @@
-//! A file that is there as a whole or not at all: written under another name and renamed at the end.
+//! A file that is there as a whole or not at all: written under another name, `FILE.<process id>.partial`, and renamed at
+//! the end.
 
+use crate::outcome::tell;
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -36,6 +38,7 @@ impl OutputFile {
             let file = OpenOptions::new().write(true).open(&path).with_context(cannot)?;
             return Ok(Self { file, path, partial: None });
         }
+        remove_unfinished(&path);
         let mut name = path.file_name().unwrap_or_default().to_os_string();
         name.push(format!(".{}.partial", std::process::id()));
         let partial = path.with_file_name(name);
@@ -44,6 +47,8 @@ impl OutputFile {
         // A dump has all that is in the store, whose files only their owner may read.
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial);
         let output = Self { file: file.with_context(cannot)?, path, partial: Some(partial) };
+        // Where locks are not to be had, the process id in the name has to do.
+        let _ = output.file.try_lock();
         if let Some(old) = old {
             // Only root may give a file to another user; the others are its owner.
             let _ = fchown(&output.file, Some(old.uid()), Some(old.gid()));
@@ -62,6 +67,32 @@ impl OutputFile {
             File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
         }
         Ok(self.file.metadata()?.len())
+    }
+}
+
+/// Removes what calls that were killed have left beside the file at `path`, and says so. Keys may be in it.
+fn remove_unfinished(path: &Path) {
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return };
+    let is_unfinished = |found: &str| {
+        let number = found.strip_prefix(name).and_then(|rest| rest.strip_prefix('.'));
+        let number = number.and_then(|rest| rest.strip_suffix(".partial"));
+        let number = number.and_then(|number| number.parse::<u32>().ok());
+        // If a process has this number, which may be another one by now, the file stays.
+        number.is_some_and(|number| !Path::new("/proc").join(number.to_string()).exists())
+    };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let entries = fs::read_dir(folder.unwrap_or(Path::new(".")));
+    for entry in entries.into_iter().flatten().flatten() {
+        let left = entry.path();
+        // A process that has another view of processes may write it.
+        let is_locked = || File::open(&left).is_ok_and(|file| file.try_lock().is_err());
+        if !entry.file_name().to_str().is_some_and(is_unfinished) || is_locked() {
+            continue;
+        }
+        // What cannot be removed is no reason to write nothing.
+        if fs::remove_file(&left).is_ok() {
+            tell(&format!("removed {}, which a killed call had left", left.display()));
+        }
     }
 }
 

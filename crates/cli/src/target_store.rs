@@ -2,12 +2,19 @@
 //!
 //! The store is made in `DIR.partial`, which becomes `DIR` by a rename when everything is in it and
 //! durable. So `DIR` is never a part of a store: an error removes `DIR.partial`, a killed process
-//! leaves it. Called by `restore` and `convert`.
+//! leaves it, and the next one removes it. A file in it, which is locked while the process lives, tells
+//! what was left from a directory of the user's. Called by `restore` and `convert`.
 
+use crate::outcome::tell;
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use terrace::vfs::{PosixVfs, Vfs};
+use terrace_base::Error;
+
+/// The locked file, which no store has.
+const MARK: &str = "UNFINISHED";
 
 /// Where a store is made before it has its name. Dropped before [`Self::finish`], it leaves nothing.
 pub struct Target {
@@ -15,10 +22,11 @@ pub struct Target {
     /// Where it is made.
     pub partial: PathBuf,
     finished: bool,
+    _lock: Option<Box<dyn Send + Sync>>,
 }
 
 impl Target {
-    /// Makes an empty `DIR.partial` beside `dir`.
+    /// Makes an empty `DIR.partial` beside `dir`; one that a killed process left is removed.
     pub fn prepare(dir: &Path) -> Result<Self> {
         let shown = dir.display();
         let old = match fs::symlink_metadata(dir) {
@@ -40,15 +48,11 @@ impl Target {
         name.push(".partial");
         let partial = dir.with_file_name(name);
         if fs::symlink_metadata(&partial).is_ok() {
-            bail!(
-                "{} is there: a restore that has not ended, or a conversion; if none is running, \
-                 remove it and try again",
-                partial.display()
-            );
+            remove_unfinished(&partial)?;
         }
         let cannot = || format!("cannot make {}", partial.display());
         fs::create_dir(&partial).with_context(cannot)?;
-        let mut target = Self { dir, partial: partial.clone(), finished: false };
+        let mut target = Self { dir, partial: partial.clone(), finished: false, _lock: None };
         if let Some(old) = old {
             fs::set_permissions(&partial, old.permissions()).with_context(cannot)?;
             // Whether a directory can take its place is better known before than after hours.
@@ -59,6 +63,9 @@ impl Target {
             target.finished = false;
             fs::set_permissions(&partial, old.permissions()).with_context(cannot)?;
         }
+        target._lock = Some(PosixVfs::new().lock(&partial.join(MARK)).with_context(cannot)?);
+        // After a power cut it must be there if anything else is.
+        File::open(&partial).and_then(|partial| partial.sync_all()).with_context(cannot)?;
         Ok(target)
     }
 
@@ -70,6 +77,8 @@ impl Target {
     pub fn finish(mut self) -> Result<()> {
         fs::rename(&self.partial, &self.dir).with_context(|| self.cannot_replace())?;
         self.finished = true;
+        // Harmless where it is, should this fail.
+        drop(fs::remove_file(self.dir.join(MARK)));
         let folder = self.dir.parent().unwrap_or(Path::new("/"));
         let synced = File::open(folder).and_then(|folder| folder.sync_all());
         synced.with_context(|| format!("cannot sync {}", folder.display()))
@@ -83,6 +92,36 @@ impl Drop for Target {
             drop(fs::remove_dir_all(&self.partial));
         }
     }
+}
+
+/// Removes what a killed process has left at `partial`, and says so.
+///
+/// # Errors
+/// A process has it, it is not certain that it was left so, or it cannot be removed.
+fn remove_unfinished(partial: &Path) -> Result<()> {
+    let (vfs, shown) = (PosixVfs::new(), partial.display());
+    let is_dir = vfs.is_own_dir(partial).unwrap_or(false);
+    let mark = partial.join(MARK);
+    let is_marked = is_dir && fs::symlink_metadata(&mark).is_ok_and(|mark| mark.is_file());
+    if !is_marked {
+        // An empty one is left by a kill at the beginning. No other can be removed so.
+        if is_dir && fs::remove_dir(partial).is_ok() {
+            return Ok(());
+        }
+        bail!(
+            "the new store is made in {shown} first, but something else is there; move it away, or remove it if \
+             it is what a killed restore or conversion has left"
+        );
+    }
+    let _lock = match vfs.lock(&mark) {
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::WouldBlock => {
+            bail!("{shown} is there: another process makes the same store, and has not ended")
+        }
+        locked => locked.with_context(|| format!("cannot lock {shown}"))?,
+    };
+    fs::remove_dir_all(partial).with_context(|| format!("cannot remove {shown}"))?;
+    tell(&format!("removed {shown}, which a killed restore or conversion had left"));
+    Ok(())
 }
 
 /// The path with its last component, which can be replaced, and the directories above made.

@@ -278,15 +278,59 @@ fn a_killed_restore_leaves_no_store_under_the_name() {
     let mut input = child.stdin.take().unwrap();
     input.write_all(&whole[..whole.len() - 1]).unwrap();
     wait_for(&program.path("new.partial/CURRENT"));
+    let said = program.fails(1, &["restore", "dump", "new"]);
+    assert!(said.contains("new.partial is there: another process"), "{said}");
     child.kill().unwrap();
     child.wait().unwrap();
     drop(input);
     assert!(!program.path("new").exists());
-    let said = program.fails(1, &["restore", "dump", "new"]);
-    assert!(said.contains("new.partial is there: a restore that has not ended"), "{said}");
-    fs::remove_dir_all(program.path("new.partial")).unwrap();
-    program.ok(&["restore", "dump", "new"]);
+    let ran = program.run(&["restore", "dump", "new"]);
+    assert!(
+        ran.code == 0 && ran.err.contains("new.partial, which a killed restore"),
+        "{}",
+        ran.err
+    );
+    assert!(!program.path("new.partial").exists() && !program.path("new/UNFINISHED").exists());
     assert_eq!(program.ok(&["scan", "--dir", "new"]), program.ok(&["scan"]));
+}
+
+/// What nothing tells to be left by a killed restore may be somebody's store.
+#[test]
+fn a_directory_of_another_with_the_name_of_an_unfinished_one_is_left_alone() {
+    let program = Program::new();
+    program.ok(&["put", "key", "value"]);
+    program.ok(&["dump", "terrace-data", "dump"]);
+    program.ok(&["put", "other", "value", "--dir", "new.partial"]);
+    let said = program.fails(1, &["restore", "dump", "new"]);
+    assert!(said.contains("move it away") && !program.path("new").exists(), "{said}");
+    assert_eq!(program.ok(&["scan", "--dir", "new.partial"]), "other\tvalue\n");
+    // An empty one is nobody's.
+    fs::create_dir(program.path("third.partial")).unwrap();
+    program.ok(&["restore", "dump", "third"]);
+    assert_eq!(program.ok(&["scan", "--dir", "third"]), "key\tvalue\n");
+}
+
+#[test]
+fn what_a_killed_dump_has_left_goes_with_the_next() {
+    let program = Program::new();
+    program.ok(&["put", "key", "value"]);
+    // No process has this number. The second one is of this test, which lives.
+    let alive = format!("dump.{}.partial", std::process::id());
+    for name in
+        ["dump.4000000000.partial", "dump.partial", "other.4000000000.partial", alive.as_str()]
+    {
+        program.write(name, "a part");
+    }
+    let ran = program.run(&["dump", "terrace-data", "dump"]);
+    assert!(
+        ran.code == 0 && ran.err.contains("removed ") && ran.err.lines().count() == 1,
+        "{}",
+        ran.err
+    );
+    assert!(!program.path("dump.4000000000.partial").exists());
+    for name in ["dump.partial", "other.4000000000.partial", alive.as_str()] {
+        assert!(program.path(name).exists(), "{name}");
+    }
 }
 
 #[test]
