@@ -3,7 +3,7 @@
 //! Once a merge has met a full disk, and until there is plenty of room, only merges that fit are begun: each try of one
 //! that does not would fill the disk and fail writers. Where the wanted one does not fit, smaller ones are looked for:
 //! its largest files stay where they are, as files that cannot be read do. What writes little since much is deleted by
-//! ranges is tried all the same, with pauses. While writes are refused anyway a merge that does not fit is tried as well,
+//! ranges is tried all the same, with pauses; it ends before it has filled the disk (`compaction/kept_room`). While writes are refused anyway a merge that does not fit is tried as well,
 //! with pauses: what it writes may be less than what it reads.
 
 use crate::background::compaction::pick::{Choice, Compaction, PickInput, Values};
@@ -228,7 +228,7 @@ pub(super) fn choose(env: &JobEnv, jobs: &SchedulerState, occasion: Occasion) ->
 }
 
 /// Bytes that stay free of merges while writes go on.
-fn besides(env: &JobEnv) -> u64 {
+pub(super) fn besides(env: &JobEnv) -> u64 {
     2 * env.base.options.advanced.reserve_bytes
 }
 

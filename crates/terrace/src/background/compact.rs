@@ -4,6 +4,7 @@
 use crate::background::choose::{self, Job, Next, Occasion, Shared, choose, input, needs_bytes};
 use crate::background::compact_events::{self, Merged, Volume};
 use crate::background::compaction::job::{self, JobContext, JobOutput, JobStats};
+use crate::background::compaction::kept_room::KeptRoom;
 use crate::background::compaction::pick;
 use crate::background::compaction::pick::{
     Choice, Compaction, File, Move, PickInput, Reason, Span,
@@ -11,6 +12,7 @@ use crate::background::compaction::pick::{
 use crate::background::compaction::values::Moving;
 use crate::background::env::JobEnv;
 use crate::background::filter::{self, Filtering};
+use crate::background::full_disk::room_for_writes;
 use crate::background::gc;
 use crate::compaction_filter::{FilterContext, FilterJob};
 use crate::error::{Error, Result};
@@ -235,11 +237,19 @@ pub(crate) fn run_for_values(
     result.map(Some)
 }
 
+/// What a job leaves free that is begun although it may not fit: what other writes need, and what they would resume with.
+/// On a full disk, where none are taken, it may have all there is.
+fn kept_room<'a>(env: &'a JobEnv, job: &Job) -> Option<KeptRoom<'a>> {
+    let is_bound = job.is_attempt && !env.base.health.is_disk_full();
+    let bytes = || choose::besides(env).saturating_add(room_for_writes(env));
+    is_bound.then(|| KeptRoom::new(&*env.base.vfs, &env.base.dir, bytes()))
+}
+
 /// Runs and installs a choice, and keeps the stats on what fails and when it is tried again.
 pub(super) fn execute(env: &JobEnv, job: &Job) -> Result<Volume> {
     let Job { family, choice, is_attempt } = job;
-    let errors = &env.jobs.errors;
-    let is_attempt = *is_attempt || env.base.health.is_disk_full();
+    let kept = kept_room(env, job);
+    let may_not_fit = *is_attempt || env.base.health.is_disk_full();
     let number = compact_events::begun(env, family, choice);
     let start = Instant::now();
     let (result, files) = match choice {
@@ -250,32 +260,61 @@ pub(super) fn execute(env: &JobEnv, job: &Job) -> Result<Volume> {
             let done = Merged { volume: (0, 0), outputs: outputs.collect() };
             (install_edit(env, family, moved.edit(), Vec::new()).map(|()| done), &[][..])
         }
-        Choice::Merge(merge) => (run_merge(env, family, merge), &merge.inputs[..]),
+        Choice::Merge(merge) => (run_merge(env, family, merge, kept.as_ref()), &merge.inputs[..]),
     };
     compact_events::ended(env, family, choice, number, start.elapsed(), &result);
     let read = files.iter().flat_map(|(level, files)| files.iter().map(|f| (*level, f)));
     match &result {
-        Ok(_) => errors.succeeded(Work::Compaction, family.id, read.map(|(_, file)| file.number)),
-        Err(Error::Closed | Error::Poisoned(_)) => {}
-        Err(error) => {
-            let to_blame: Vec<(u8, &File)> =
-                read.filter(|(_, file)| is_to_blame(env, file, error)).collect();
-            let now_us = env.base.clock.monotonic_us();
-            if to_blame.is_empty() {
-                errors.job_failed(Work::Compaction, family.id, error, now_us);
-            }
-            if let (Error::DiskFull(_), Choice::Merge(merge)) = (error, choice) {
-                errors.no_room_for_merge(needs_bytes(env, merge), is_attempt, error);
-                if merge.files().any(|file| pick::deletes_ranges(file)) {
-                    errors.range_attempt_failed(family.id, now_us);
-                }
-            }
-            for (level, file) in to_blame {
-                quarantine(env, family, (level, file), error, now_us);
+        Ok(_) => {
+            let errors = &env.jobs.errors;
+            errors.succeeded(Work::Compaction, family.id, read.map(|(_, file)| file.number));
+            if *is_attempt && deletes_ranges(choice) {
+                errors.range_attempt_succeeded(family.id);
             }
         }
+        Err(Error::Closed | Error::Poisoned(_)) => {}
+        // It has ended before it found the disk full: nothing has changed, and there is room for others.
+        Err(Error::DiskFull(_)) if kept.as_ref().is_some_and(KeptRoom::is_met) => {
+            if deletes_ranges(choice) {
+                let now_us = env.base.clock.monotonic_us();
+                env.jobs.errors.range_attempt_failed(family.id, now_us);
+            }
+        }
+        Err(error) => note_failure(env, job, may_not_fit, error),
     }
     result.map(|merged| merged.volume)
+}
+
+/// Whether a choice is a merge of files that delete ranges.
+fn deletes_ranges(choice: &Choice) -> bool {
+    matches!(choice, Choice::Merge(merge) if merge.files().any(|file| pick::deletes_ranges(file)))
+}
+
+/// Notes that a job failed with `error`, and when it is tried again. `may_not_fit`: it was known when it began that it
+/// may find no room.
+fn note_failure(env: &JobEnv, job: &Job, may_not_fit: bool, error: &Error) {
+    let Job { family, choice, .. } = job;
+    let errors = &env.jobs.errors;
+    let inputs = match choice {
+        Choice::Merge(merge) => &merge.inputs[..],
+        Choice::Nothing | Choice::Move(_) => &[],
+    };
+    let read = inputs.iter().flat_map(|(level, files)| files.iter().map(|f| (*level, f)));
+    let to_blame: Vec<(u8, &File)> =
+        read.filter(|(_, file)| is_to_blame(env, file, error)).collect();
+    let now_us = env.base.clock.monotonic_us();
+    if to_blame.is_empty() {
+        errors.job_failed(Work::Compaction, family.id, error, now_us);
+    }
+    if let (Error::DiskFull(_), Choice::Merge(merge)) = (error, choice) {
+        errors.no_room_for_merge(needs_bytes(env, merge), may_not_fit, error);
+        if deletes_ranges(choice) {
+            errors.range_attempt_failed(family.id, now_us);
+        }
+    }
+    for (level, file) in to_blame {
+        quarantine(env, family, (level, file), error, now_us);
+    }
 }
 
 /// Whether a merge of `file` failed because of this input: it could not be read, or refers to a
@@ -310,7 +349,12 @@ fn quarantine(
     }
 }
 
-fn run_merge(env: &JobEnv, family: &Arc<Family>, merge: &Compaction) -> Result<Merged> {
+fn run_merge(
+    env: &JobEnv,
+    family: &Arc<Family>,
+    merge: &Compaction,
+    kept_room: Option<&KeptRoom<'_>>,
+) -> Result<Merged> {
     let start = Instant::now();
     // What is a victim by now is emptied by this merge if it comes to it.
     gc::step(env);
@@ -337,6 +381,7 @@ fn run_merge(env: &JobEnv, family: &Arc<Family>, merge: &Compaction) -> Result<M
             progress: entered.progress(),
             moving: moving.clone(),
             filtering,
+            kept_room,
         };
         merge_once(env, family, merge, &context)
     };
@@ -372,6 +417,9 @@ fn merge_once(
     let output =
         job::run(context, merge).map_err(|error| match env.jobs.scheduler.is_stopping() {
             true => Error::Closed,
+            false if error.is_no_space() && context.kept_room.is_some_and(KeptRoom::is_met) => {
+                Error::DiskFull(Arc::new(error))
+            }
             false => job_failed(env, error),
         })?;
     let Some(JobOutput { edit, segments, stats }) = output else { return Err(Error::Closed) };

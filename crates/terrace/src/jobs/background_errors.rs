@@ -166,6 +166,13 @@ impl BackgroundErrors {
         });
     }
 
+    /// A merge that deletes ranges has found room although it might not have fitted: so may the next one.
+    pub fn range_attempt_succeeded(&self, family: u32) {
+        if !self.is_empty() {
+            self.change(|state| state.range_attempts.remove(&family));
+        }
+    }
+
     /// Whether a merge that deletes ranges may be begun although it may not fit.
     pub fn may_attempt_ranges(&self, family: u32, now_us: u64) -> bool {
         let is_over = |attempts: &RangeAttempts| attempts.next_at_us <= now_us;
@@ -389,6 +396,11 @@ mod tests {
         }
         assert!(!errors.may_attempt_ranges(1, now_us + LONGEST_RANGE_PAUSE_US - 1));
         assert!(errors.may_attempt_ranges(1, now_us + LONGEST_RANGE_PAUSE_US));
+        errors.range_attempt_succeeded(1);
+        assert!(errors.may_attempt_ranges(1, now_us));
+        errors.range_attempt_failed(1, now_us);
+        assert!(!errors.may_attempt_ranges(1, now_us + FIRST_RANGE_PAUSE_US - 1));
+        assert!(errors.may_attempt_ranges(1, now_us + FIRST_RANGE_PAUSE_US), "the first pause");
         errors.job_failed(Work::Compaction, 1, &full(), now_us);
         errors.job_failed(Work::Compaction, 2, &unreadable(), now_us);
         errors.job_failed(Work::Flush, 2, &unreadable(), now_us);

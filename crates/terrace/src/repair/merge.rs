@@ -57,6 +57,7 @@ impl Repair<'_> {
             progress: &JobProgress::default(),
             moving: None,
             filtering: None,
+            kept_room: None,
         };
         let merged = job::run(&context, &compaction)?;
         let added = merged.map(|merged| merged.edit.added).unwrap_or_default();

@@ -163,6 +163,68 @@ fn deletions_make_room_where_a_merge_does_not_fit() {
     }
 }
 
+/// What is deleted there is little, so that the attempt at it is in vain.
+#[test]
+fn an_attempt_at_deleted_ranges_does_not_fill_the_disk() {
+    let (clock, failed) = (stopped_clock(), Arc::default());
+    let (_, db, mut there) = store_without_room_for_its_merge(&clock, &failed, 8 << 10);
+    eventually("writes resume", || !db.is_disk_full());
+    let before = failed.0.load(Ordering::SeqCst);
+    let mut number = 1;
+    eventually("an attempt fails", || {
+        clock.advance(60_000);
+        let deleted = key(number);
+        db.delete_range(&deleted, &[&deleted[..], b"\0"].concat()).unwrap();
+        db.flush().unwrap();
+        there.remove(&deleted);
+        number += 2;
+        failed.0.load(Ordering::SeqCst) > before
+    });
+    for round in 0..3 {
+        write(&db, &mut there, (800, 200), 10 + round).unwrap();
+    }
+    check(&db, &there);
+}
+
+/// A caller gets the error, and nobody else notices: writes go on, and what was written for nothing is gone.
+#[test]
+fn a_merge_that_is_asked_for_and_finds_no_room_leaves_the_store_as_it_was() {
+    let count = 10_000;
+    for separation in [usize::MAX, 100] {
+        let sim = SimVfs::new(1);
+        let mut options = options(Arc::new(sim.clone()), &stopped_clock());
+        // Much more than what a merge writes between two looks at what is free.
+        options.advanced.reserve_bytes = 1 << 20;
+        options.default_family.value_separation_threshold = separation;
+        let db = Db::open(DIR, options).unwrap();
+        let mut there = Contents::new();
+        write(&db, &mut there, (count, 1), 0).unwrap();
+        db.compact_range::<&[u8]>(..).unwrap();
+        db.wait_idle().unwrap();
+        // It overlaps all of the level below, and is not merged by itself.
+        write(&db, &mut there, (count, 1000), 1).unwrap();
+        let ask = || match separation {
+            usize::MAX => db.compact_range::<&[u8]>(..),
+            _ => db.collect_garbage(0.0),
+        };
+        let (used, room) = (used_bytes(&sim), 3 << 19);
+        sim.set_capacity_bytes(Some(used + room));
+        for n in 0..3 {
+            let outcome = ask();
+            assert!(matches!(outcome, Err(Error::DiskFull(_))), "{outcome:?}");
+            assert!(!db.is_disk_full());
+            assert!(used_bytes(&sim) < used + room / 4, "what it has written goes");
+            db.put(key(count + n), b"writes go on").unwrap();
+            there.insert(key(count + n), b"writes go on".to_vec());
+        }
+        sim.set_capacity_bytes(None);
+        ask().unwrap();
+        db.wait_idle().unwrap();
+        check(&db, &there);
+        db.verify().unwrap();
+    }
+}
+
 /// Writes until merges that fit have brought L0 into the level above the last one.
 fn sink_l0(clock: &ManualClock, db: &Db) {
     let mut round = 100;

@@ -10,8 +10,9 @@
 //! refer to what the inputs did, less what was dropped or moved away. Otherwise the job fails and
 //! changes nothing. A job that fails or is cancelled leaves no file behind.
 
+use super::kept_room::KeptRoom;
 use super::pick::{Compaction, File, Span, deletes_ranges};
-use super::values::{Moved, Moving, References, Stage, StageContext, remove_segments};
+use super::values::{Moved, Moving, References, Stage, StageContext, handle_of, remove_segments};
 use crate::background::filter::{Filter, FilterCounts, Filtering};
 use crate::background::fold::{Fold, Folding, Sink};
 use crate::background::output::{Output, OutputContext};
@@ -75,6 +76,8 @@ pub(crate) struct JobContext<'a> {
     pub moving: Option<Moving<'a>>,
     /// The family's compaction filter, if it applies.
     pub filtering: Option<Filtering<'a>>,
+    /// What the job leaves free; `None`: nothing.
+    pub kept_room: Option<&'a KeptRoom<'a>>,
 }
 
 /// What a finished job asks to be installed, and what it did.
@@ -319,14 +322,22 @@ fn run_piece(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Resul
         None => merge.seek_to_first()?,
     }
     let mut piece = Piece::default();
-    let mut raw_bytes = 0;
+    let (mut raw_bytes, mut unlooked_bytes) = (0, 0);
     while merge.valid() {
         let (user_key, value) = (merge.user_key(), merge.value());
         if end.is_some_and(|end| user_key >= end) {
             break;
         }
         piece.read += 1;
-        raw_bytes += (user_key.len() + value.len()) as u64;
+        let entry_bytes = (user_key.len() + value.len()) as u64;
+        raw_bytes += entry_bytes;
+        if let Some(room) = ctx.kept_room {
+            unlooked_bytes += entry_bytes + moved_bytes(plan, merge.trailer(), value);
+            if unlooked_bytes >= room.look_bytes() {
+                unlooked_bytes = 0;
+                room.look()?;
+            }
+        }
         fold.next(user_key, merge.trailer(), value, &mut staged)?;
         if piece.read.is_multiple_of(LOOK_ENTRIES) {
             ctx.progress.read.fetch_add(std::mem::take(&mut raw_bytes), Ordering::Relaxed);
@@ -344,6 +355,12 @@ fn run_piece(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Resul
     piece.kept = staged.kept;
     (piece.files, piece.moved, piece.references) = staged.stage.finish()?;
     Ok(Some(piece))
+}
+
+/// Stored bytes of the value of an entry, if it may move.
+fn moved_bytes(plan: &Plan<'_>, trailer: u64, value: &[u8]) -> u64 {
+    let handle = plan.moving.and_then(|_| handle_of(trailer, value));
+    handle.map_or(0, |handle| u64::from(handle.len))
 }
 
 /// The stage that moves values, with a count of what goes through it.

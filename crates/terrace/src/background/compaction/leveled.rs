@@ -29,8 +29,8 @@
 //! `compaction/simulation` prints what this writes.
 
 use super::pick::{
-    Choice, File, LAST_LEVEL, Manual, ManualStep, PickInput, Reason, Span, deletes_ranges, is_dense,
-    mostly_deletes_keys, patience, total_bytes,
+    Choice, File, LAST_LEVEL, Manual, ManualStep, PickInput, Reason, Span, deletes_ranges,
+    is_dense, mostly_deletes_keys, patience, total_bytes,
 };
 use crate::options::FamilyOptions;
 use std::ops::Range;
@@ -143,8 +143,7 @@ pub(crate) fn pick_idle(input: &PickInput<'_>) -> Choice {
         return urgent;
     }
     let targets = targets(input.version, input.options);
-    let smaller =
-        |f: &FileMeta| deletes_ranges(f) || is_dense(f, 8) || is_due(f, input.now_ms);
+    let smaller = |f: &FileMeta| deletes_ranges(f) || is_dense(f, 8) || is_due(f, input.now_ms);
     idle_l0(input, &targets, smaller)
         .or_else(|| rewrite(input, Reason::Tombstones, smaller))
         .or_else(|| {

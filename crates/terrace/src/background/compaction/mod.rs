@@ -1,8 +1,9 @@
 //! Compaction: `pick` is the vocabulary of a choice, `leveled` and `tiered` choose, `job` merges,
-//! `values` moves separated values on the way. What survives a merge is `retain`'s business, how it
+//! `values` moves separated values on the way; `kept_room` is what a merge leaves free. What survives a merge is `retain`'s business, how it
 //! is written `output`'s.
 
 pub(crate) mod job;
+pub(crate) mod kept_room;
 pub(crate) mod leveled;
 pub(crate) mod pick;
 pub(crate) mod tiered;

@@ -254,8 +254,7 @@ pub(crate) fn pick_manual(input: &PickInput<'_>, manual: &mut Manual) -> ManualS
     }
     let runs = runs(input);
     let wanted = runs.iter().flat_map(|run| run.files).any(|f| manual.wants(f));
-    let garbage =
-        |f: &File| f.tombstone_count > 0 || deletes_ranges(f) || f.ttl_due_ms.is_some();
+    let garbage = |f: &File| f.tombstone_count > 0 || deletes_ranges(f) || f.ttl_due_ms.is_some();
     let single = runs.len() == 1
         && !runs[0].files.iter().any(|f| garbage(f) || (manual.wants(f) && manual.rewrites(f)));
     if !wanted || single {

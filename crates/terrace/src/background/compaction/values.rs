@@ -128,8 +128,9 @@ impl References {
     }
 }
 
+/// Where the value of an entry is, if it is separated.
 #[inline]
-fn handle_of(trailer: u64, value: &[u8]) -> Option<ValueHandle> {
+pub(super) fn handle_of(trailer: u64, value: &[u8]) -> Option<ValueHandle> {
     ValueHandle::of_entry(trailer_kind(trailer)?, value)
 }
 

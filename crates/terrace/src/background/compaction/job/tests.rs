@@ -194,6 +194,8 @@ impl Store {
                     segment_bytes: 4 << 10,
                 }),
                 filtering: None,
+                kept_room: None,
+            kept_room: None,
             },
             compaction,
         )
@@ -481,6 +483,7 @@ fn speed() {
             progress: &JobProgress::default(),
             moving: None,
             filtering: None,
+            kept_room: None,
         };
         let (start, start_cpu_s) = (std::time::Instant::now(), thread_cpu_s());
         let output = run(&context, &compaction).unwrap().unwrap();
