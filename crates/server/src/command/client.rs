@@ -89,7 +89,7 @@ fn pause(call: &mut Call<'_>) -> Outcome {
     let now_ms = call.server.space.now_ms();
     call.server.pause.begin(now_ms, now_ms.saturating_add(for_ms), is_for_all);
     // Writes that began before it are committed when it is answered; those that have yet to lock their keys see it
-    // then. In a transaction that has its locks already it is not waited for others.
+    // then. A transaction with it holds all locks already.
     if !call.session.is_in_exec {
         call.batch.lock_everything();
     }

@@ -4,6 +4,7 @@ use super::client_line::client_line;
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
 use crate::server::Server;
 use std::sync::atomic::Ordering;
+use terrace_keyspace::{Mode, Wait};
 use terrace_resp::{Aggregate, Protocol};
 
 /// The reply to `SELECT` of another database than the first, in a cluster.
@@ -173,6 +174,10 @@ fn log_in(call: &mut Call<'_>, name: &[u8], password: &[u8]) -> Outcome {
         Ok(user) => {
             call.session.log_in(user);
             Ok(())
+        }
+        // It is logged, which is not to be done again if a later command has to wait.
+        Err(_) if call.session.is_in_exec && call.batch.mode() == Mode::Memory => {
+            Err(Failure::Elsewhere(Wait::Device))
         }
         Err(refusal) => {
             let now_ms = call.batch.now_ms();

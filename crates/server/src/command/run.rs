@@ -5,7 +5,7 @@ use super::help::help;
 use super::presence;
 use super::spec::{CommandSpec, Flags, Keys};
 use super::{Call, Failure, Outcome};
-use crate::acl::User;
+use crate::acl::Denial;
 use crate::server::Server;
 use crate::session::{Caller, Session};
 use terrace_resp::Command;
@@ -92,35 +92,41 @@ pub(crate) fn permit(
     session: &Session,
     server: &Server,
 ) -> Result<(), String> {
-    match &session.user {
-        Some(user) if !user.may_do_everything() && !spec.flags.has(Flags::NO_AUTH) => {
-            server.permit_on_keys(user, spec, number, args, session)
-        }
-        _ => Ok(()),
+    match denial(spec, number, args, session) {
+        Some(denial) => Err(refuse(&denial, spec, args, session, server)),
+        None => Ok(()),
     }
 }
 
-impl Server {
-    /// Whether a client's user may execute a command on its keys; a refusal is logged.
-    ///
-    /// # Errors
-    /// The reply.
-    fn permit_on_keys(
-        &self,
-        user: &User,
-        spec: &CommandSpec,
-        number: u16,
-        args: &Command<'_>,
-        session: &Session,
-    ) -> Result<(), String> {
-        let Err(denial) = spec.check(number, args, user) else { return Ok(()) };
-        let name = spec.full_name(args);
-        let (reason, object) = denial.logged(&name);
-        let client = client_line(&session.info, self.space.now_ms(), Some(args));
-        self.log_denial(session, reason, object, user.name(), &client);
-        Err(match session.is_in_exec {
-            true => denial.reply_in_exec(),
-            false => denial.reply(&name),
-        })
+/// What keeps the client's user from executing this.
+pub(super) fn denial(
+    spec: &CommandSpec,
+    number: u16,
+    args: &Command<'_>,
+    session: &Session,
+) -> Option<Denial> {
+    let user = session.user.as_ref().filter(|user| !user.may_do_everything())?;
+    match spec.flags.has(Flags::NO_AUTH) {
+        true => None,
+        false => spec.check(number, args, user).err(),
+    }
+}
+
+/// Logs what a client's user may not do, and gives the reply.
+pub(super) fn refuse(
+    denial: &Denial,
+    spec: &CommandSpec,
+    args: &Command<'_>,
+    session: &Session,
+    server: &Server,
+) -> String {
+    let name = spec.full_name(args);
+    let (reason, object) = denial.logged(&name);
+    let client = client_line(&session.info, server.space.now_ms(), Some(args));
+    let user = session.user.as_ref().map_or("", |user| user.name());
+    server.log_denial(session, reason, object, user, &client);
+    match session.is_in_exec {
+        true => denial.reply_in_exec(),
+        false => denial.reply(&name),
     }
 }

@@ -285,15 +285,27 @@ fn acts_outside(args: &Command<'_>) -> bool {
     found.is_some_and(|(_, spec)| spec.group == Group::Server || spec.name == "client")
 }
 
+/// Whether a command is `CLIENT PAUSE`, which waits for the writes that are under way.
+fn is_pause(spec: &CommandSpec, args: &Command<'_>) -> bool {
+    spec.name == "client" && spec.subcommand(args).is_some_and(|one| one.name == "pause")
+}
+
 /// Executes one command of a transaction, whose errors are replies.
 fn exec_one(mut call: Call<'_>, place: usize, done: &mut Done) -> Outcome {
     let Some((number, spec)) = table().find(call.args.name()) else { return Ok(()) };
     let (db, started) = (call.session.db, Instant::now());
     // Rules may have changed since it was queued.
-    let is_permitted = run::permit(spec, number, &call.args, call.session, call.server);
-    let (error, end) = match is_permitted {
-        Err(refusal) => (Some(refusal.into()), CommandEnd::Rejected),
-        Ok(()) => {
+    let denial = run::denial(spec, number, &call.args, call.session);
+    let (error, end) = match denial {
+        // It is logged, which is not to be done again if a later command has to wait.
+        Some(_) if call.batch.mode() == Mode::Memory => {
+            return Err(Failure::Elsewhere(Wait::Device));
+        }
+        Some(denial) => {
+            let refusal = run::refuse(&denial, spec, &call.args, call.session, call.server);
+            (Some(refusal.into()), CommandEnd::Rejected)
+        }
+        None => {
             let mark = call.reply.len_bytes();
             call.batch.take_lookups();
             match run::run_locked(&mut call, spec) {
@@ -370,7 +382,7 @@ fn lock(call: &mut Call<'_>, queued: &Queued) -> Outcome {
     for command in &queued.commands {
         let args = command.as_command();
         let Some((_, spec)) = table().find(args.name()) else { continue };
-        needs_all |= spec.flags.has(Flags::LOCKS_ALL);
+        needs_all |= spec.flags.has(Flags::LOCKS_ALL) || is_pause(spec, &args);
         if is_asked {
             let first = used.len();
             used.extend(selected.each().flat_map(|db| presence::keys_of(spec, &args, db)));

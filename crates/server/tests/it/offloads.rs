@@ -1,7 +1,7 @@
 //! Commands that read the device: who is alone is answered by the thread that waits, nobody else
 //! waits for that, and no reply is lost or comes in another order.
 
-use crate::client::{bulk, error, hears_nothing, int, ok, until};
+use crate::client::{Client, bulk, error, field, hears_nothing, int, ok, until};
 use crate::gate::{Gated, GatedVfs};
 use crate::served::Served;
 use std::sync::Arc;
@@ -174,6 +174,30 @@ fn a_transaction_that_begins_again_elsewhere_begins_as_the_user_it_began_as() {
     assert!(offloads(&served) > before, "nothing was read from the device");
     assert!(error(&client.say("SET written 2")).starts_with("NOPERM"));
     assert_eq!(served.client().say("GET written"), bulk("1"));
+}
+
+#[test]
+fn what_is_refused_in_a_transaction_that_begins_again_elsewhere_is_logged_once() {
+    let vfs = GatedVfs::new(Gated::SstRead);
+    let served = served(&vfs, &[("server-threads", "1")]);
+    let (mut admin, mut client) = (served.client(), served.client());
+    let newest_count = |admin: &mut Client| {
+        let Reply::Array(entries) = admin.say("ACL LOG") else { panic!("no array") };
+        field(&entries[0], "count").clone()
+    };
+    assert_eq!(admin.say("ACL SETUSER limited on >pw ~* +@all"), ok());
+    client.pipeline(&["MULTI", "AUTH limited wrong", "GET key:00001"]);
+    let Reply::Array(replies) = client.say("EXEC") else { panic!("no array") };
+    assert!(error(&replies[0]).starts_with("WRONGPASS"), "{replies:?}");
+    assert_eq!(replies[1], bulk(&value(1)));
+    assert_eq!((newest_count(&mut admin), admin.info("acl_access_denied_auth")), (int(1), 1));
+    // A command that was allowed when it was queued.
+    assert_eq!(client.say("AUTH limited pw"), ok());
+    client.pipeline(&["MULTI", "SET k v", "GET key:02000"]);
+    assert_eq!(admin.say("ACL SETUSER limited -set"), ok());
+    let Reply::Array(replies) = client.say("EXEC") else { panic!("no array") };
+    assert!(error(&replies[0]).starts_with("NOPERM"), "{replies:?}");
+    assert_eq!((&replies[1], newest_count(&mut admin)), (&bulk(&value(2000)), int(1)));
 }
 
 /// What an intersection or a difference costs is the members of one set times the sets, not those of one set alone.

@@ -158,7 +158,14 @@ fn nothing_is_written_after_a_pause_has_begun() {
         for round in 0..40 {
             let before = client.say("GET k");
             until("nobody writes", || client.say("GET k") != before);
-            assert_eq!(client.say("CLIENT PAUSE 1000000 WRITE"), ok());
+            let pause = "CLIENT PAUSE 1000000 WRITE";
+            match round % 2 {
+                0 => assert_eq!(client.say(pause), ok()),
+                _ => {
+                    let replies = client.pipeline(&["MULTI", "GET k", pause, "EXEC"]);
+                    assert!(matches!(&replies[3], Reply::Array(_)), "{replies:?}");
+                }
+            }
             let first = client.say("GET k");
             assert!(hears_nothing(&client));
             assert_eq!(client.say("GET k"), first, "{round}");
