@@ -24,14 +24,23 @@ pub(crate) fn take(vfs: &dyn Vfs, dir: &Path, bytes: u64) -> Result<bool> {
     if kept.saturating_add(vfs.free_space_bytes(dir)?) < bytes {
         return Ok(false);
     }
+    set_aside(vfs, dir, bytes)?;
+    // What the file system says is free may be more than what can be had, as under a quota.
+    if kept > 0 && kept_bytes(vfs, dir)? < kept {
+        set_aside(vfs, dir, kept)?;
+    }
+    Ok(kept_bytes(vfs, dir)?.saturating_add(vfs.free_space_bytes(dir)?) >= bytes)
+}
+
+/// Sets `bytes` aside in the place of what is, if there is room and the file system can; else nothing.
+fn set_aside(vfs: &dyn Vfs, dir: &Path, bytes: u64) -> Result<()> {
     release(vfs, dir)?;
     let options = CreateOptions { preallocate_bytes: bytes, ..CreateOptions::default() };
     match vfs.create(&names::reserve_path(dir), &options) {
         // The log, the house thread and jobs all set it aside again: another one may have been faster.
-        Err(error) if !error.is_no_space() && !error.is_already_there() => return Err(error),
-        _ => {}
+        Err(error) if !error.is_no_space() && !error.is_already_there() => Err(error),
+        _ => Ok(()),
     }
-    Ok(kept_bytes(vfs, dir)?.saturating_add(vfs.free_space_bytes(dir)?) >= bytes)
 }
 
 /// What is set aside.
@@ -166,5 +175,21 @@ mod tests {
         }
         assert!(take(&sim, dir, 0).unwrap());
         assert!(!take(&sim, dir, RESERVE + 1).unwrap());
+    }
+
+    /// As under a quota: what is free is not what can be had.
+    #[test]
+    fn what_is_kept_stays_where_more_cannot_be_had() {
+        let (sim, dir) = (full_disk(1000), Path::new(DIR));
+        keep_for_log(&sim, dir, RESERVE).unwrap();
+        eat(&sim, "job", RESERVE / 2).unwrap();
+        sim.hide_free_space();
+        for _ in 0..2 {
+            take(&sim, dir, RESERVE).unwrap();
+            assert_eq!(kept_bytes(&sim, dir).unwrap(), RESERVE / LOG_PART);
+        }
+        sim.remove(&path("job")).unwrap();
+        assert!(take(&sim, dir, RESERVE).unwrap());
+        assert_eq!(kept_bytes(&sim, dir).unwrap(), RESERVE);
     }
 }
