@@ -67,7 +67,7 @@ pub struct UsedKeys {
 /// room for a copy of the largest file. Files that are not the store's are left alone.
 ///
 /// # Errors
-/// An I/O error of kind `WouldBlock` if a process has the store open for writing, and one of kind `NotFound` if there
+/// An I/O error of kind `WouldBlock` if a process has the store open, also read-only, and one of kind `NotFound` if there
 /// is no file of a store; `Unsupported` for files whose key is missing, and `Corruption` for those that are not what was
 /// written, and I/O for what the device does not give: the store is then as before. Other I/O: it is as after a crash.
 pub fn rewrite(
@@ -77,7 +77,8 @@ pub fn rewrite(
     each: &mut dyn FnMut(u64),
 ) -> Result<Rewritten> {
     let folders = folders(&**below, dir)?;
-    let _lock = below.lock(&names::lock_path(dir))?;
+    let _lock = lock(&**below, &names::lock_path(dir), "for writing")?;
+    let _readers = lock_out_readers(&**below, dir)?;
     let (Target::Encrypted(keys) | Target::Plain(keys)) = target;
     let source = EncryptedVfs::accepting_plain(below.clone(), keys.clone());
     let (to, wanted): (&dyn Vfs, _) = match target {
@@ -110,6 +111,25 @@ pub fn rewrite(
         }
     }
     Ok(done)
+}
+
+/// Locks a file that the processes have locked which have the store open as `how` says.
+fn lock(below: &dyn Vfs, path: &Path, how: &str) -> Result<Box<dyn Send + Sync>> {
+    below.lock(path).map_err(|error| match error {
+        Error::Io { op, path, source } if source.kind() == ErrorKind::WouldBlock => {
+            let why = format!("a process has the store open {how}: nothing is changed");
+            Error::Io { op, path, source: std::io::Error::new(ErrorKind::WouldBlock, why) }
+        }
+        error => error,
+    })
+}
+
+/// Refuses a store that is open read-only: a reader opens files later on, which would not be what it takes them for. One that
+/// comes meanwhile waits for a second, and is then given an error by files that are not as it opens them.
+fn lock_out_readers(below: &dyn Vfs, dir: &Path) -> Result<Vec<Box<dyn Send + Sync>>> {
+    let mut names = below.list(dir)?;
+    names.retain(|name| matches!(names::parse(name), FileName::Readers(_)));
+    names.iter().map(|name| lock(below, &dir.join(name), "read-only")).collect()
 }
 
 /// Reads the file at `path`, if it is to be written anew, for the errors.

@@ -89,6 +89,32 @@ fn a_store_is_encrypted_gets_a_new_key_and_is_decrypted() {
     }
 }
 
+/// A reader opens files later on: they must be what it took them for.
+#[test]
+fn a_store_that_somebody_reads_is_not_converted() {
+    let sim = SimVfs::new(1);
+    let db = plain(&sim);
+    fill(&db);
+    let want = contents(&db);
+    let refused = convert(&sim, &Target::Encrypted(ring(&[1]))).unwrap_err().to_string();
+    assert!(refused.contains("has the store open for writing: nothing is changed"), "{refused}");
+    db.close().unwrap();
+    let before = raw_files(&sim);
+    let reader = Db::open_read_only(DIR, options(Arc::new(sim.clone()))).unwrap();
+    let refused = convert(&sim, &Target::Encrypted(ring(&[1]))).unwrap_err().to_string();
+    assert!(refused.contains("has the store open read-only: nothing is changed"), "{refused}");
+    assert!(raw_files(&sim) == before);
+    assert!(contents(&reader) == want);
+    drop(reader);
+    convert(&sim, &Target::Encrypted(ring(&[1]))).unwrap();
+    let reader = Db::open_read_only(DIR, options(encrypted(&sim, &[1]))).unwrap();
+    let refused = convert(&sim, &Target::Plain(ring(&[1]))).unwrap_err().to_string();
+    assert!(refused.contains("has the store open read-only"), "{refused}");
+    drop(reader);
+    convert(&sim, &Target::Plain(ring(&[1]))).unwrap();
+    assert_eq!(contents(&plain(&sim)), want);
+}
+
 #[test]
 fn an_interrupted_conversion_is_finished_by_the_next() {
     let unsynced = SimVfs::new(1);
