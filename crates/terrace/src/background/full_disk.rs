@@ -25,8 +25,10 @@ pub(super) struct LastLook {
     rotated: u64,
     /// When it last looked.
     seen: u64,
-    /// Looks since that found more of them.
+    /// Looks since the memtables were made immutable last.
     looks: u32,
+    /// Looks that there are to be between two times while deletions go on and there is no room at all.
+    pause: u32,
     /// Looks in a row that found room, and jobs.
     waited: u32,
     unsized_room: UnsizedRoom,
@@ -36,8 +38,25 @@ impl LastLook {
     /// The disk is not full.
     pub fn not_full(&mut self, env: &JobEnv) {
         self.rotated = env.base.counters.groups.load(Ordering::Relaxed);
-        self.waited = 0;
+        (self.waited, self.pause) = (0, 0);
         self.unsized_room.not_full(env.base.clock.monotonic_us());
+    }
+
+    /// Whether a look that finds `written` groups of writes makes the memtables immutable. Where there is some room,
+    /// deletions are flushed when they fill memtables, or when there are no more for now. Where there is none, they are
+    /// what makes some: the first at once, more that follow at pauses that double, so that a stream of them leaves few
+    /// files in L0.
+    fn rotates(&mut self, written: u64, has_no_room: bool) -> bool {
+        let goes_on = self.seen != written;
+        self.seen = written;
+        self.looks = self.looks.saturating_add(1);
+        let pause = if has_no_room { self.pause } else { LOOKS_WHILE_WRITTEN };
+        if self.rotated == written || (goes_on && self.looks <= pause) {
+            return false;
+        }
+        self.pause = if goes_on { (2 * self.pause).clamp(1, LOOKS_WHILE_WRITTEN) } else { 0 };
+        (self.rotated, self.looks) = (written, 0);
+        true
     }
 
     /// A look finds room, or too little, jobs, or none. Whether no job is to begin, and whether writes may resume. Without
@@ -54,7 +73,7 @@ impl LastLook {
 /// meets the full disk says so again.
 const LOOKS_FOR_JOBS: u32 = 20;
 
-/// While there is some room, the memtables of a stream of deletions are made immutable by one look in this many.
+/// The memtables of a stream of deletions are made immutable by one look in about this many.
 const LOOKS_WHILE_WRITTEN: u32 = 16;
 
 /// The first and the longest pause before writes are let through where nobody can know whether there is room.
@@ -175,13 +194,10 @@ fn lend_reserve(env: &JobEnv, reserve_bytes: u64) -> Result<()> {
 /// Makes memtables with deletions immutable: what they delete goes with their flush, and with the merges after it.
 fn flush_deletions(env: &JobEnv, last: &mut LastLook) -> Result<()> {
     let written = env.base.counters.groups.load(Ordering::Relaxed);
-    // Where there is some room, deletions are flushed when they fill memtables, or when there are no more for now.
-    let goes_on = last.seen != written && last.looks < LOOKS_WHILE_WRITTEN;
-    last.seen = written;
-    last.looks += 1;
-    if last.rotated != written && (env.base.health.has_no_room() || !goes_on) {
-        room::rotate_all(&env.commit, &env.read.families.load_full())?;
-        (last.rotated, last.looks) = (written, 0);
+    if last.rotates(written, env.base.health.has_no_room()) {
+        // If that fails, the next look is to try it again.
+        room::rotate_all(&env.commit, &env.read.families.load_full())
+            .inspect_err(|_| last.rotated = u64::MAX)?;
         env.jobs.errors.hurry(Work::Flush);
         env.jobs.errors.hurry(Work::Compaction);
     }
@@ -247,6 +263,21 @@ mod tests {
             // It was not enough.
             assert_eq!(last.judge(false, is_known, false), (false, false));
         }
+    }
+
+    #[test]
+    fn a_stream_of_deletions_on_a_full_disk_is_flushed_ever_less_often() {
+        let mut last = LastLook::default();
+        let looks = 100;
+        let stream: Vec<u64> = (1..=looks).filter(|n| last.rotates(*n, true)).collect();
+        assert_eq!(stream[..4], [1, 3, 6, 11], "the first at once");
+        assert!(stream.len() <= 10, "{stream:?}");
+        assert!(stream.windows(2).all(|pair| pair[1] - pair[0] <= 17), "{stream:?}");
+        // What is left when it ends is flushed by the next look, and what comes then by the first.
+        assert!(last.rotates(looks + 1, true) || last.rotates(looks + 1, true));
+        assert!(!last.rotates(looks + 1, true));
+        let stream: Vec<u64> = (1..=looks).filter(|n| last.rotates(2 * looks + n, false)).collect();
+        assert_eq!(stream.len(), 5, "some room: {stream:?}");
     }
 
     #[test]
