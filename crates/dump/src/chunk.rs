@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! header      magic        8   TERRDUMP
-//!             major        2   another one is not read
+//!             major        2   1; 2 if a column family has a merge operator; another one is not read
 //!             minor        2   any is read
 //!             checksum     4   crc32c of the 12 bytes before
 //! chunk       is last      1   0 or 1
@@ -19,8 +19,12 @@ use terrace_base::checksum::crc32c;
 /// The first bytes of every dump.
 pub const MAGIC: &[u8; 8] = b"TERRDUMP";
 
-/// The version that is written.
-const MAJOR: u16 = 1;
+/// The major version of a dump without merge operators.
+pub(crate) const MAJOR: u16 = 1;
+
+/// The major version of a dump that names merge operators: builds that read only [`MAJOR`] would lose them.
+pub(crate) const MAJOR_WITH_OPERATORS: u16 = 2;
+
 const MINOR: u16 = 0;
 
 /// The most bytes of the stream of records in one chunk.
@@ -35,19 +39,22 @@ pub(crate) const CHUNK_HEADER_BYTES: usize = 10;
 const HEADER_CHECKSUM_AT: usize = 12;
 const CHUNK_CHECKSUM_AT: usize = 6;
 
-/// The header of this version.
-pub(crate) fn header() -> [u8; HEADER_BYTES] {
+/// The header of a version.
+pub(crate) fn header(major: u16) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     bytes[..8].copy_from_slice(MAGIC);
-    bytes[8..10].copy_from_slice(&MAJOR.to_le_bytes());
+    bytes[8..10].copy_from_slice(&major.to_le_bytes());
     bytes[10..12].copy_from_slice(&MINOR.to_le_bytes());
     let sum = crc32c(&[&bytes[..HEADER_CHECKSUM_AT]]);
     bytes[HEADER_CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
     bytes
 }
 
-/// Refuses a header that this build does not read.
-pub(crate) fn check_header(bytes: &[u8; HEADER_BYTES]) -> Result<()> {
+/// The major version in a header.
+///
+/// # Errors
+/// This build does not read it.
+pub(crate) fn check_header(bytes: &[u8; HEADER_BYTES]) -> Result<u16> {
     let (magic, rest) = bytes.split_at(MAGIC.len());
     if magic != MAGIC {
         return Err(Error::NoDump);
@@ -57,11 +64,13 @@ pub(crate) fn check_header(bytes: &[u8; HEADER_BYTES]) -> Result<()> {
         return Err(Error::Damaged { offset: 0, what: "the header fails its checksum".into() });
     }
     let major = u16::from_le_bytes([rest[0], rest[1]]);
-    if major != MAJOR {
-        let what = format!("the dump has version {major}, and this build reads version {MAJOR}");
+    if ![MAJOR, MAJOR_WITH_OPERATORS].contains(&major) {
+        let what = format!(
+            "the dump has version {major}, and this build reads versions {MAJOR} and {MAJOR_WITH_OPERATORS}"
+        );
         return Err(Error::Unsupported(what));
     }
-    Ok(())
+    Ok(major)
 }
 
 /// What stands in front of the content of a chunk.

@@ -18,6 +18,8 @@ pub(crate) struct ChunkReader<R> {
     offset: u64,
     next_offset: u64,
     saw_last: bool,
+    /// The major version of the dump.
+    pub major: u16,
 }
 
 impl<R: Read> ChunkReader<R> {
@@ -32,11 +34,21 @@ impl<R: Read> ChunkReader<R> {
         if read < HEADER_BYTES {
             return Err(Error::Cut);
         }
-        chunk::check_header(&header)?;
+        let major = chunk::check_header(&header)?;
         let next_offset = HEADER_BYTES as u64;
         let (content, bytes) = (Vec::new(), Vec::new());
         let (offset, saw_last) = (next_offset, false);
-        Ok(Self { input, content, bytes, taken: 0, number: 0, offset, next_offset, saw_last })
+        Ok(Self {
+            input,
+            content,
+            bytes,
+            taken: 0,
+            number: 0,
+            offset,
+            next_offset,
+            saw_last,
+            major,
+        })
     }
 
     /// An error about the bytes that were given out last.

@@ -15,9 +15,14 @@ pub struct ChunkWriter<W> {
 }
 
 impl<W: Write> ChunkWriter<W> {
-    /// Writes the header.
-    pub fn start(mut out: W) -> Result<Self> {
-        out.write_all(&chunk::header())?;
+    /// Writes the header of a dump without merge operators.
+    pub fn start(out: W) -> Result<Self> {
+        Self::start_as(out, chunk::MAJOR)
+    }
+
+    /// Writes the header of a version.
+    pub(crate) fn start_as(mut out: W, major: u16) -> Result<Self> {
+        out.write_all(&chunk::header(major))?;
         let pending = Vec::with_capacity(MAX_CHUNK_BYTES);
         Ok(Self { out, pending, compressor: Compressor::default(), number: 0 })
     }

@@ -22,6 +22,6 @@ mod store;
 pub use chunk::{MAGIC, MAX_CHUNK_BYTES};
 pub use chunk_writer::ChunkWriter;
 pub use error::{Error, Result};
-pub use record_reader::{Record, RecordReader};
+pub use record_reader::{DumpedFamily, Record, RecordReader};
 pub use record_writer::{Counts, RecordWriter};
-pub use store::{dump, restore};
+pub use store::{dump, name_merge_operators, restore};

@@ -1,14 +1,24 @@
 //! A dump into records: what is written in `record_writer.rs`, with every length and order checked.
 
+use crate::chunk::MAJOR_WITH_OPERATORS;
 use crate::chunk_reader::ChunkReader;
 use crate::error::Result;
-use crate::record_writer::{Counts, END, FAMILY, PUT, PUT_UNTIL};
+use crate::record_writer::{Counts, END, FAMILY, MERGED_FAMILY, PUT, PUT_UNTIL};
 use std::io::Read;
 use terrace::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use terrace_base::codec::{MAX_VARINT_BYTES, get_varint};
 
-/// The longest name of a column family, in bytes.
+/// The longest name of a column family or a merge operator, in bytes.
 const MAX_NAME_BYTES: usize = 256;
+
+/// A column family of a dump.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DumpedFamily {
+    /// Its name.
+    pub name: String,
+    /// The name of its merge operator, if it has one.
+    pub merge_operator: Option<String>,
+}
 
 /// A record of a dump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +42,8 @@ pub struct RecordReader<R> {
     chunks: ChunkReader<R>,
     checksum: u32,
     counts: Counts,
-    family: Option<String>,
+    /// Those that have begun; the last one is that of the next entry.
+    families: Vec<DumpedFamily>,
     /// Of the last entry of the family, if there was one.
     key: Option<Vec<u8>>,
     next_key: Vec<u8>,
@@ -50,7 +61,7 @@ impl<R: Read> RecordReader<R> {
             chunks: ChunkReader::start(input)?,
             checksum: 0,
             counts: Counts::default(),
-            family: None,
+            families: Vec::new(),
             key: None,
             next_key: Vec::new(),
             value: Vec::new(),
@@ -69,7 +80,10 @@ impl<R: Read> RecordReader<R> {
         }
         let before = self.checksum;
         let expires_at_ms = match self.byte()? {
-            FAMILY => return self.read_family().map(Some),
+            FAMILY => return self.read_family(false).map(Some),
+            MERGED_FAMILY if self.chunks.major == MAJOR_WITH_OPERATORS => {
+                return self.read_family(true).map(Some);
+            }
             PUT => None,
             PUT_UNTIL => Some(u64::from_le_bytes(self.array()?)),
             END => {
@@ -78,7 +92,7 @@ impl<R: Read> RecordReader<R> {
             }
             other => return Err(self.chunks.damaged(format!("a record of kind {other}"))),
         };
-        if self.family.is_none() {
+        if self.families.is_empty() {
             return Err(self.chunks.damaged("an entry without a column family"));
         }
         let mut key = std::mem::take(&mut self.next_key);
@@ -100,18 +114,31 @@ impl<R: Read> RecordReader<R> {
         self.counts
     }
 
-    fn read_family(&mut self) -> Result<Record<'_>> {
-        let mut name = Vec::new();
-        self.bytes(&mut name, "name", MAX_NAME_BYTES)?;
-        let Some(name) = String::from_utf8(name).ok().filter(|name| !name.is_empty()) else {
-            return Err(self.chunks.damaged("the name of a column family is empty or no text"));
-        };
-        if self.family.as_ref().is_some_and(|before| *before >= name) {
+    /// The column families that have been read so far, in their order.
+    pub fn families(&self) -> &[DumpedFamily] {
+        &self.families
+    }
+
+    fn read_family(&mut self, has_operator: bool) -> Result<Record<'_>> {
+        let name = self.name("a column family")?;
+        if self.families.last().is_some_and(|before| before.name >= name) {
             return Err(self.chunks.damaged("column families are not in their order"));
         }
+        let merge_operator = match has_operator {
+            true => Some(self.name("a merge operator")?),
+            false => None,
+        };
         self.counts.families += 1;
         self.key = None;
-        Ok(Record::Family(self.family.insert(name)))
+        self.families.push(DumpedFamily { name, merge_operator });
+        Ok(Record::Family(self.families.last().map_or("", |family| family.name.as_str())))
+    }
+
+    fn name(&mut self, of: &str) -> Result<String> {
+        let mut name = Vec::new();
+        self.bytes(&mut name, "name", MAX_NAME_BYTES)?;
+        let name = String::from_utf8(name).ok().filter(|name| !name.is_empty());
+        name.ok_or_else(|| self.chunks.damaged(format!("the name of {of} is empty or no text")))
     }
 
     /// `checksum` is that of the stream up to the byte that says that this is its end.

@@ -3,17 +3,19 @@
 //! ```text
 //! stream    family*  end
 //! family    1  name            the column family that the entries below are in
+//!           5  name  operator  the same, of a family with a merge operator; not in version 1
 //!             entry*
 //! entry     2  key  value
 //!           3  expiry (8)  key  value      expiry in Unix milliseconds
 //! end       4  families  entries  key bytes  value bytes (8 each)
 //!              crc32c of the whole stream before it (4)
 //! ```
-//! Name, key and value are a varint, the length, and the bytes. Names ascend, and in a family keys do,
+//! Name, operator, key and value are a varint, the length, and the bytes. Names ascend, and in a family keys do,
 //! each as bytes: one content has one stream.
 
+use crate::chunk::{MAJOR, MAJOR_WITH_OPERATORS};
 use crate::chunk_writer::ChunkWriter;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use std::io::Write;
 use terrace_base::codec::put_varint;
 
@@ -21,6 +23,7 @@ pub(crate) const FAMILY: u8 = 1;
 pub(crate) const PUT: u8 = 2;
 pub(crate) const PUT_UNTIL: u8 = 3;
 pub(crate) const END: u8 = 4;
+pub(crate) const MERGED_FAMILY: u8 = 5;
 
 /// What a dump holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -68,13 +71,23 @@ pub struct RecordWriter<W> {
     checksum: u32,
     /// A record up to its value.
     front: Vec<u8>,
+    major: u16,
 }
 
 impl<W: Write> RecordWriter<W> {
-    /// Begins a dump.
+    /// Begins a dump of families without merge operators.
     pub fn start(out: W) -> Result<Self> {
-        let chunks = ChunkWriter::start(out)?;
-        Ok(Self { chunks, counts: Counts::default(), checksum: 0, front: Vec::new() })
+        Self::start_as(out, MAJOR)
+    }
+
+    /// Begins a dump in which families have merge operators.
+    pub fn start_with_operators(out: W) -> Result<Self> {
+        Self::start_as(out, MAJOR_WITH_OPERATORS)
+    }
+
+    fn start_as(out: W, major: u16) -> Result<Self> {
+        let chunks = ChunkWriter::start_as(out, major)?;
+        Ok(Self { chunks, counts: Counts::default(), checksum: 0, front: Vec::new(), major })
     }
 
     /// The entries that follow are in this column family.
@@ -84,6 +97,24 @@ impl<W: Write> RecordWriter<W> {
         self.front.push(FAMILY);
         put_varint(&mut self.front, name.len() as u64);
         self.push(name.as_bytes())
+    }
+
+    /// As [`Self::family`], of a family with the merge operator of this name.
+    ///
+    /// # Errors
+    /// The dump was not begun by [`Self::start_with_operators`].
+    pub fn merged_family(&mut self, name: &str, operator: &str) -> Result<()> {
+        if self.major != MAJOR_WITH_OPERATORS {
+            let what = format!("a dump of version {} names no merge operators", self.major);
+            return Err(Error::Unsupported(what));
+        }
+        self.counts.families += 1;
+        self.front.clear();
+        self.front.push(MERGED_FAMILY);
+        put_varint(&mut self.front, name.len() as u64);
+        self.front.extend_from_slice(name.as_bytes());
+        put_varint(&mut self.front, operator.len() as u64);
+        self.push(operator.as_bytes())
     }
 
     /// An entry, and when it expires, if it does.

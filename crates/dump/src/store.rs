@@ -1,10 +1,18 @@
 //! A store into a dump, and a dump into a store.
 
-use crate::error::Result;
-use crate::record_reader::{Record, RecordReader};
+use crate::error::{Error, Result};
+use crate::record_reader::{DumpedFamily, Record, RecordReader};
 use crate::record_writer::{Counts, RecordWriter};
 use std::io::{Read, Write};
-use terrace::{ColumnFamily, Db, ReadOptions, WriteBatch};
+use std::path::Path;
+use std::sync::Arc;
+use terrace::{
+    CfOptions, ColumnFamily, Db, MergeError, MergeOperator, Options, ReadOptions, WriteBatch,
+    associative, builtin_merge_operator,
+};
+
+/// The name of the family that every store has.
+const DEFAULT_FAMILY: &str = "default";
 
 /// Bytes read ahead in each column family.
 const READAHEAD_BYTES: usize = 256 << 10;
@@ -27,11 +35,20 @@ pub fn dump<W: Write>(db: &Db, out: W, progress: &mut dyn FnMut(Counts)) -> Resu
     let now_ms = db.options().advanced.clock.wall_ms();
     let mut names = db.column_families();
     names.sort();
-    let mut records = RecordWriter::start(out)?;
-    for name in names {
+    let family = |name: String| {
         let family = db.column_family(&name);
-        let family = family.ok_or_else(|| terrace::Error::NoSuchFamily(name.clone()))?;
-        records.family(&name)?;
+        family.ok_or_else(|| Error::from(terrace::Error::NoSuchFamily(name)))
+    };
+    let families = names.into_iter().map(family).collect::<Result<Vec<_>>>()?;
+    let mut records = match families.iter().any(|family| family.merge_operator().is_some()) {
+        true => RecordWriter::start_with_operators(out)?,
+        false => RecordWriter::start(out)?,
+    };
+    for family in families {
+        match family.merge_operator() {
+            Some(operator) => records.merged_family(family.name(), operator)?,
+            None => records.family(family.name())?,
+        }
         let mut iter = family.iter_with(&ReadOptions {
             snapshot: Some(snapshot.clone()),
             // One time for all families, so that all of them show what had not expired by then.
@@ -53,7 +70,8 @@ pub fn dump<W: Write>(db: &Db, out: W, progress: &mut dyn FnMut(Counts)) -> Resu
 }
 
 /// Puts what `records` hold into `db`, which is empty; `progress` is called as it goes. Column
-/// families that are not there are created with the options of the default one.
+/// families that are not there are created with the options of the default one. When the store is closed,
+/// [`name_merge_operators`] does the rest.
 ///
 /// # Errors
 /// The dump is cut off or damaged, or the store cannot be written: then a part of the dump is in the
@@ -96,4 +114,39 @@ fn open_family(db: &Db, name: &str) -> Result<ColumnFamily> {
         Some(family) => Ok(family),
         None => Ok(db.create_column_family(name, db.options().default_family.clone())?),
     }
+}
+
+/// Gives the column families of the store in `dir`, which [`restore`] has made and which is closed, the merge operators
+/// that the dump names: it opens with no others from then on. The operators need not be there.
+///
+/// # Errors
+/// The store does not open, or has other operators already.
+pub fn name_merge_operators(
+    dir: &Path,
+    mut options: Options,
+    families: &[DumpedFamily],
+) -> Result<()> {
+    if families.iter().all(|family| family.merge_operator.is_none()) {
+        return Ok(());
+    }
+    // Every family is named, since the others would get the operator of the default one.
+    options.column_families.clear();
+    let unmerged = CfOptions { merge_operator: None, ..options.default_family.clone() };
+    for DumpedFamily { name, merge_operator } in families {
+        let merge_operator = merge_operator.as_deref().map(named);
+        let family = CfOptions { merge_operator, ..unmerged.clone() };
+        match name == DEFAULT_FAMILY {
+            true => options.default_family = family,
+            false => options.column_families.push((name.clone(), family)),
+        }
+    }
+    Ok(Db::open(dir, options)?.close()?)
+}
+
+/// The built-in operator of this name, or one that stands for it in a store without operands.
+fn named(name: &str) -> Arc<dyn MergeOperator> {
+    let unknown = |_: &[u8], _: Option<&[u8]>, _: &[u8]| {
+        Err(MergeError("only the name of this operator is known".into()))
+    };
+    builtin_merge_operator(name).unwrap_or_else(|| associative(name, unknown))
 }

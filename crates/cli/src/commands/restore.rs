@@ -80,11 +80,12 @@ fn fill(
     bar: &ProgressBar,
 ) -> Result<Counts> {
     let options = Options { memory_budget: args.memory, ..files::options() };
-    let db = Db::open(dir, options)?;
+    let db = Db::open(dir, options.clone())?;
     // What is read is shown on the bar; each report lets it draw.
     let counts = terrace_dump::restore(records, &db, &mut |_| bar.tick())?;
     db.flush()?;
     db.sync()?;
     db.close()?;
+    terrace_dump::name_merge_operators(dir, options, records.families())?;
     Ok(counts)
 }

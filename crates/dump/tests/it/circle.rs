@@ -3,8 +3,9 @@
 use crate::{NEXT_CENTURY, dump, open, read, restore};
 use proptest::prelude::*;
 use std::sync::Arc;
-use terrace::{CfOptions, Db, Options, WriteBatch};
+use terrace::{CfOptions, Db, Options, WriteBatch, builtin_merge_operator};
 use terrace_base::clock::ManualClock;
+use terrace_dump::RecordReader;
 
 #[test]
 fn a_full_circle_gives_the_same_bytes() {
@@ -101,6 +102,45 @@ fn what_expires_while_a_dump_is_made_is_in_it() {
     let (_, counts) = terrace_dump::dump(&db, Vec::new(), &mut wait).unwrap();
     assert!(calls >= 1 && counts.entries == 2001, "{counts:?}");
     assert_eq!(dump(&db).1.entries, 0);
+}
+
+/// A restored store opens with the operators of the dumped one, and with no others.
+#[test]
+fn merge_operators_keep_their_names() {
+    let first = |name: &str| {
+        terrace::associative(name, |_, existing, operand| Ok(existing.unwrap_or(operand).to_vec()))
+    };
+    let family = |merge_operator| CfOptions { merge_operator, ..CfOptions::default() };
+    let options = |theirs: &str| Options {
+        memory_budget: 8 << 20,
+        default_family: family(builtin_merge_operator("counter")),
+        column_families: vec![
+            ("plain".into(), family(None)),
+            ("theirs".into(), family(Some(first(theirs)))),
+        ],
+        ..Options::default()
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), options("first")).unwrap();
+    db.put(b"k", 7_i64.to_le_bytes()).unwrap();
+    db.column_family("theirs").unwrap().merge(b"k", b"operand").unwrap();
+    let (dumped, _) = dump(&db);
+
+    let (dir, restored, _) = restore(&dumped).unwrap();
+    restored.close().unwrap();
+    let mut records = RecordReader::start(&dumped[..]).unwrap();
+    while records.next().unwrap().is_some() {}
+    let unnamed = Options { memory_budget: 8 << 20, ..Options::default() };
+    terrace_dump::name_merge_operators(dir.path(), unnamed.clone(), records.families()).unwrap();
+    for refused in [unnamed, options("another")] {
+        let error = Db::open(dir.path(), refused).map(drop).unwrap_err();
+        assert!(error.to_string().contains("has the merge operator `first`"), "{error}");
+    }
+    let db = Db::open(dir.path(), options("first")).unwrap();
+    let operator = |name: &str| db.column_family(name).unwrap().merge_operator().map(String::from);
+    let expected = [Some("counter".to_string()), None, Some("first".into())];
+    assert_eq!(["default", "plain", "theirs"].map(operator), expected);
+    assert!(dump(&db).0 == dumped);
 }
 
 proptest! {

@@ -15,6 +15,14 @@ fn small() -> Vec<u8> {
     records.finish().unwrap().0
 }
 
+/// A dump of a family with a merge operator.
+fn merged() -> Vec<u8> {
+    let mut records = RecordWriter::start_with_operators(Vec::new()).unwrap();
+    records.merged_family("default", "counter").unwrap();
+    records.entry(b"k", b"12345678", None).unwrap();
+    records.finish().unwrap().0
+}
+
 /// As a dump whose checksums are right, whatever the records say.
 fn chunked(stream: &[u8]) -> Vec<u8> {
     let mut chunks = ChunkWriter::start(Vec::new()).unwrap();
@@ -24,13 +32,14 @@ fn chunked(stream: &[u8]) -> Vec<u8> {
 
 #[test]
 fn damage_in_any_byte_is_an_error() {
-    let whole = small();
-    assert_eq!(read(&whole).unwrap().entries, 21);
-    for at in 0..whole.len() {
-        for bit in 0..8 {
-            let mut bytes = whole.clone();
-            bytes[at] ^= 1 << bit;
-            assert!(read(&bytes).is_err(), "bit {bit} of byte {at} may be another one");
+    for (whole, entries) in [(small(), 21), (merged(), 1)] {
+        assert_eq!(read(&whole).unwrap().entries, entries);
+        for at in 0..whole.len() {
+            for bit in 0..8 {
+                let mut bytes = whole.clone();
+                bytes[at] ^= 1 << bit;
+                assert!(read(&bytes).is_err(), "bit {bit} of byte {at} may be another one");
+            }
         }
     }
 }
@@ -134,13 +143,18 @@ fn what_is_no_dump_is_told() {
     // A later version, with its checksum.
     let later = {
         let mut bytes = small();
-        bytes[8] = 2;
+        bytes[8] = 3;
         let sum = terrace_base::checksum::crc32c(&[&bytes[..12]]);
         bytes[12..16].copy_from_slice(&sum.to_le_bytes());
         bytes
     };
     let error = read(&later).unwrap_err().to_string();
-    assert!(error.contains("version 2") && error.contains("version 1"), "{error}");
+    assert!(error.contains("version 3") && error.contains("versions 1 and 2"), "{error}");
+    // A family with a merge operator is in no dump of version 1.
+    let error = read(&chunked(b"\x05\x01a\x01b")).unwrap_err().to_string();
+    assert!(error.contains("a record of kind 5"), "{error}");
+    let mut records = RecordWriter::start(Vec::new()).unwrap();
+    assert!(matches!(records.merged_family("a", "b"), Err(Error::Unsupported(_))));
 }
 
 #[test]

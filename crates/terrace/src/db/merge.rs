@@ -46,4 +46,9 @@ impl ColumnFamily {
         self.family.check_merges()?;
         self.write_one(ValueKind::Merge, key.as_ref(), operand.as_ref())
     }
+
+    /// The name of the family's merge operator, if it has one.
+    pub fn merge_operator(&self) -> Option<&str> {
+        self.family.options.merge_operator.as_ref().map(|operator| operator.name())
+    }
 }
