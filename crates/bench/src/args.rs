@@ -20,7 +20,7 @@ pub struct BenchArgs {
 
     /// Keys in the store [default: 10 million; ycsb 2 million; tiny-cache 13 million; elastic 8
     /// million; packages all; large-values 524,288; learned 5 million;
-    /// skew 4 million]
+    /// skew 4 million; paired 8 million]
     #[arg(long, value_name = "N")]
     pub keys: Option<u64>,
 
@@ -140,7 +140,11 @@ fn after_help() -> String {
          budget-curve: the reads of tiny-cache over memory of 0.05 to 20 percent of the data (terrace, rocksdb, speedb)\n\
          bulkload: the keys of fillrandom through the engine's loader, which sorts them (terrace); ingest: keys in order, \
          in files that are taken in (terrace, rocksdb, speedb); backup: a backup, one more after a hundredth of the keys \
-         was overwritten, and a restore (the same engines)\n\n\
+         was overwritten, and a restore (the same engines)\n\
+         paired: two stores that differ by --set a.NAME=VALUE and --set b.NAME=VALUE take turns putting the same keys in \
+         one process; what b costs over a with a 95 % interval, for differences of 1 %. Without sides it says what the method \
+         itself errs:\n  \
+         terrace-bench paired --repeat 1 --set b.terrace.log_retention_bytes=1000000000\n\n\
          Settings for all engines: compression=none|lz4|zstd, sync=none|buffered|batch, \
          background_jobs=2, subcompactions=1, block_size=4096, memtable=BYTES\n\
          Settings of workloads: seed=1, merged=true (everything is merged by the engine's full manual compaction before \
@@ -148,7 +152,7 @@ fn after_help() -> String {
          tiny_load=seq|random (of tiny-cache and budget-curve), average_bits=4 (of elastic), value_bytes=4096, passes=3, scan_length=100, \
          sample_ms=1000 (of large-values), keysets=NAME,NAME, rounds=3, level_wait=20 (of learned), \
          zipf=0.9,1.2, rate=BYTES (of skew), layouts=NAME,NAME, plan_after=0.25, \
-         top=sketch|exact, rate=BYTES (of cluster-skew), variants=NAME,NAME (of these and elastic)\n\
+         top=sketch|exact, rate=BYTES (of cluster-skew), variants=NAME,NAME (of these and elastic), slice=500 (puts of a slice of paired)\n\
          Settings of one engine: rocksdb.NAME=VALUE, rocksdb.table.NAME=VALUE (its option string), \
          rocksdb.cache=lru|hyperclock, leveldb.max_file_size=, \
          fjall.separation_threshold=BYTES, fjall.hash_ratio=, terrace.NAME=VALUE (such as learning=build|analyze|off, \

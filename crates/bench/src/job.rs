@@ -15,6 +15,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_workload::distribution::Distribution;
 
+/// About a millisecond's: what disturbs a slice is no part of most others.
+const SLICE_PUTS: u64 = 500;
+
 /// Everything a process needs to know to measure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
@@ -30,6 +33,8 @@ pub struct Job {
     pub dir: PathBuf,
     /// The engine's settings while the workloads run.
     pub config: EngineConfig,
+    /// Those of the two stores of `paired`; none for other workloads.
+    pub sides: Vec<EngineConfig>,
     /// Which store to make.
     pub store: StoreKind,
     /// What to run on it, in this order.
@@ -120,6 +125,8 @@ pub struct Settings {
     pub exact_top: bool,
     /// Bytes per second that clients write in `skew` and `cluster-skew`; 0 is unbounded.
     pub rate: u64,
+    /// Puts of a slice of `paired`.
+    pub slice_puts: u64,
 }
 
 impl Default for Settings {
@@ -142,6 +149,7 @@ impl Default for Settings {
             plan_after: skew::PLAN_AFTER,
             exact_top: false,
             rate: 0,
+            slice_puts: SLICE_PUTS,
         }
     }
 }

@@ -9,6 +9,7 @@
 
 pub mod catalog;
 pub mod engine;
+pub mod estimate;
 pub mod filter;
 pub mod job;
 pub mod package_names;

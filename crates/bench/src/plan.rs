@@ -134,6 +134,10 @@ fn parse_workloads(args: &BenchArgs) -> Result<Vec<Workload>> {
         ensure!(!workloads.contains(&workload), "the workload {workload} is named twice");
         workloads.push(workload);
     }
+    ensure!(
+        !workloads.contains(&Workload::Paired) || args.threads == 1,
+        "--threads: paired puts with one thread, whose processor time it counts"
+    );
     let fixed = workloads.iter().find(|it| matches!(it, Workload::Skew | Workload::ClusterSkew));
     if let (Some(workload), Some(_)) = (fixed, args.duration) {
         bail!(
@@ -173,6 +177,8 @@ struct Request {
     distribution: Option<Distribution>,
     memory_bytes: Option<usize>,
     sets: Vec<(String, String)>,
+    /// Those of one side of `paired` alone.
+    side_sets: [Vec<(String, String)>; 2],
     machine: String,
     commit: String,
 }
@@ -201,6 +207,7 @@ impl Request {
         let mut choice = Choice::default();
         let mut value_bytes = None;
         let mut sets = Vec::new();
+        let mut side_sets: [Vec<(String, String)>; 2] = Default::default();
         for set in &args.set {
             let (name, value) =
                 set.split_once('=').with_context(|| format!("--set {set}: want KEY=VALUE"))?;
@@ -210,6 +217,12 @@ impl Request {
                 choice.key_sets = value.split(',').map(str::parse).collect::<Result<_>>()?;
             } else if name == "value_bytes" {
                 value_bytes = Some(parse_bytes(value)?);
+            } else if let Some((side, name)) = of_side(name) {
+                ensure!(
+                    workloads == [Workload::Paired],
+                    "--set {set}: only paired has sides, and it runs alone with them"
+                );
+                side_sets[side].push((name.to_owned(), value.to_owned()));
             } else if !set_workload(&mut settings, name, value)? {
                 sets.push((name.to_owned(), value.to_owned()));
             }
@@ -222,6 +235,7 @@ impl Request {
             distribution: args.distribution.as_deref().map(str::parse).transpose()?,
             memory_bytes,
             sets,
+            side_sets,
             machine: usage::machine(),
             commit: commit_text(BUILT_FROM, checked_out().as_deref()),
         })
@@ -258,6 +272,10 @@ impl Request {
                 "--filter {spec}: {engine} has no such filter; leave it out of --engine"
             );
         }
+        let sides = match store {
+            StoreKind::Paired => self.sides(&config, engine)?,
+            _ => Vec::new(),
+        };
         let interpolation = engine.has_interpolation(library.as_deref());
         Ok(Job {
             engine,
@@ -266,6 +284,7 @@ impl Request {
             repeats: 0,
             dir: PathBuf::new(),
             config,
+            sides,
             store,
             workloads: workloads.to_vec(),
             variants: match store {
@@ -283,6 +302,12 @@ impl Request {
             stats: args.stats,
         })
     }
+}
+
+/// Which side a setting is of, and its name without that.
+fn of_side(name: &str) -> Option<(usize, &str)> {
+    let mut sides = ["a.", "b."].into_iter().enumerate();
+    sides.find_map(|(side, prefix)| name.strip_prefix(prefix).map(|name| (side, name)))
 }
 
 /// What the user should know of a job beside what there is to know of its store.

@@ -54,6 +54,7 @@ pub enum Workload {
     Bulkload,
     Ingest,
     Backup,
+    Paired,
 }
 
 /// The stores workloads run on.
@@ -87,11 +88,13 @@ pub enum StoreKind {
     Ingest,
     /// db_bench's, to be backed up.
     Backup,
+    /// Two of db_bench's with different settings.
+    Paired,
 }
 
 impl Workload {
     /// All, in the order in which they run on a store.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::Fillseq,
         Self::Fillrandom,
         Self::Readrandom,
@@ -121,6 +124,7 @@ impl Workload {
         Self::Bulkload,
         Self::Ingest,
         Self::Backup,
+        Self::Paired,
     ];
 
     /// The name used on the command line and in reports.
@@ -150,6 +154,7 @@ impl Workload {
             Self::Bulkload => "bulkload",
             Self::Ingest => "ingest",
             Self::Backup => "backup",
+            Self::Paired => "paired",
         }
     }
 
@@ -203,6 +208,7 @@ impl Workload {
             Self::Bulkload => &[StoreKind::BulkLoad],
             Self::Ingest => &[StoreKind::Ingest],
             Self::Backup => &[StoreKind::Backup],
+            Self::Paired => &[StoreKind::Paired],
             _ => &[StoreKind::Basic],
         }
     }
@@ -218,6 +224,7 @@ impl StoreKind {
     pub fn default_size(self) -> (u64, usize) {
         match self {
             Self::Basic | Self::BulkLoad | Self::Ingest | Self::Backup => (10_000_000, 100),
+            Self::Paired => (8_000_000, 100),
             Self::Ycsb => (2_000_000, 1000),
             Self::TinyCache(_) | Self::BudgetCurve => (13_000_000, 400),
             // Bounded by the lines of the file; values are summaries, a few dozen bytes.
@@ -238,8 +245,8 @@ impl StoreKind {
         match self {
             // The store, its backup, and the store made of that.
             Self::Backup => 4.5,
-            // Three overwrites of everything; 4.4 were seen.
-            Self::LargeValues(_) => 5.0,
+            // Three overwrites of everything; 4.4 were seen. Two stores.
+            Self::LargeValues(_) | Self::Paired => 5.0,
             // A second store is filled beside the first.
             Self::Learned(_) => 4.0,
             // Tiered, all runs are merged beside themselves.
@@ -258,7 +265,7 @@ impl StoreKind {
             Self::Packages | Self::Learned(_) => true,
             // The shape is what is measured, everything is merged anyway, or nothing is only read.
             Self::Filters | Self::Elastic(_) | Self::LargeValues(_) | Self::MixedPhases(_) => false,
-            Self::Skew(_) | Self::BulkLoad | Self::Ingest | Self::Backup => false,
+            Self::Skew(_) | Self::BulkLoad | Self::Ingest | Self::Backup | Self::Paired => false,
         }
     }
 

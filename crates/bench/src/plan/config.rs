@@ -71,12 +71,24 @@ impl Request {
                 mixed_phases::configure(&mut config, variant, memory);
             }
             StoreKind::Basic | StoreKind::Ycsb | StoreKind::Packages => {}
-            StoreKind::BulkLoad | StoreKind::Ingest | StoreKind::Backup => {}
+            StoreKind::BulkLoad | StoreKind::Ingest | StoreKind::Backup | StoreKind::Paired => {}
         }
         for (name, value) in &self.sets {
             set_engine(&mut config, engine, name, value)?;
         }
         Ok(config)
+    }
+
+    /// The settings of the two stores of `paired`: `config`, and what each side alone has.
+    pub(super) fn sides(&self, config: &EngineConfig, engine: Engine) -> Result<Vec<EngineConfig>> {
+        let of_side = |sets: &Vec<(String, String)>| {
+            let mut config = config.clone();
+            for (name, value) in sets {
+                set_engine(&mut config, engine, name, value)?;
+            }
+            Ok(config)
+        };
+        self.side_sets.iter().map(of_side).collect()
     }
 
     fn configure_tiny_cache(&self, config: &mut EngineConfig, engine: Engine, tiny: TinyCache) {

@@ -45,6 +45,13 @@ pub(super) fn set_workload(settings: &mut Settings, name: &str, value: &str) -> 
             let sane = (0.0..=3600.0).contains(&settings.level_wait_s);
             ensure!(sane, "--set level_wait must be 0 to 3600 seconds");
         }
+        "slice" => {
+            settings.slice_puts = number(name, value)?;
+            ensure!(
+                (1..=1_000_000).contains(&settings.slice_puts),
+                "--set slice must be 1 to 1000000"
+            );
+        }
         "zipf" => settings.zipf = Exponents::parse(value)?,
         "layouts" => settings.layouts = Layouts::parse(value)?,
         "rate" => settings.rate = parse_bytes(value)? as u64,

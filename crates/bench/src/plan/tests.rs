@@ -180,6 +180,21 @@ fn settings_of_an_engine_reach_only_it() {
 }
 
 #[test]
+fn settings_of_a_side_reach_only_it() {
+    let sets = "--set b.terrace.log_retention_bytes=1000000 --set a.memtable=8MiB --set sync=batch";
+    let plan = plan(&format!("paired --keys 100000 --repeat 1 {sets}")).unwrap();
+    let [a, b] = &plan.jobs[0].sides[..] else { panic!("{:?}", plan.jobs) };
+    assert_eq!((a.memtable_bytes, a.extra.len()), (8 << 20, 0));
+    assert_eq!(b.extra, [("log_retention_bytes".to_owned(), "1000000".to_owned())]);
+    assert!(a.sync == b.sync && a.sync == crate::store::Durability::Batch);
+    assert!(
+        refusal("fillrandom --keys 1000 --set a.memtable=8MiB").contains("only paired has sides")
+    );
+    assert!(refusal("paired --keys 100000 --threads 2").contains("one thread"));
+    assert!(refusal("paired --keys 100000 --set a.no_such=1").contains("no such setting"));
+}
+
+#[test]
 fn elastic_has_a_load_for_each_variant_and_shares_it() {
     let plan = plan("elastic elastic-shift --keys 100000 --repeat 1").unwrap();
     let variants: Vec<&str> = plan.jobs.iter().map(|job| job.store.variant()).collect();

@@ -3,6 +3,7 @@
 
 mod budget;
 mod learned;
+mod paired;
 mod skew;
 mod values;
 mod writer;
@@ -10,6 +11,7 @@ mod writer;
 use crate::report::Row;
 pub use budget::BudgetFigures;
 pub use learned::LearnedFigures;
+pub use paired::PairedFigures;
 use serde::{Deserialize, Serialize};
 pub use skew::SkewFigures;
 pub use values::LargeValueFigures;

@@ -3,8 +3,8 @@
 use crate::engine::Engine;
 use crate::report::Row;
 use crate::report::figures::{
-    ElasticFigures, FilterFigures, LargeValueFigures, LearnedFigures, ShiftFigures, SkewFigures,
-    WriterFigures, middle,
+    ElasticFigures, FilterFigures, LargeValueFigures, LearnedFigures, PairedFigures, ShiftFigures,
+    SkewFigures, WriterFigures, middle,
 };
 
 /// The medians of one workload and variant for one engine.
@@ -123,6 +123,7 @@ fn medians(rows: &[&Row]) -> Option<Summary> {
         large_values: LargeValueFigures::median(rows),
         learned: LearnedFigures::median(rows),
         skew: SkewFigures::median(rows),
+        paired: PairedFigures::median(rows),
         ..(*first).clone()
     };
     Some(Summary {

@@ -9,6 +9,7 @@ mod plot_series;
 pub mod table;
 mod table_filters;
 mod table_learned;
+mod table_paired;
 mod table_skew;
 mod table_values;
 
@@ -16,8 +17,8 @@ use crate::engine::Engine;
 use crate::store::MetadataBytes;
 use anyhow::{Context, Result};
 use figures::{
-    BudgetFigures, ElasticFigures, FilterFigures, LargeValueFigures, LearnedFigures, ShiftFigures,
-    SkewFigures, WriterFigures,
+    BudgetFigures, ElasticFigures, FilterFigures, LargeValueFigures, LearnedFigures, PairedFigures,
+    ShiftFigures, SkewFigures, WriterFigures,
 };
 use serde::{Deserialize, Serialize};
 use std::io::Write;
@@ -115,6 +116,9 @@ pub struct Row {
     /// What only `skew` and `cluster-skew` measure.
     #[serde(flatten)]
     pub skew: Option<SkewFigures>,
+    /// What only `paired` measures.
+    #[serde(flatten)]
+    pub paired: Option<PairedFigures>,
     /// What only `budget-curve` measures.
     #[serde(flatten)]
     pub budget: Option<BudgetFigures>,
@@ -216,6 +220,7 @@ impl Row {
             large_values: None,
             learned: None,
             skew: None,
+            paired: None,
             budget: None,
         }
     }

@@ -3,7 +3,7 @@
 use crate::report::Row;
 use crate::report::cells::{align, bytes, count, title};
 use crate::report::median::{first_peer, summarize};
-use crate::report::{table_filters, table_learned, table_skew, table_values};
+use crate::report::{table_filters, table_learned, table_paired, table_skew, table_values};
 use std::fmt::Write as _;
 
 /// Medians as text: one line per workload and engine, with the number of repeats that they are of, then how much partitions gained, then what
@@ -72,6 +72,7 @@ pub fn render(rows: &[Row]) -> String {
     parts.extend(table_values::large_values(&summaries));
     parts.extend(table_learned::learned(&summaries));
     parts.extend(table_skew::skew(&summaries));
+    parts.extend(table_paired::paired(&summaries));
     parts.join("\n")
 }
 

@@ -30,6 +30,7 @@ mod mixed;
 mod mixed_phases;
 mod overwrite;
 mod packages;
+mod paired;
 mod point_read;
 mod range;
 mod skew;
@@ -77,6 +78,7 @@ pub fn run(job: &Job, observer: &Observer) -> Result<()> {
         StoreKind::MixedPhases(_) => mixed_phases::run(job, observer),
         StoreKind::BulkLoad | StoreKind::Ingest => load::run(job, observer),
         StoreKind::Backup => backup::run(job, observer),
+        StoreKind::Paired => paired::run(job, observer),
     }
 }
 

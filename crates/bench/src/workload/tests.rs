@@ -46,6 +46,7 @@ fn job(engine: Engine, store: StoreKind, workloads: &[Workload], dir: &Path) -> 
             },
             extra: Vec::new(),
         },
+        sides: Vec::new(),
         store,
         workloads: workloads.to_vec(),
         variants: Vec::new(),
@@ -175,6 +176,31 @@ fn loads_and_backups_run_where_the_engine_has_them() {
         assert_eq!(names(&rows), expected);
         assert_eq!((rows[0].ops, rows[0].user_bytes), (3000, 3000 * 116));
         assert!(store.suits(Engine::Terrace).is_ok() && store.suits(Engine::Fjall).is_err());
+    }
+}
+
+#[test]
+fn two_stores_with_different_settings_take_turns() {
+    for engine in [Engine::Terrace, Engine::Redb] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut job = job(engine, StoreKind::Paired, &[Workload::Paired], dir.path());
+        // 37 turns, and 40 keys that fill none.
+        (job.threads, job.settings.slice_puts) = (1, 40);
+        job.sides = vec![job.config.clone(); 2];
+        job.sides[1].memtable_bytes = 2 << 20;
+        let rows = rows_of(&job);
+        assert_eq!(names(&rows), ["paired"]);
+        let figures = rows[0].paired.as_ref().unwrap();
+        assert_eq!(
+            (figures.turns, rows[0].ops, rows[0].user_bytes),
+            (37, 37 * 160, 37 * 160 * 116)
+        );
+        for ratio in [figures.wall_ratio, figures.cpu_ratio, figures.wall_typical] {
+            assert!(0.0 < ratio.low && ratio.low <= ratio.ratio && ratio.ratio <= ratio.high);
+        }
+        assert!(rows[0].options.contains("; b: "), "{}", rows[0].options);
+        let table = crate::report::table::render(&rows);
+        assert!(table.contains("paired, processor") && table.contains("95 % interval"), "{table}");
     }
 }
 
