@@ -101,6 +101,56 @@ func noBytes(path string) error {
 	return db.Close()
 }
 
+// misuse does what a program should not: every time there is an error, and nothing worse.
+func misuse(path string) error {
+	if _, err := terrace.Open(path+"\x00x", nil); err == nil {
+		return fmt.Errorf("a path with a zero byte was taken")
+	}
+	db, err := terrace.Open(path, nil)
+	if err != nil {
+		return err
+	}
+	// A conflict is one also if the function has wrapped it.
+	var kept *terrace.Transaction
+	conflict := &terrace.Error{Code: 7, Message: "conflict"}
+	attempts := 0
+	err = db.Transact(func(t *terrace.Transaction) error {
+		kept = t
+		attempts++
+		if attempts == 1 {
+			return fmt.Errorf("first: %w", conflict)
+		}
+		return t.Put([]byte("k"), []byte("mine"))
+	})
+	if err != nil || attempts != 2 {
+		return fmt.Errorf("a conflict ended in %v after %d attempts", err, attempts)
+	}
+	if _, err := kept.Get([]byte("k")); err == nil {
+		return fmt.Errorf("a transaction was used behind its end")
+	}
+	// Calls beside a close, and behind it.
+	var wait sync.WaitGroup
+	for worker := 0; worker < workers; worker++ {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			for {
+				if err := db.Put([]byte("k"), []byte("v")); err != nil {
+					return
+				}
+			}
+		}()
+	}
+	if err := db.Close(); err != nil {
+		return err
+	}
+	wait.Wait()
+	if _, err := db.Get([]byte("k")); err == nil {
+		return fmt.Errorf("a store was read behind its close")
+	}
+	return db.Close()
+}
+
 func main() {
 	if len(os.Args) != 2 {
 		log.Fatalf("usage: %s DIRECTORY", os.Args[0])
@@ -119,6 +169,9 @@ func main() {
 		log.Fatalf("a value whose time has passed is %q, %v", late, err)
 	}
 	if err := noBytes(os.Args[1] + "-no-bytes"); err != nil {
+		log.Fatal(err)
+	}
+	if err := misuse(os.Args[1] + "-misuse"); err != nil {
 		log.Fatal(err)
 	}
 	for number := 0; number < jobs; number++ {
