@@ -133,31 +133,7 @@ pub(crate) fn number_of(path: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use terrace_vfs::{Call, Interposed, SimVfs};
-
-    /// Directories that their owner keeps to himself.
-    #[derive(Clone)]
-    struct Unreadable(SimVfs);
-
-    impl Interposed for Unreadable {
-        type Files = SimVfs;
-
-        fn files(&self) -> &SimVfs {
-            &self.0
-        }
-
-        fn around<T>(
-            &self,
-            call: Call<'_>,
-            path: &Path,
-            work: impl FnOnce() -> Result<T>,
-        ) -> Result<T> {
-            match call {
-                Call::List => Err(Error::io("list", path, ErrorKind::PermissionDenied.into())),
-                _ => work(),
-            }
-        }
-    }
+    use terrace_vfs::{BeforeCalls, Call, SimVfs};
 
     #[test]
     fn what_cannot_be_read_is_not_said_to_be_missing() {
@@ -169,7 +145,12 @@ mod tests {
         for missing in ["/file", "/nowhere"] {
             assert_eq!(contents(&sim, Path::new(missing)).unwrap(), Contents::Missing);
         }
-        let error = contents(&Unreadable(sim), dir).unwrap_err();
+        // Directories that their owner keeps to himself.
+        let unreadable = BeforeCalls::new(sim, |call, path| match call {
+            Call::List => Err(Error::io("list", path, ErrorKind::PermissionDenied.into())),
+            _ => Ok(()),
+        });
+        let error = contents(&unreadable, dir).unwrap_err();
         assert!(error.to_string().contains("permission denied"), "{error}");
     }
 }

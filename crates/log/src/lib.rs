@@ -23,7 +23,9 @@ mod window;
 pub mod writer;
 
 pub use format::LogPosition;
-pub use reader::{LogReader, Record, RecordKind, Step, read_header, read_header_around_loss};
+pub use reader::{
+    LogReader, Record, RecordKind, Step, read_header, read_header_around_loss, unsupported_version,
+};
 pub use recover::{Recovered, SegmentFile, Setting, recover, recover_with};
 pub use salvage::{Gap, salvage};
 pub use writer::{LogOptions, LogWriter};

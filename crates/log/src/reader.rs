@@ -151,7 +151,7 @@ impl LogReader {
         Self::open_with(vfs, path, segment, Window::new)
     }
 
-    /// As [`LogReader::open`], to save what is left of the segment: pages that the device does not give are damage, and
+    /// As [`LogReader::open`], to save what is left of the segment: sectors that the device does not give are damage, and
     /// [`LogReader::resync`] goes on behind them. Not for recovery, which may take damage for a torn tail.
     ///
     /// # Errors
@@ -510,7 +510,7 @@ fn is_cut(error: &Error) -> bool {
 }
 
 /// The error for a segment of a format version that this build does not read.
-pub(crate) fn unsupported_version(path: &Path, version: u32) -> Error {
+pub fn unsupported_version(path: &Path, version: u32) -> Error {
     let detail = format!(
         "log format version {version}; this build reads version {}",
         format::FORMAT_VERSION

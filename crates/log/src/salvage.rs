@@ -20,7 +20,7 @@ pub struct Gap {
 
 /// Replays every sound data record of `segments` (ascending) in the order of the log, but for what a
 /// recovery before has dropped: segments that no link leads to are reported as skipped, and of a segment that is
-/// continued at a place only what stands before it counts. Pages that the device does not give are passed over like
+/// continued at a place only what stands before it counts. Sectors that the device does not give are passed over like
 /// other damage, and so is a segment of which it does not give what is needed to open it. Gives what else was passed
 /// over. Writes nothing.
 ///
@@ -128,7 +128,7 @@ mod tests {
     use crate::{LogOptions, LogWriter};
     use std::path::Path;
     use std::path::PathBuf;
-    use terrace_vfs::{Call, Interposed, OpenMode, SimVfs};
+    use terrace_vfs::{BeforeCalls, Call, OpenMode, SimVfs};
 
     fn path(number: SegmentNumber) -> PathBuf {
         PathBuf::from(format!("/log/{number:06}.log"))
@@ -195,37 +195,18 @@ mod tests {
         }
     }
 
-    /// A file system that cannot open files of which the device does not give the beginning, as an encrypted one.
-    #[derive(Clone)]
-    struct NeedsTheBeginning(SimVfs);
-
-    impl Interposed for NeedsTheBeginning {
-        type Files = SimVfs;
-
-        fn files(&self) -> &SimVfs {
-            &self.0
-        }
-
-        fn around<T>(
-            &self,
-            call: Call<'_>,
-            path: &Path,
-            work: impl FnOnce() -> Result<T>,
-        ) -> Result<T> {
-            if matches!(call, Call::Open) {
-                self.0.open(path, OpenMode::default())?.read_at(0, &mut [0])?;
-            }
-            work()
-        }
-    }
-
     #[test]
     fn a_segment_that_cannot_be_opened_is_a_gap_and_the_others_count() {
         let (sim, segments) = log();
         for lost in 0..3 {
             let sim = sim.kill_image();
             assert!(sim.lose_sector(&segments[lost].path, 0..512));
-            let vfs = NeedsTheBeginning(sim);
+            // It cannot open files of which the device does not give the beginning, as an encrypted one.
+            let below = sim.clone();
+            let vfs = BeforeCalls::new(sim, move |call, path| match call {
+                Call::Open => below.open(path, OpenMode::default())?.read_at(0, &mut [0]),
+                _ => Ok(()),
+            });
             let mut seen = 0;
             let mut apply = |segment: SegmentNumber, _: u64, _: &[u8]| {
                 assert_ne!(segment, segments[lost].number);
@@ -262,9 +243,10 @@ mod tests {
             let lost = sector * 4096 + 700..sector * 4096 + 1200;
             assert!(image.lose_sector(path(number), lost));
             let (seen, gaps) = salvaged(&image, &segments);
-            let page = sector * 4096..(sector + 1) * 4096;
+            // Those that it lies in.
+            let lost = sector * 4096 + 512..sector * 4096 + 1536;
             let outside =
-                |place: &std::ops::Range<u64>| place.end <= page.start || place.start >= page.end;
+                |place: &std::ops::Range<u64>| place.end <= lost.start || place.start >= lost.end;
             let sound = places.iter().filter(|(_, place)| outside(place));
             assert!(sound.map(|(text, _)| text).eq(&seen), "sector {sector}: {}", seen.len());
             assert_eq!(gaps.len(), 1, "sector {sector}");

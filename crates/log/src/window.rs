@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use terrace_base::Result;
-use terrace_vfs::{LOST_PAGE_BYTES, RandomFile};
+use terrace_vfs::{LOST_SECTOR_BYTES, RandomFile};
 
 /// Bytes read at a time.
 pub(crate) const CHUNK_BYTES: usize = 256 << 10;
@@ -48,7 +48,7 @@ impl Window {
         Self { chunk_bytes: ASIDE_BYTES, salvages, ..Self::new(self.file.clone()) }
     }
 
-    /// A window that takes pages which the device does not give for damage ([`RandomFile::read_around_loss`]).
+    /// A window that takes sectors which the device does not give for damage ([`RandomFile::read_around_loss`]).
     pub(crate) fn around_loss(file: Arc<dyn RandomFile>) -> Self {
         Self { salvages: true, ..Self::new(file) }
     }
@@ -133,7 +133,7 @@ impl Window {
         self.damaged.clear();
         let (file, buffer, damaged) = (&*self.file, &mut self.buffer[..want], &mut self.damaged);
         match self.salvages {
-            true => file.read_around_loss(offset, buffer, damaged, LOST_PAGE_BYTES)?,
+            true => file.read_around_loss(offset, buffer, damaged, LOST_SECTOR_BYTES)?,
             false => file.read_around_damage(offset, buffer, damaged)?,
         }
         self.start = offset;

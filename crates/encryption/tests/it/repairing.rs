@@ -6,11 +6,14 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace::vfs::{SimVfs, Vfs};
-use terrace::{Db, Error, Options, RepairOptions, RepairReport, SyncMode, repair};
+use terrace::{Compression, Db, Error, Options, RepairOptions, RepairReport, SyncMode, repair};
 use terrace_backup::Backups;
 use terrace_encryption::{Target, rewrite};
 
 const BLOCK_BYTES: u64 = super::BLOCK as u64;
+
+/// What a page of 4 KiB takes in an encrypted file.
+const PAGE_BYTES: u64 = BLOCK_BYTES + super::TAG as u64;
 
 /// Every third value is separated.
 const LARGE_BYTES: usize = 700;
@@ -207,5 +210,49 @@ fn several_damaged_blocks_of_every_file_are_repaired_at_once() {
         }
         let wrong = specimen.check(&image, &format!("blocks from {first} on, by {step}"));
         assert!(wrong > 0 && wrong < specimen.want.len(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_value_segment_that_was_cut_keeps_the_values_before_the_cut() {
+    const VALUES: usize = 60;
+    let sim = SimVfs::new(1);
+    let mut options = options(encrypted(&sim, &[1]));
+    options.default_family.value_compression = Compression::None;
+    options.advanced.compact_when_idle = false;
+    options.advanced.log_retention_bytes = 0;
+    let over = |image: &SimVfs| {
+        let mut options = options.clone();
+        options.advanced.vfs = encrypted(image, &[1]);
+        options
+    };
+    let db = Db::open(DIR, options.clone()).unwrap();
+    (0..VALUES).for_each(|n| db.put(format!("{n:04}"), vec![n as u8; LARGE_BYTES]).unwrap());
+    db.flush().unwrap();
+    db.collect_garbage(0.0).unwrap();
+    let want = contents(&db);
+    db.close().unwrap();
+    let is_values = |path: &Path| path.extension().is_some_and(|ending| ending == "vlog");
+    let segments: Vec<_> = sim.files().into_iter().filter(|(path, _)| is_values(path)).collect();
+    let [(segment, bytes)] = &segments[..] else { panic!("{segments:?}") };
+    let pages = (bytes - 128) / PAGE_BYTES;
+    assert!(pages > 8, "{bytes}");
+    let cuts = (1..pages).flat_map(|page| [0, 7, 2000].map(|more| 128 + page * PAGE_BYTES + more));
+    for cut in cuts.chain([bytes - 1]) {
+        let image = sim.kill_image();
+        assert!(image.truncate(segment, cut));
+        let report = repair(DIR, over(&image), RepairOptions::default()).unwrap();
+        assert!(!report.lost.is_empty(), "cut at {cut}: {report:?}");
+        let db = Db::open(DIR, over(&image)).unwrap();
+        let left = contents(&db);
+        // What is around a value takes less than 40 bytes.
+        let content_bytes = (cut - 128) / PAGE_BYTES * BLOCK_BYTES;
+        let whole = content_bytes as usize / (LARGE_BYTES + 40);
+        assert!((whole..VALUES).contains(&left.len()), "cut at {cut}: {}, {report:?}", left.len());
+        assert!(left.iter().all(|entry| want.contains(entry)), "cut at {cut}");
+        db.verify().unwrap();
+        db.close().unwrap();
+        let again = repair(DIR, over(&image), RepairOptions::default()).unwrap();
+        assert!(again.was_sound, "cut at {cut}: {again:?}");
     }
 }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::{LogOptions, LogWriter};
 use std::sync::{Arc, Mutex};
-use terrace_vfs::{Call, Interposed, SimVfs};
+use terrace_vfs::{BeforeCalls, Call, SimVfs};
 
 const NUMBER: SegmentNumber = SegmentNumber::new(3);
 
@@ -69,42 +69,24 @@ fn a_half_record_is_an_end_until_it_is_whole() {
     }
 }
 
-/// Has the writer finish its segment between the open and the first read of a reader.
-#[derive(Clone)]
-struct FinishesAtRead {
-    sim: SimVfs,
-    writer: Arc<Mutex<Option<LogWriter>>>,
-}
-
-impl Interposed for FinishesAtRead {
-    type Files = SimVfs;
-
-    fn files(&self) -> &SimVfs {
-        &self.sim
-    }
-
-    fn around<T>(&self, call: Call<'_>, _: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        if matches!(call, Call::Read(..))
-            && let Some(mut writer) = self.writer.lock().unwrap().take()
-        {
-            writer.finish().unwrap();
-        }
-        work()
-    }
-
-    fn sees_reads(&self, _: &Path) -> bool {
-        true
-    }
-}
-
 #[test]
 fn a_segment_that_is_finished_while_it_is_opened_is_read() {
     let sim = SimVfs::new(1);
     let mut writer = writer(&sim, 1 << 20);
     writer.append(&[b"first"]).unwrap();
-    let vfs = FinishesAtRead { sim, writer: Arc::new(Mutex::new(Some(writer))) };
+    let writer = Arc::new(Mutex::new(Some(writer)));
+    let of_writer = writer.clone();
+    // Between the open and the first read.
+    let vfs = BeforeCalls::with_reads(sim, move |call, _| {
+        if matches!(call, Call::Read(..))
+            && let Some(mut writer) = of_writer.lock().unwrap().take()
+        {
+            writer.finish().unwrap();
+        }
+        Ok(())
+    });
     let mut reader = LogReader::open(&vfs, path(), NUMBER).unwrap();
-    assert!(vfs.writer.lock().unwrap().is_none());
+    assert!(writer.lock().unwrap().is_none());
     assert!(matches!(reader.next().unwrap(), Step::Record(record) if record.payload == b"first"));
 }
 

@@ -6,17 +6,19 @@ use super::plan::{Files, Plan};
 use super::ssts::version_of;
 use super::unended;
 use crate::admin::checkpoint;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inner::Inner;
 use crate::open::orphans;
 use crate::open::read_write;
 use crate::options::FamilyOptions;
 use crate::version::file_numbers::FileNumbers;
 use std::collections::HashSet;
+use std::path::Path;
 use terrace_base::{FileNumber, SegmentNumber};
 use terrace_log::SegmentFile;
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{FamilyState, FileMeta, HOT_LEVEL, ManifestState, salvage};
+use terrace_vfs::is_unreadable;
 
 impl Repair<'_> {
     /// Does what `plan` says; the store that comes out, with its log replayed.
@@ -33,9 +35,6 @@ impl Repair<'_> {
         if !self.report.lost.is_empty() {
             unended::write(&*self.vfs, self.dir, &self.report.lost)?;
         }
-        for SegmentFile { number, path } in mended {
-            self.mend(number, &path)?;
-        }
         let manifest = salvage::replace(self.vfs.clone(), self.dir, number, &state)?;
         for (name, suffix) in aside {
             match kept.contains(&name) {
@@ -48,6 +47,12 @@ impl Repair<'_> {
         let (inner, log) =
             read_write::recover_log(dir, &self.options, (manifest, state), claims, salvages)?;
         self.report.log_batches = log.records;
+        for SegmentFile { number, path } in mended {
+            // What nothing needs is gone.
+            if self.vfs.exists(&path)? {
+                self.mend(number, &path)?;
+            }
+        }
         Ok(inner)
     }
 
@@ -136,11 +141,24 @@ impl Repair<'_> {
                 continue;
             }
             let target = orphans::free_name(&*self.vfs, self.dir, &name)?;
-            checkpoint::link(&*self.vfs, &self.dir.join(&name), &target)?;
+            self.keep(&self.dir.join(&name), &target)?;
             kept.insert(name);
         }
         self.vfs.sync_dir(&names::lost_dir(self.dir))?;
         Ok(kept)
+    }
+
+    /// Links or copies a file. Where it can only be copied, what the device does not give is zeros in the copy.
+    fn keep(&self, path: &Path, target: &Path) -> Result<()> {
+        match checkpoint::link(&*self.vfs, path, target) {
+            Err(Error::Io(cause)) if is_unreadable(&cause) => {
+                if self.vfs.exists(target)? {
+                    self.vfs.remove(target)?;
+                }
+                Ok(self.vfs.copy_around_loss(path, target)?)
+            }
+            kept => kept,
+        }
     }
 
     /// Moves a file that the new manifest does not name to `lost/`.

@@ -4,24 +4,31 @@
 //! Records, and the values in them, say by their checksums where they stand, so no handle changes. What nothing refers to any
 //! more is mended as well: a file that cannot be read to its end is refused by backups, and by whatever makes the store an
 //! encrypted or a plain one.
+//!
+//! In a log that is still to be replayed an open may take zeros for the end, where it would have refused what cannot be read.
+//! So a copy takes the place of a segment when no open replays that any more.
 
 use super::Repair;
 use crate::error::Result;
 use std::ops::Range;
 use std::path::Path;
 use terrace_base::SegmentNumber;
-use terrace_log::format::{HEADER_BYTES, Header, decode_header, encode_header};
+use terrace_log::format::{HEADER_BYTES, Header, HeaderFault, decode_header, encode_header};
+use terrace_log::unsupported_version;
 use terrace_manifest::names;
 use terrace_sst::is_damage;
-use terrace_vfs::{CreateOptions, LOST_SECTOR_BYTES, OpenMode, RandomFile};
+use terrace_vfs::{CreateOptions, LOST_SECTOR_BYTES, RandomFile};
 
 /// Bytes of a segment that are read at once.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// What can be read of a segment.
+#[derive(Default)]
 pub(super) struct Left {
     /// Why not all of it.
     pub damage: Option<String>,
+    /// Its length, with what is missing at its end as far as that is known.
+    pub len_bytes: u64,
     has_header: bool,
     /// Whether there is more than room for a header.
     has_room: bool,
@@ -44,20 +51,23 @@ impl Left {
 
 impl Repair<'_> {
     /// Reads segment `number`.
+    ///
+    /// # Errors
+    /// I/O; `Unsupported` for a segment of a later build.
     pub(super) fn left_of(&self, number: SegmentNumber, path: &Path) -> Result<Left> {
-        let mut left =
-            Left { damage: None, has_header: false, has_room: false, has_content: false };
-        let file = match self.vfs.open(path, OpenMode::default()) {
+        let mut left = Left::default();
+        let file = match self.vfs.open_around_loss(path) {
             Err(error) if is_damage(&error) => {
                 left.damage = Some(error.to_string());
                 return Ok(left);
             }
             file => file?,
         };
+        left.len_bytes = file.len();
         left.has_room = file.len() > HEADER_BYTES;
         each_piece(&*file, |offset, piece, lost| {
             if offset == 0 {
-                left.has_header = has_header(number, piece, lost);
+                left.has_header = has_header(number, path, piece, lost)?;
             }
             left.has_content |= piece.iter().any(|byte| *byte != 0);
             if left.damage.is_none() {
@@ -75,11 +85,11 @@ impl Repair<'_> {
         if self.vfs.exists(&temp)? {
             self.vfs.remove(&temp)?;
         }
-        let source = self.vfs.open(path, OpenMode::default())?;
+        let source = self.vfs.open_around_loss(path)?;
         let grows = path == names::log_path(self.dir, number);
         let mut copy = self.vfs.create(&temp, &CreateOptions { grows, ..Default::default() })?;
         each_piece(&*source, |offset, piece, lost| {
-            if offset > 0 || has_header(number, piece, lost) {
+            if offset > 0 || has_header(number, path, piece, lost)? {
                 return copy.append(piece);
             }
             copy.append(&encode_header(&Header { segment: number, previous: None }))?;
@@ -114,7 +124,20 @@ fn each_piece(
 }
 
 /// Whether `piece`, the beginning of a segment of which ranges are `lost`, has the header of segment `number`.
-fn has_header(number: SegmentNumber, piece: &[u8], lost: &[Range<u64>]) -> bool {
-    let is_read = lost.first().is_none_or(|range| range.start >= HEADER_BYTES);
-    is_read && decode_header(piece).is_ok_and(|header| header.segment == number)
+///
+/// # Errors
+/// `Unsupported` for one of a later build.
+fn has_header(
+    number: SegmentNumber,
+    path: &Path,
+    piece: &[u8],
+    lost: &[Range<u64>],
+) -> terrace_base::Result<bool> {
+    if lost.first().is_some_and(|range| range.start < HEADER_BYTES) {
+        return Ok(false);
+    }
+    match decode_header(piece) {
+        Err(HeaderFault::Version(version)) => Err(unsupported_version(path, version)),
+        header => Ok(header.is_ok_and(|header| header.segment == number)),
+    }
 }

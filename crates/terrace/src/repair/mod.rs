@@ -7,12 +7,13 @@
 //!    lost, SSTs that it does not name are taken in: their properties say whose they are. Their level is
 //!    unknown, so all files of such a family are merged, by sequence number.
 //! 3. *Write* ([`carry_out`]). Damaged SSTs are written anew without what is damaged, families are merged, and
-//!    copies of what is about to be replaced go to `lost/`. Files with what is sound take the place of damaged segments
-//!    ([`mend`]). Then the new manifest is put in force, in one step; the log is replayed as far as it is sound.
+//!    copies of what is about to be replaced go to `lost/`. Then the new manifest is put in force, in one step; the log is
+//!    replayed as far as it is sound. Files with what is sound take the place of damaged segments that are needed still
+//!    ([`mend`]).
 //!
-//! Until the new manifest is in force the store's own files are as they were; from then on it is a store like
-//! any other. A crash leaves the one or the other, so repair can be run again; what the first run was about to tell stands
-//! in the store by then ([`unended`]). A store in which nothing is
+//! Until the new manifest is in force the store's own files are as they were; from then on it is a store like any other, but
+//! that an open may refuse its log, as before, until that is replayed. A crash leaves the one or the other, so repair can be
+//! run again; what the first run was about to tell stands in the store by then ([`unended`]). A store in which nothing is
 //! wrong is only opened and closed. What repair cannot know is said in `docs/repair.md`.
 
 mod base;

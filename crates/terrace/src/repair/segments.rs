@@ -56,7 +56,7 @@ impl Repair<'_> {
                 aside.extend(name_of(&path).map(|name| (name, DAMAGED)));
                 continue;
             }
-            let size_bytes = self.vfs.len(&path)?;
+            let size_bytes = left.len_bytes;
             let stated = state.segments.get(&number).map(|meta| meta.size_bytes);
             if !is_replayed && size_bytes < HEADER_BYTES {
                 state.segments.remove(&number);
@@ -83,7 +83,8 @@ impl Repair<'_> {
         mended.sort();
         for SegmentFile { number, .. } in &mended {
             self.note(format!(
-                "segment {number} is written anew, with a sound header, and zeros for what cannot be read of it"
+                "segment {number}: it is damaged and moves to lost/; if the store needs it after the log is replayed, it is \
+                 written anew, with a sound header, and zeros for what cannot be read of it"
             ));
         }
         Ok(mended)

@@ -23,27 +23,35 @@ const LOST: &str = "LOST: ";
 
 /// The losses that a repair was about to tell which has not ended. What cannot be read is one of them.
 pub(super) fn read(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<String>> {
+    Ok(match losses(vfs, dir)? {
+        None => Vec::new(),
+        Some(Ok(lost)) => lost,
+        Some(Err(why)) => {
+            vec![format!(
+                "what an earlier repair told, which did not end: {NAME} cannot be read ({why})"
+            )]
+        }
+    })
+}
+
+/// What the report says, if there is one, or why it says nothing.
+fn losses(vfs: &dyn Vfs, dir: &Path) -> Result<Option<std::result::Result<Vec<String>, String>>> {
     let path = names::lost_dir(dir).join(NAME);
     if !vfs.exists(&path)? {
-        return Ok(Vec::new());
+        return Ok(None);
     }
-    let unreadable = |why: &dyn std::fmt::Display| {
-        vec![format!(
-            "what an earlier repair told, which did not end: {NAME} cannot be read ({why})"
-        )]
-    };
     let bytes = match content(vfs, &path) {
         Ok(bytes) => bytes,
         // Its key may be gone while the store needs it no more.
         Err(error) if is_damage(&error) || matches!(error, Error::Unsupported { .. }) => {
-            return Ok(unreadable(&error));
+            return Ok(Some(Err(error.to_string())));
         }
         Err(error) => return Err(error.into()),
     };
     let text = String::from_utf8_lossy(&bytes);
     let lines = text.lines().filter_map(|line| line.strip_prefix(LOST));
     let lost: Vec<String> = lines.map(str::to_string).collect();
-    Ok(if lost.is_empty() { unreadable(&"it tells no loss") } else { lost })
+    Ok(Some(if lost.is_empty() { Err("it tells no loss".into()) } else { Ok(lost) }))
 }
 
 fn content(vfs: &dyn Vfs, path: &Path) -> terrace_base::Result<Vec<u8>> {
@@ -59,11 +67,15 @@ pub(super) fn line(loss: &str) -> String {
     loss.replace(['\n', '\r'], " ")
 }
 
-/// Puts `lost` in the place of what stood there; durable when this returns.
+/// Puts `lost` in the place of what stood there, which tells nothing else; durable when this returns. A report of which that is
+/// not known, since it cannot be read, stays under another name.
 pub(super) fn write(vfs: &dyn Vfs, dir: &Path, lost: &[String]) -> Result<()> {
     let folder = names::lost_dir(dir);
     vfs.create_dir_all(&folder)?;
     vfs.sync_dir(dir)?;
+    if let Some(Err(_)) = losses(vfs, dir)? {
+        put_by(vfs, &folder)?;
+    }
     let temp = names::rewrite_path(&folder);
     if vfs.exists(&temp)? {
         vfs.remove(&temp)?;
@@ -83,20 +95,73 @@ pub(super) fn write(vfs: &dyn Vfs, dir: &Path, lost: &[String]) -> Result<()> {
 /// Gives the report, if there is one, the name of those that have been told.
 pub(super) fn end(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     let folder = names::lost_dir(dir);
-    let path = folder.join(NAME);
-    if !vfs.exists(&path)? {
-        return Ok(());
+    match vfs.exists(&folder.join(NAME))? {
+        true => put_by(vfs, &folder),
+        false => Ok(()),
     }
+}
+
+/// Gives the report a number that nothing has, behind those of earlier ones, of which only the newest stay.
+fn put_by(vfs: &dyn Vfs, folder: &Path) -> Result<()> {
     let name_of = |number: u64| format!("{NAME}.{number}");
     let number_of = |name: String| {
         let number = u64::from(name.strip_prefix(NAME)?.strip_prefix('.')?.parse::<u32>().ok()?);
         (name_of(number) == name).then_some(number)
     };
-    let told: Vec<u64> = vfs.list(&folder)?.into_iter().filter_map(number_of).collect();
-    let next = told.iter().max().map_or(1, |last| last + 1);
-    vfs.rename(&path, &folder.join(name_of(next)))?;
+    let told: Vec<u64> = vfs.list(folder)?.into_iter().filter_map(number_of).collect();
+    let mut next = told.iter().max().map_or(1, |last| last + 1);
+    // Of a directory, or past all numbers that are read.
+    while vfs.exists(&folder.join(name_of(next)))? {
+        next += 1;
+    }
+    vfs.rename(&folder.join(NAME), &folder.join(name_of(next)))?;
     for old in told.into_iter().filter(|number| number + KEPT <= next) {
         vfs.remove(&folder.join(name_of(old)))?;
     }
-    Ok(vfs.sync_dir(&folder)?)
+    Ok(vfs.sync_dir(folder)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace_vfs::SimVfs;
+
+    fn path(name: &str) -> std::path::PathBuf {
+        names::lost_dir(Path::new("/db")).join(name)
+    }
+
+    #[test]
+    fn a_report_that_cannot_be_read_stays_beside_the_next() {
+        let (sim, dir) = (SimVfs::new(1), Path::new("/db"));
+        sim.create_dir_all(dir).unwrap();
+        write(&sim, dir, &["one".into()]).unwrap();
+        write(&sim, dir, &["one".into(), "two".into()]).unwrap();
+        assert_eq!(sim.list(&names::lost_dir(dir)).unwrap(), [NAME]);
+        assert!(sim.write_file(path(NAME), b"what is left of it"));
+        write(&sim, dir, &["three".into()]).unwrap();
+        assert_eq!(read(&sim, dir).unwrap(), ["three"]);
+        assert_eq!(sim.read_file(path("REPORT.1")).unwrap(), b"what is left of it");
+    }
+
+    #[test]
+    fn no_report_takes_the_place_of_something_else() {
+        let (sim, dir) = (SimVfs::new(1), Path::new("/db"));
+        sim.create_dir_all(&path("REPORT.1")).unwrap();
+        assert!(sim.write_file(path("REPORT.4294967295"), b"the last one"));
+        let told = ["one", "two", "three"];
+        for loss in told {
+            write(&sim, dir, &[loss.into()]).unwrap();
+            end(&sim, dir).unwrap();
+            assert_eq!(read(&sim, dir).unwrap(), [""; 0]);
+        }
+        for (loss, number) in told.iter().zip(4_294_967_296_u64..) {
+            let kept = sim.read_file(path(&format!("REPORT.{number}"))).unwrap();
+            assert!(String::from_utf8(kept).unwrap().contains(loss), "{number}");
+        }
+        assert!(sim.exists(&path("REPORT.4294967295")).unwrap());
+        sim.remove(&path("REPORT.4294967295")).unwrap();
+        write(&sim, dir, &["four".into()]).unwrap();
+        end(&sim, dir).unwrap();
+        assert!(sim.exists(&path("REPORT.2")).unwrap(), "a directory has the first name");
+    }
 }

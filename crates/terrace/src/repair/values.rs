@@ -7,7 +7,7 @@ use std::sync::Arc;
 use terrace_base::{Result, SegmentNumber, ValueHandle};
 use terrace_log::value::{ValueRead, read_values_within};
 use terrace_manifest::names;
-use terrace_vfs::{OpenMode, RandomFile, Vfs};
+use terrace_vfs::{RandomFile, Vfs};
 
 /// Bytes of values in memory at a time, besides one.
 const VALUE_BYTES: usize = 1 << 20;
@@ -74,7 +74,7 @@ impl Values {
         let mut found = None;
         for path in [names::value_log_path(&self.dir, segment), names::log_path(&self.dir, segment)]
         {
-            match self.vfs.open(&path, OpenMode::default()) {
+            match self.vfs.open_around_loss(&path) {
                 Ok(file) => {
                     found = Some(file);
                     break;

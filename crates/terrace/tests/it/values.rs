@@ -2,14 +2,13 @@
 
 use crate::basics::copy_without_lock;
 use crate::harness::{eventually, stopped_clock};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use terrace::vfs::SimVfs;
 use terrace::{Compression, Db, Options, ReadOptions, WriteBatch};
 use terrace_base::ManualClock;
-use terrace_vfs::{Call, Interposed};
+use terrace_vfs::{BeforeCalls, Call};
 
 const SMALL: usize = 100;
 
@@ -229,43 +228,24 @@ fn a_value_that_cannot_be_read_stops_neither_compaction_nor_the_collection_of_ot
     assert_eq!(db.metrics().gc_excluded_segments, 0);
 }
 
-/// A file system whose device does not give log segments, as long as `fails` says so.
-#[derive(Clone)]
-struct Failing {
-    sim: SimVfs,
-    fails: Arc<AtomicBool>,
-}
-
-impl Interposed for Failing {
-    type Files = SimVfs;
-
-    fn files(&self) -> &SimVfs {
-        &self.sim
-    }
-
-    fn around<T>(
-        &self,
-        call: Call<'_>,
-        path: &Path,
-        work: impl FnOnce() -> terrace_base::Result<T>,
-    ) -> terrace_base::Result<T> {
-        let is_log = path.extension().is_some_and(|ending| ending == "log");
-        match call {
-            Call::Open if is_log && self.fails.load(Ordering::SeqCst) => {
-                let unreadable = std::io::Error::from_raw_os_error(terrace_vfs::EIO);
-                Err(terrace_base::Error::io("open", path, unreadable))
-            }
-            _ => work(),
-        }
-    }
-}
-
 /// A store of which most values are garbage, all in segments that cannot be read for now.
 fn with_unreadable_garbage(clock: &ManualClock, gc_garbage_ratio: f64) -> (Db, Arc<AtomicBool>) {
     let fails = Arc::new(AtomicBool::new(true));
+    let of_device = fails.clone();
+    // Log segments are not given, as long as that says so.
+    let vfs = BeforeCalls::new(SimVfs::new(1), move |call, path| {
+        let is_log = path.extension().is_some_and(|ending| ending == "log");
+        match call {
+            Call::Open if is_log && of_device.load(Ordering::SeqCst) => {
+                let unreadable = std::io::Error::from_raw_os_error(terrace_vfs::EIO);
+                Err(terrace_base::Error::io("open", path, unreadable))
+            }
+            _ => Ok(()),
+        }
+    });
     let mut options = options();
     let a = &mut options.advanced;
-    a.vfs = Arc::new(Failing { sim: SimVfs::new(1), fails: fails.clone() });
+    a.vfs = Arc::new(vfs);
     a.clock = Arc::new(clock.clone());
     a.gc_garbage_ratio = gc_garbage_ratio;
     let db = Db::open("/db", options).unwrap();

@@ -7,37 +7,9 @@ use crate::version::log_history::Retention;
 use std::path::Path;
 use std::sync::Mutex;
 use terrace_manifest::names;
-use terrace_vfs::{Call, Interposed, SimVfs, Vfs};
+use terrace_vfs::{BeforeCalls, Call, SimVfs, Vfs};
 
 type Act = Box<dyn FnOnce() + Send>;
-
-/// A file system in which something happens just before a log segment is opened, once.
-#[derive(Clone)]
-struct ActBeforeOpen {
-    sim: SimVfs,
-    act: Arc<Mutex<Option<Act>>>,
-}
-
-impl Interposed for ActBeforeOpen {
-    type Files = SimVfs;
-
-    fn files(&self) -> &SimVfs {
-        &self.sim
-    }
-
-    fn around<T>(
-        &self,
-        call: Call<'_>,
-        path: &Path,
-        work: impl FnOnce() -> terrace_base::Result<T>,
-    ) -> terrace_base::Result<T> {
-        if matches!(call, Call::Open) && path.extension().is_some_and(|ending| ending == "log") {
-            let act = self.act.lock().unwrap().take();
-            act.into_iter().for_each(|act| act());
-        }
-        work()
-    }
-}
 
 /// Takes the segments that are kept for feeds, as a full disk does.
 fn take_kept_segments(db: &Db, sim: &SimVfs) {
@@ -53,7 +25,14 @@ fn take_kept_segments(db: &Db, sim: &SimVfs) {
 /// A store whose writes have a segment each, and what happens before the next open of one.
 fn store() -> (Db, SimVfs, Arc<Mutex<Option<Act>>>) {
     let (sim, act) = (SimVfs::new(1), Arc::default());
-    let vfs = ActBeforeOpen { sim: sim.clone(), act: Arc::clone(&act) };
+    let at_open: Arc<Mutex<Option<Act>>> = Arc::clone(&act);
+    let vfs = BeforeCalls::new(sim.clone(), move |call, path| {
+        if matches!(call, Call::Open) && path.extension().is_some_and(|ending| ending == "log") {
+            let act = at_open.lock().unwrap().take();
+            act.into_iter().for_each(|act| act());
+        }
+        Ok(())
+    });
     let mut options = Options { memory_budget: 4 << 20, ..Options::default() };
     options.advanced.vfs = Arc::new(vfs);
     options.advanced.reserve_bytes = 0;

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 use terrace_base::{SeqNo, ValueKind};
 use terrace_skiplist::Hint;
-use terrace_vfs::{Call, Interposed, SimVfs};
+use terrace_vfs::{BeforeCalls, Call, SimVfs};
 
 fn options(sim: &SimVfs) -> Options {
     let mut options = Options { memory_budget: 16 << 20, ..Options::default() };
@@ -140,35 +140,6 @@ fn room_that_a_group_on_its_way_may_need_is_not_given_away() {
     assert_eq!(db.get(b"k").unwrap().as_deref(), Some(&[1; 1000][..]));
 }
 
-/// A file system in which no file can be cut, if so wanted.
-#[derive(Clone)]
-struct Cuts {
-    sim: SimVfs,
-    fail: bool,
-}
-
-impl Interposed for Cuts {
-    type Files = SimVfs;
-
-    fn files(&self) -> &SimVfs {
-        &self.sim
-    }
-
-    fn around<T>(
-        &self,
-        call: Call<'_>,
-        path: &Path,
-        work: impl FnOnce() -> terrace_base::Result<T>,
-    ) -> terrace_base::Result<T> {
-        match call {
-            Call::Cut(_) if self.fail => {
-                Err(terrace_base::Error::io("cut", path, ErrorKind::Unsupported.into()))
-            }
-            _ => work(),
-        }
-    }
-}
-
 /// Puts two keys, each by a thread of its own, in one group, once `then` is done.
 fn put_together(db: &Db, keys: [&[u8]; 2], then: impl FnOnce()) -> [crate::Result<()>; 2] {
     let queue = db.inner().commit.queue().unwrap();
@@ -212,7 +183,13 @@ fn a_refused_batch_is_not_read_from_the_log() {
         options.advanced.reserve_bytes = 0;
         // A merge would take room of the disk, or give some back.
         options.advanced.compact_when_idle = false;
-        options.advanced.vfs = Arc::new(Cuts { sim: sim.clone(), fail });
+        let vfs = BeforeCalls::new(sim.clone(), move |call, path| match call {
+            Call::Cut(_) if fail => {
+                Err(terrace_base::Error::io("cut", path, ErrorKind::Unsupported.into()))
+            }
+            _ => Ok(()),
+        });
+        options.advanced.vfs = Arc::new(vfs);
         let db = Db::open("/db", options.clone()).unwrap();
         let used = || sim.files().iter().map(|(_, bytes)| bytes).sum::<u64>();
         db.put(b"0", [1; 100]).unwrap();

@@ -1,12 +1,12 @@
 //! A repair that a crash cuts short, at every operation on the file system.
 
 use super::{of_kind, repair, wrong};
-use crate::harness::{DIR, effort};
+use crate::harness::{DIR, effort, key, small_options, stopped_clock};
 use crate::mutants::{Specimen, specimen};
 use std::path::Path;
 use std::sync::Arc;
 use terrace::vfs::{SimVfs, Vfs};
-use terrace::{Error, RepairOptions, RepairReport, repair_telling};
+use terrace::{Db, Error, Options, RepairOptions, RepairReport, SyncMode, repair_telling};
 use terrace_vfs::LOST_SECTOR_BYTES;
 
 /// Repairs on a device that dies after each number of operations, and again what that leaves: after a power cut
@@ -108,6 +108,79 @@ fn a_repair_that_is_cut_short_is_repeated_when_segments_are_written_anew() {
         assert!(image.lose_sector(&path, at..at + sector), "{}", path.display());
     }
     interrupted(&specimen, &image, cost(&specimen, &image));
+}
+
+const KEYS: u64 = 80;
+
+/// How many of [`KEYS`] show, if the store opens for writing.
+fn shown(options: &Options, image: &SimVfs) -> Result<usize, Error> {
+    let db = Db::open(DIR, over(options, image))?;
+    let count = (0..KEYS).filter(|n| db.get(key(*n)).unwrap().is_some()).count();
+    db.close()?;
+    Ok(count)
+}
+
+fn over(options: &Options, image: &SimVfs) -> Options {
+    let mut options = options.clone();
+    options.advanced.vfs = Arc::new(image.clone());
+    options
+}
+
+/// Nothing but that it cannot be read says that the log goes on behind the lost sector: an open takes zeros there for its end.
+#[test]
+fn an_open_after_a_repair_that_is_cut_short_never_loses_what_stands_behind_a_lost_sector() {
+    let sim = SimVfs::new(1);
+    let mut options = small_options(Arc::new(sim.clone()), &stopped_clock());
+    options.column_families.clear();
+    options.sync = SyncMode::None;
+    options.advanced.log_retention_bytes = 0;
+    let db = Db::open(DIR, options.clone()).unwrap();
+    (0..KEYS).for_each(|n| db.put(key(n), [b'v'; 60]).unwrap());
+    db.sync().unwrap();
+    let damaged = sim.kill_image();
+    drop(db);
+    for number in 1..=2 {
+        damaged.remove(Path::new(&format!("{DIR}/SYNCED-{number}"))).unwrap();
+    }
+    // A power cut does not bring them back.
+    damaged.sync_dir(Path::new(DIR)).unwrap();
+    let is_log = |path: &Path| path.extension().is_some_and(|ending| ending == "log");
+    let logs = damaged.files().into_iter().map(|(path, _)| path).filter(|path| is_log(path));
+    let log = logs.max().unwrap();
+    let sector = LOST_SECTOR_BYTES..2 * LOST_SECTOR_BYTES;
+    let mut zeroed = damaged.read_file(&log).unwrap();
+    zeroed[sector.clone()].fill(0);
+    let trap = damaged.kill_image();
+    assert!(trap.write_file(&log, zeroed));
+    assert!(damaged.lose_sector(&log, sector.start as u64..sector.end as u64));
+    let repair =
+        |image: &SimVfs| terrace::repair(DIR, over(&options, image), RepairOptions::default());
+    let rehearsal = damaged.kill_image();
+    repair(&rehearsal).unwrap();
+    let ops = rehearsal.op_count();
+    let saved = shown(&options, &rehearsal).unwrap();
+    let before_zeros = shown(&options, &trap).unwrap();
+    assert!(saved > before_zeros + 20 && saved < KEYS as usize, "{saved}, {before_zeros}");
+    let (mut opened, mut refused) = (0, 0);
+    for at in (0..ops).step_by((ops / effort(120)).max(1) as usize) {
+        let image = damaged.kill_image();
+        image.crash_after(at);
+        let _ = repair(&image);
+        for left in [image.kill_image(), image.crash_image(at)] {
+            match shown(&options, &left.kill_image()) {
+                Ok(count) => {
+                    assert_eq!(count, saved, "operation {at}");
+                    opened += 1;
+                }
+                Err(Error::Io(_)) => refused += 1,
+                Err(error) => panic!("operation {at}: {error}"),
+            }
+            repair(&left).unwrap_or_else(|error| panic!("operation {at}: {error}"));
+            assert_eq!(shown(&options, &left).unwrap(), saved, "operation {at}");
+        }
+    }
+    println!("{opened} opens, {refused} refused, in {ops} operations of a repair");
+    assert!(opened > 3 && refused > 3, "{opened}, {refused}");
 }
 
 /// How many keys a repair that is not cut short loses.

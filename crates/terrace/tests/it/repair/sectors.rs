@@ -3,9 +3,13 @@
 use super::{of_kind, repaired, wrong};
 use crate::harness::DIR;
 use crate::mutants::specimen;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use terrace::RepairOptions;
 use terrace::vfs::{SimVfs, Vfs};
-use terrace_vfs::OpenMode;
+use terrace_base::Error;
+use terrace_vfs::{BeforeCalls, Call, LOST_SECTOR_BYTES, OpenMode};
 
 /// What is read again by itself around a sector that cannot be read.
 const PAGE_BYTES: u64 = 4096;
@@ -64,4 +68,35 @@ fn of_a_manifest_or_the_evidence_it_costs_nothing() {
 #[test]
 fn of_an_sst_it_costs_its_keys() {
     lose_pages_of("sst");
+}
+
+/// As on FAT.
+#[test]
+fn without_hard_links_it_costs_the_same_and_the_copy_has_zeros_there() {
+    let specimen = specimen(60);
+    for kind in ["log", "values", "manifest", "CURRENT"] {
+        let path = of_kind(&specimen, kind).into_iter().max().unwrap();
+        let bytes = specimen.sim.read_file(&path).unwrap();
+        let sector = LOST_SECTOR_BYTES as u64;
+        let at = bytes.len() as u64 / 2 / sector * sector;
+        let (linked, copied) = (specimen.sim.kill_image(), specimen.sim.kill_image());
+        for image in [&linked, &copied] {
+            assert!(image.lose_sector(&path, at..at + sector));
+        }
+        let mut options = specimen.options.clone();
+        options.advanced.vfs =
+            Arc::new(BeforeCalls::new(copied.clone(), |call, path| match call {
+                Call::HardLink(_) => Err(Error::io("link", path, ErrorKind::Unsupported.into())),
+                _ => Ok(()),
+            }));
+        let report = terrace::repair(DIR, options, RepairOptions::default()).unwrap();
+        assert_eq!(report.lost, repaired(&specimen, &linked).lost, "{kind}");
+        assert_eq!(wrong(&specimen, &copied), wrong(&specimen, &linked), "{kind}");
+        assert_whole(&copied, kind);
+        let kept = Path::new(DIR).join("lost").join(path.file_name().unwrap());
+        let mut want = bytes;
+        let end = want.len().min((at + sector) as usize);
+        want[at as usize..end].fill(0);
+        assert!(copied.read_file(&kept).unwrap() == want, "{kind}");
+    }
 }

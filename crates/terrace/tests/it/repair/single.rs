@@ -298,3 +298,73 @@ fn a_value_segment_that_was_cut_is_one_that_is_shorter_after_a_repair() {
         assert_eq!(db.get(key(4)).unwrap(), None);
     }
 }
+
+/// Whatever refers to it: values, the log in force, or change feeds.
+#[test]
+fn a_segment_of_a_later_version_is_refused_and_stays() {
+    let mut fixture = Fixture::new();
+    fixture.options.advanced.log_retention_bytes = 1 << 30;
+    for round in 0..3 {
+        let db = fixture.open();
+        // Values are separated in one round, and in another not.
+        let bytes = if round == 1 { 10 } else { 100 };
+        (0..20).for_each(|n| db.put(key(n), vec![b'a'; bytes]).unwrap());
+        db.flush().unwrap();
+        db.close().unwrap();
+    }
+    let segments = fixture.files(".log");
+    assert!(segments.len() >= 3, "{segments:?}");
+    for path in segments {
+        let image = fixture.sim.kill_image();
+        let mut bytes = image.read_file(&path).unwrap();
+        // The layout of a header is that of docs/format/log.md.
+        bytes[8..12].copy_from_slice(&2_u32.to_le_bytes());
+        let checksum = terrace_base::checksum::crc32c(&[&bytes[..40]]);
+        bytes[40..44].copy_from_slice(&checksum.to_le_bytes());
+        assert!(image.write_file(&path, bytes));
+        let contents = || -> Vec<(PathBuf, Option<Vec<u8>>)> {
+            let names = image.files().into_iter().map(|(path, _)| path);
+            names.map(|path| (path.clone(), image.read_file(path))).collect()
+        };
+        let before = contents();
+        let mut options = fixture.options.clone();
+        options.advanced.vfs = Arc::new(image.clone());
+        let refused = terrace::repair(DIR, options, RepairOptions::default());
+        assert!(matches!(refused, Err(Error::Unsupported(_))), "{}: {refused:?}", path.display());
+        assert!(contents() == before, "{}", path.display());
+    }
+}
+
+/// A crash may have left it so: what an open drops, and the survey of a repair with it, is not replayed by the repair.
+#[test]
+fn of_a_last_segment_without_header_nothing_is_replayed_that_the_report_does_not_count() {
+    let mut fixture = Fixture::new();
+    fixture.options.sync = terrace::SyncMode::None;
+    fixture.options.advanced.log_retention_bytes = 0;
+    let db = fixture.open();
+    db.put(key(1), b"flushed").unwrap();
+    db.flush().unwrap();
+    (2..9).for_each(|n| db.put(key(n), b"in the log").unwrap());
+    let image = fixture.sim.kill_image();
+    drop(db);
+    let mut options = fixture.options.clone();
+    options.advanced.vfs = Arc::new(image.clone());
+    let fixture = Fixture { sim: image, options, ..fixture };
+    fixture.files("SYNCED").iter().for_each(|path| fixture.sim.remove(path).unwrap());
+    let log = fixture.files(".log").into_iter().max().unwrap();
+    assert!(fixture.sim.corrupt(&log, 21, 1));
+    let opened = fixture.sim.kill_image();
+    let report = fixture.repair(false);
+    assert!(report.saved.contains(&format!("{} batches of the log", report.log_batches)));
+    let kept = Path::new(DIR).join("lost").join(log.file_name().unwrap());
+    assert!(fixture.sim.exists(&kept).unwrap(), "{report:?}");
+    let shown = |fixture: &Fixture| -> Vec<bool> {
+        let db = fixture.open();
+        (1..9).map(|n| db.get(key(n)).unwrap().is_some()).collect()
+    };
+    let repaired = shown(&fixture);
+    assert!(repaired[0]);
+    let mut options = fixture.options.clone();
+    options.advanced.vfs = Arc::new(opened.clone());
+    assert_eq!(repaired, shown(&Fixture { sim: opened, options, ..fixture }), "{report:?}");
+}
