@@ -12,6 +12,8 @@ struct Row {
     flags: BTreeSet<String>,
     positions: Vec<Reply<'static>>,
     categories: BTreeSet<String>,
+    /// Of each key specification the flags, where the keys begin, and which they are.
+    key_specs: Vec<(BTreeSet<String>, Reply<'static>, Reply<'static>)>,
 }
 
 /// Flags that mean the same on both: others are about scripts, replicas and loading.
@@ -37,7 +39,16 @@ fn add(rows: &mut BTreeMap<String, Row>, told: &Reply<'static>) {
     let name = text(&told[0]);
     // ZRANK has an option of a later version.
     let arity = if name.ends_with("rank") && name.starts_with('z') { Reply::Null } else { arity };
-    let row = Row { arity, flags, positions, categories: words(&told[6]) };
+    let key_spec = |spec: &Reply<'static>| {
+        let pairs = elements(spec);
+        let of = |name: &str| {
+            let pair = pairs.chunks_exact(2).find(|pair| text(&pair[0]) == name);
+            pair.unwrap_or_else(|| panic!("no {name}: {spec:?}"))[1].clone()
+        };
+        (words(&of("flags")), of("begin_search"), of("find_keys"))
+    };
+    let key_specs = elements(&told[8]).iter().map(key_spec).collect();
+    let row = Row { arity, flags, positions, categories: words(&told[6]), key_specs };
     rows.insert(name, row);
     elements(&told[9]).iter().for_each(|one| add(rows, one));
 }

@@ -1,5 +1,6 @@
 //! `COMMAND`: the table, told to clients.
 
+use super::key_specs;
 use super::{Call, CommandSpec, Failure, Flags, Group, KeyUse, Keys, Outcome, Subcommand, table};
 use crate::acl::Categories;
 use crate::glob;
@@ -159,8 +160,9 @@ fn describe(reply: &mut ReplyWriter<'_>, spec: &CommandSpec) {
     let categories: Vec<&str> = spec.categories().names().collect();
     reply.aggregate(Aggregate::Set, categories.len());
     categories.iter().for_each(|name| reply.simple(format!("@{name}")));
-    // Tips and key specifications.
-    (0..2).for_each(|_| reply.array(0));
+    // There are no tips.
+    reply.aggregate(Aggregate::Set, 0);
+    key_specs::write(reply, &key_specs::of_command(spec));
     reply.array(spec.subcommands().len());
     spec.subcommands().iter().for_each(|one| describe_part(reply, spec, one));
 }
@@ -178,7 +180,9 @@ fn describe_part(reply: &mut ReplyWriter<'_>, spec: &CommandSpec, one: &Subcomma
     let categories: Vec<&str> = one.categories().names().collect();
     reply.aggregate(Aggregate::Set, categories.len());
     categories.iter().for_each(|name| reply.simple(format!("@{name}")));
-    (0..3).for_each(|_| reply.array(0));
+    reply.aggregate(Aggregate::Set, 0);
+    key_specs::write(reply, &key_specs::of_part(spec, one));
+    reply.array(0);
 }
 
 fn flag_names(flags: Flags) -> Vec<&'static str> {

@@ -105,6 +105,7 @@ const ALL: &[Texts] = &[
         &[
             ("HISTORY", "When an event took long, and how long."),
             ("LATEST", "Of each event the last time."),
+            ("GRAPH", "Draws how long an event took of late."),
             ("RESET", "Forgets events."),
             ("HISTOGRAM", "How often commands, or subcommands, took how long."),
             ("DOCTOR", "Says which event took longest."),

@@ -176,6 +176,8 @@ fn clients(page: &mut Page, facts: &ServerStatus<'_>) {
     // CLIENT TRACKING is refused.
     page.line("tracking_clients", 0);
     page.line("clients_in_timeout_table", 0);
+    page.line("pubsub_clients", 0);
+    page.line("total_blocking_keys", 0);
     // No command waits for what another client does, but for the end of a CLIENT PAUSE.
     page.line("blocked_clients", facts.server.pause.waiting());
     page.line("offloaded_clients", facts.server.stats.waiting.load(Ordering::Relaxed));
@@ -200,6 +202,12 @@ fn memory(page: &mut Page, facts: &ServerStatus<'_>) {
     page.line("mem_allocator", "libc");
     // There are none, and nothing is freed later.
     for name in [
+        "used_memory_lua",
+        "used_memory_vm_eval",
+        "used_memory_scripts_eval",
+        "used_memory_vm_functions",
+        "used_memory_functions",
+        "used_memory_scripts",
         "mem_clients_slaves",
         "mem_replication_backlog",
         "number_of_cached_scripts",
@@ -233,6 +241,20 @@ fn persistence(page: &mut Page, facts: &ServerStatus<'_>) {
     page.line("rdb_saves", state.count());
     let took_s = state.took_ms().map_or(-1, |ms| (ms / 1000) as i64);
     page.line("rdb_last_bgsave_time_sec", took_s);
+    if !state.is_running() {
+        page.line("rdb_current_bgsave_time_sec", -1);
+    }
+    // No process is forked for it.
+    for name in [
+        "current_cow_peak",
+        "current_cow_size",
+        "rdb_last_cow_size",
+        "aof_last_cow_size",
+        "module_fork_in_progress",
+        "module_fork_last_cow_size",
+    ] {
+        page.line(name, 0);
+    }
     page.line("aof_enabled", 1);
     // The log is not rewritten: merges empty its segments.
     page.line("aof_rewrite_in_progress", 0);
@@ -276,6 +298,13 @@ fn stats(page: &mut Page, facts: &ServerStatus<'_>) {
         "slave_expires_tracked_keys",
         "active_defrag_hits",
         "active_defrag_misses",
+        "active_defrag_key_hits",
+        "active_defrag_key_misses",
+        "total_active_defrag_time",
+        "current_active_defrag_time",
+        "dump_payload_sanitizations",
+        "total_net_repl_input_bytes",
+        "total_net_repl_output_bytes",
         "tracking_total_keys",
         "tracking_total_items",
         "tracking_total_prefixes",

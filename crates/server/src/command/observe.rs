@@ -1,5 +1,6 @@
 //! What takes how long: `SLOWLOG`, `LATENCY`, `EXPLAIN`.
 
+use super::latency_graph;
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, table};
 use std::collections::HashSet;
 use terrace_resp::Aggregate;
@@ -24,7 +25,7 @@ pub const COMMANDS: &[CommandSpec] = &[
         flags: Flags::SUBCOMMANDS,
         keys: Keys::None,
         group: Group::Server,
-        arguments: "HISTORY event | LATEST | RESET [event ...] | HISTOGRAM [command ...] | DOCTOR",
+        arguments: "HISTORY event | LATEST | GRAPH event | RESET [event ...] | HISTOGRAM [command ...] | DOCTOR",
         summary: "Tells how long commands and events took.",
         complexity: "O(N) for N entries",
         since: "2.8.13",
@@ -107,6 +108,16 @@ fn latency(call: &mut Call<'_>) -> Outcome {
                 call.reply.integer(spike.at_s as i64);
                 call.reply.integer(spike.took_ms as i64);
             }
+        }
+        (b"graph", 3) => {
+            let name = String::from_utf8_lossy(call.arg(2)).into_owned();
+            let latest = latency.latest().into_iter().find(|(one, ..)| *one == name);
+            let Some((_, _, most_ms)) = latest else {
+                return Err(Failure::err(format!("No samples available for event '{name}'")));
+            };
+            let now_s = call.batch.now_ms() / 1000;
+            let page = latency_graph::draw(&name, &latency.history(&name), most_ms, now_s);
+            call.reply.verbatim(*b"txt", page);
         }
         (b"reset", _) => {
             let names: Vec<String> =

@@ -196,9 +196,14 @@ impl CommandSpec {
         &self,
         args: &Command<'a>,
     ) -> impl Iterator<Item = (&'a [u8], KeyUse)> + Clone + use<'a> {
-        let (first, rest) = key_use::uses(self.name, self.flags.has(Flags::WRITE), args);
+        let (first, rest) = self.uses(args);
         let with = move |(at, key)| (key, if at == 0 { first } else { rest });
         self.keys.of(args).enumerate().map(with)
+    }
+
+    /// What it does with its first key, and with the others.
+    pub(crate) fn uses(&self, args: &Command<'_>) -> (KeyUse, KeyUse) {
+        key_use::uses(self.name, self.flags.has(Flags::WRITE), args)
     }
 
     /// Whether a batch of this mode may execute it; else it has to be executed elsewhere.

@@ -55,7 +55,7 @@ pub enum Kind {
     },
     /// Any text without control characters.
     Text,
-    /// A text that is never shown in logs and pages.
+    /// Any text; it is never shown in logs and pages.
     Secret,
     /// A file or folder of the server.
     Path,
@@ -98,7 +98,8 @@ impl Kind {
             Self::Only { value: "", why } => format!("empty: {why}"),
             Self::Only { value, why } => format!("{value}: {why}"),
             Self::Ratio { min, max } => format!("a number from {min} to {max}"),
-            Self::Text | Self::Secret => "a text without control characters".into(),
+            Self::Text => "a text without control characters".into(),
+            Self::Secret => "a text".into(),
             Self::Path => "a path".into(),
             Self::Addresses => "IP addresses, localhost or *, separated by spaces; - before one \
                                 makes it optional"
@@ -352,8 +353,10 @@ impl fmt::Debug for Secret {
 }
 
 impl Value for Secret {
-    fn assign(&mut self, text: &str, kind: &Kind) -> Option<()> {
-        self.0.assign(text, kind)
+    /// Any text, as in Redis: it is never shown where a control character could do harm.
+    fn assign(&mut self, text: &str, _: &Kind) -> Option<()> {
+        self.0 = text.into();
+        Some(())
     }
 
     fn show(&self) -> String {

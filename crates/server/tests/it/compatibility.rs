@@ -81,6 +81,10 @@ fn passwords_are_bytes() {
     let mut client = served.client();
     assert!(error(&client.call(&[&b"AUTH"[..], b"u", &[0, 0xFF, 0xFD]])).starts_with("WRONGPASS"));
     assert_eq!(client.call(&[&b"AUTH"[..], b"u", &password[1..]]), ok());
+    assert_eq!(admin.call(&["CONFIG", "SET", "requirepass", "abc\0def"]), ok());
+    let mut client = served.client();
+    assert!(error(&client.call(&["AUTH", "abc"])).starts_with("WRONGPASS"));
+    assert_eq!(client.call(&["AUTH", "abc\0def"]), ok());
 }
 
 #[test]

@@ -81,6 +81,19 @@ fn subcommands_are_counted_and_timed_apart() {
 }
 
 #[test]
+fn an_event_that_took_long_is_drawn() {
+    let served =
+        Served::with(&[("enable-debug-command", "yes"), ("latency-monitor-threshold", "10")]);
+    let mut client = served.client();
+    let none = error(&client.say("LATENCY GRAPH command"));
+    assert_eq!(none, "ERR No samples available for event 'command'");
+    assert_eq!(client.say("DEBUG SLEEP 0.02"), ok());
+    let drawn = text(&client.say("LATENCY GRAPH command"));
+    assert!(drawn.starts_with("command - high ") && drawn.contains(" ms, low "), "{drawn}");
+    assert!(error(&client.say("LATENCY GRAPH")).contains("wrong number of arguments"));
+}
+
+#[test]
 fn the_log_of_refusals_has_the_whole_line_of_the_client() {
     let served = Served::with(&[]);
     let mut admin = served.client();

@@ -150,6 +150,7 @@ const ALL: &[(&str, &[Subcommand])] = &[
         "latency",
         &[
             row("doctor", 2, A, NONE),
+            row("graph", 3, A, NONE),
             row("help", 2, N, NONE),
             row("histogram", -2, A, NONE),
             row("history", 3, A, NONE),
