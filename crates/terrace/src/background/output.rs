@@ -13,7 +13,8 @@
 //! A file ends when it has its target size, or when its index, filters and models take too much memory
 //! until it ends; from half of that on it ends at the end of a
 //! grandparent (a file of the level below the output's), so that the two levels' files line up and
-//! later merges rewrite less; and it ends before it overlaps too many grandparents.
+//! later merges rewrite less; and it ends before it overlaps too many grandparents, also where there are only range
+//! tombstones.
 //!
 //! Whatever goes wrong, dropping the [`Output`] removes every file it started. Called by `flush`
 //! and `compaction/job`.
@@ -69,7 +70,7 @@ pub(crate) struct Output<'a> {
     /// Bytes of grandparents that the open file has passed.
     grandparent_bytes: u64,
     open: Option<Open>,
-    /// The first key of the open file, if another one came before it.
+    /// Where the open file begins, if another one came before it.
     cut: Option<Vec<u8>>,
     /// The last key of a file that is large enough: it ends with the last version of this key.
     full_at: Option<Vec<u8>>,
@@ -120,7 +121,8 @@ impl<'a> Output<'a> {
     /// Adds the next entry, in internal order, without repeats.
     #[inline]
     pub fn add(&mut self, user_key: &[u8], trailer: u64, value: &[u8]) -> Result<()> {
-        let passed = self.pass_grandparents(user_key);
+        let passed_ends = self.may_cut_tombstones() && self.cut_tombstones(Some(user_key))?;
+        let passed = self.pass_grandparents(user_key) || passed_ends;
         if let Some(open) = &self.open {
             let full = self.full_at.as_ref().is_some_and(|last| last != user_key);
             if full || (passed && self.is_worth_ending(open)) {
@@ -142,7 +144,10 @@ impl<'a> Output<'a> {
     /// Ends the last file and hands over all of them, synced; the directory is the caller's to
     /// sync. Without entries there is a file only if there are tombstones.
     pub fn finish(mut self) -> Result<Vec<FileMeta>> {
-        if self.open.is_none() && !self.tombstones.is_empty() {
+        if self.may_cut_tombstones() {
+            self.cut_tombstones(None)?;
+        }
+        if self.open.is_none() && self.has_tombstones(None) {
             self.start_file()?;
         }
         self.end_file(None)?;
@@ -221,12 +226,54 @@ impl<'a> Output<'a> {
         self.grandparent_at > from
     }
 
+    /// Whether range tombstones may overlap more than one of the grandparents that are left.
+    #[inline]
+    fn may_cut_tombstones(&self) -> bool {
+        self.grandparent_at + 1 < self.grandparents.len() && !self.tombstones.is_empty()
+    }
+
+    /// As [`Output::pass_grandparents`], for those that are followed by another one which begins before `next`, or the end
+    /// of all: a file of entries or range tombstones that would overlap too many of them ends where the next one begins.
+    fn cut_tombstones(&mut self, next: Option<&[u8]>) -> Result<bool> {
+        let grandparents = self.grandparents;
+        let from = self.grandparent_at;
+        while let (Some(file), Some(after)) =
+            (grandparents.get(self.grandparent_at), grandparents.get(self.grandparent_at + 1))
+            && next.is_none_or(|key| after.smallest.as_slice() < key)
+        {
+            self.grandparent_at += 1;
+            self.grandparent_bytes += file.size_bytes;
+            if self.grandparent_bytes + after.size_bytes <= self.most_grandparent_bytes() {
+                continue;
+            }
+            if self.open.is_none() && self.has_tombstones(Some(&after.smallest)) {
+                self.start_file()?;
+            }
+            self.end_file(Some(&after.smallest))?;
+            self.grandparent_bytes = 0;
+        }
+        let passed = self.grandparent_at > from;
+        if passed && self.open.is_none() && !self.has_tombstones(next) {
+            self.grandparent_bytes = 0;
+        }
+        Ok(passed)
+    }
+
+    /// Whether there are range tombstones from where the open or next file begins up to `end`.
+    fn has_tombstones(&self, end: Option<&[u8]>) -> bool {
+        self.tombstones.fragments_in(self.cut.as_deref(), end).next().is_some()
+    }
+
+    fn most_grandparent_bytes(&self) -> u64 {
+        self.context.target_file_bytes.saturating_mul(MAX_GRANDPARENT_FILES)
+    }
+
     /// Whether the open file may end at the end of a grandparent.
     fn is_worth_ending(&self, open: &Open) -> bool {
         let target = self.context.target_file_bytes;
         let next = self.grandparents.get(self.grandparent_at).map_or(0, |f| f.size_bytes);
         open.size_bytes >= target / 2
-            || self.grandparent_bytes + next > target.saturating_mul(MAX_GRANDPARENT_FILES)
+            || self.grandparent_bytes + next > self.most_grandparent_bytes()
     }
 }
 

@@ -30,7 +30,7 @@
 
 use super::pick::{
     Choice, File, LAST_LEVEL, Manual, ManualStep, PickInput, Reason, Span, deletes_ranges,
-    is_dense, mostly_deletes_keys, patience, total_bytes,
+    is_dense, is_one_range, mostly_deletes_keys, patience, total_bytes,
 };
 use crate::options::FamilyOptions;
 use std::ops::Range;
@@ -351,8 +351,8 @@ fn merge_level(
     tries.find_map(|(_, window)| input.complete(level, files[window].to_vec(), below, reason))
 }
 
-/// Brings down a file that a rewrite would make smaller: into the next level, or in place if
-/// nothing below overlaps it. L0 is left alone: its merges come by themselves.
+/// Brings down a file that a rewrite would make smaller: into the next level, piece by piece if it deletes ranges and meets
+/// much there, or in place if nothing below overlaps it. L0 is left alone: its merges come by themselves.
 fn rewrite(
     input: &PickInput<'_>,
     reason: Reason,
@@ -365,6 +365,9 @@ fn rewrite(
             // Tombstones that a snapshot needs survive in place: rewriting would never end.
             let free = input.snapshots_oldest.is_none_or(|oldest| file.largest_seqno <= oldest);
             match deeper {
+                true if is_to_be_divided(input, level, file, &span) => {
+                    input.complete(level, vec![file.clone()], level, reason)
+                }
                 true => input.complete(level, vec![file.clone()], level + 1, reason),
                 false if free || reason == Reason::Ttl => {
                     input.complete(level, vec![file.clone()], level, reason)
@@ -377,16 +380,30 @@ fn rewrite(
 
 /// Whether so much of the file is tombstones that it is brought down while there are writes.
 fn has_many_tombstones(input: &PickInput<'_>, file: &FileMeta) -> bool {
-    mostly_deletes_keys(file) || (is_dense(file, 2) && is_met_by_few(input, file))
+    mostly_deletes_keys(file) || (is_dense(file, 2) && may_sink(input, file))
 }
 
-/// Whether a level of files that `file` overlaps is no more than a merge takes while there are writes. A file of a few
-/// range tombstones may span everything.
-fn is_met_by_few(input: &PickInput<'_>, file: &FileMeta) -> bool {
-    let most_bytes = MAX_MERGE_FILES * input.options.target_file_bytes;
+/// Whether no level of files that `file` overlaps is more than a merge takes while there are writes, or what it deletes is
+/// worth more. A file of a few range tombstones may span everything, and delete little of that.
+fn may_sink(input: &PickInput<'_>, file: &FileMeta) -> bool {
     let span =
         Span { start: &file.smallest, end: &file.largest, end_exclusive: file.largest_exclusive };
-    (1..LEVEL_COUNT).all(|level| total_bytes(input.overlapping(level, &span)) <= most_bytes)
+    let met_bytes = |level| total_bytes(input.overlapping(level, &span));
+    (1..LEVEL_COUNT).all(|level| met_bytes(level) <= most_merge_bytes(input))
+        || is_one_range(file)
+        || input.has_waited_for(file, (1..LEVEL_COUNT).map(met_bytes).sum())
+}
+
+/// Most input bytes of one merge while there are writes.
+fn most_merge_bytes(input: &PickInput<'_>) -> u64 {
+    MAX_MERGE_FILES * input.options.target_file_bytes
+}
+
+/// Whether `file` deletes ranges and meets more of the next level than a merge takes: a rewrite in place divides it along
+/// the files that it meets (`output`), and each piece is brought down by itself.
+fn is_to_be_divided(input: &PickInput<'_>, level: usize, file: &FileMeta, span: &Span<'_>) -> bool {
+    let met = input.overlapping(level + 1, span);
+    deletes_ranges(file) && met.len() > 1 && total_bytes(met) > most_merge_bytes(input)
 }
 
 /// Merges down a level below L0 whose files hide much garbage.

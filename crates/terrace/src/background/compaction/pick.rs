@@ -40,6 +40,9 @@ pub(crate) const LAST_LEVEL: usize = LEVEL_COUNT - 1;
 /// A file is young for so long: writes are heavy if several new ones are.
 const YOUNG_MS: u64 = 15_000;
 
+/// What is merged for the sake of deleted ranges alone, where it is not known how much they cover: a mebibyte a second.
+const BYTES_PER_MS_OF_AGE: u64 = 1 << 10;
+
 /// L0 files, or sorted runs of a tiered family, that start a merge while writes are heavy.
 pub(crate) fn patience(options: &FamilyOptions) -> usize {
     options.l0_compaction_trigger.midpoint(options.l0_slowdown).max(options.l0_compaction_trigger)
@@ -329,6 +332,11 @@ pub(crate) fn mostly_deletes_ranges(file: &FileMeta) -> bool {
     deletes_ranges(file) && is_dense(file, 2)
 }
 
+/// Whether all that `file` holds is one deleted range, so that its bounds are those of the range.
+pub(crate) fn is_one_range(file: &FileMeta) -> bool {
+    file.range_tombstone_count == 1 && file.entry_count == 0
+}
+
 /// Bytes that `file` refers to in victim segments.
 pub(crate) fn victim_bytes(file: &FileMeta, victims: &HashSet<SegmentNumber>) -> u64 {
     if victims.is_empty() {
@@ -380,6 +388,14 @@ impl<'f> Span<'f> {
         (Bound::Included(self.start), end)
     }
 
+    /// Whether all keys that `file` may hold lie in the hull.
+    pub fn contains(&self, file: &FileMeta) -> bool {
+        let largest = file.largest.as_slice();
+        let ends_inside = largest < self.end
+            || (largest == self.end && (file.largest_exclusive || !self.end_exclusive));
+        self.start <= file.smallest.as_slice() && ends_inside
+    }
+
     /// Whether `file` may hold a key of the hull.
     pub fn overlaps(&self, file: &FileMeta) -> bool {
         let (start, end) = self.bounds();
@@ -396,6 +412,13 @@ impl<'a> PickInput<'a> {
     /// Whether `file` was written a short time ago.
     pub fn is_young(&self, file: &FileMeta) -> bool {
         self.now_ms.saturating_sub(file.created_ms) < YOUNG_MS
+    }
+
+    /// Whether `file` is so old that merges of `bytes`, for the sake of deleted ranges which may be a small part of them,
+    /// write [`BYTES_PER_MS_OF_AGE`] on average at most.
+    pub fn has_waited_for(&self, file: &FileMeta, bytes: u64) -> bool {
+        let age_ms = self.now_ms.saturating_sub(file.created_ms);
+        age_ms.saturating_mul(BYTES_PER_MS_OF_AGE) >= bytes
     }
 
     /// Whether `file` may not be an input: a running compaction reads it, or it cannot be read.

@@ -35,7 +35,7 @@ fn show_bytes(bytes: u64) -> String {
     format!("{}M", (bytes + (1 << 19)) >> 20)
 }
 
-/// `12:[a-m] 64M tombstones=0.6 ranges=1 ttl=500 created=900 seqno=5`
+/// `12:[a-m] 64M tombstones=0.6 entries=9 ranges=1 ttl=500 created=900 seqno=5`
 fn parse_file(words: &[&str]) -> FileMeta {
     let (number, range) = words[0].split_once(':').unwrap();
     let number: FileNumber = number.parse().unwrap();
@@ -62,6 +62,7 @@ fn parse_file(words: &[&str]) -> FileMeta {
                 let part: f64 = value.parse().unwrap();
                 file.tombstone_count = (file.entry_count as f64 * part) as u64;
             }
+            "entries" => file.entry_count = number(),
             "ranges" => file.range_tombstone_count = number(),
             "ttl" => file.ttl_due_ms = Some(number()),
             "created" => file.created_ms = number(),

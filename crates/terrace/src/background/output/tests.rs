@@ -173,6 +173,33 @@ fn a_file_overlaps_a_bounded_part_of_the_grandparents() {
     assert!(files.iter().all(|f| f.entry_count == 20));
 }
 
+/// Also where there are no entries, so that what deletes much can be merged down piece by piece.
+#[test]
+fn range_tombstones_alone_overlap_a_bounded_part_of_the_grandparents() {
+    let disk = Disk::new();
+    let target = 1 << 20;
+    let grandparents: Vec<_> = (0..100).map(|n| grandparent(n * 2, n * 2 + 1, target)).collect();
+    let tombstones = [("000000", "000100"), ("000150", "000160")];
+    let entry = || std::iter::once((key(120), 7, 10));
+    for (entries, count) in [(1, 8), (0, 6)] {
+        let files = disk.write(target, &tombstones, &grandparents, entry().take(entries)).unwrap();
+        assert_eq!(files.len(), count, "{files:?}");
+        check_disjoint(&files);
+        assert_eq!(files.iter().map(|f| f.entry_count).sum::<u64>(), entries as u64);
+        let met = |f: &FileMeta| {
+            grandparents.iter().filter(|g| g.overlaps(f.start_bound(), f.end_bound())).count()
+        };
+        assert!(files.iter().all(|f| (1..=10).contains(&met(f))), "{files:?}");
+        // Nothing is lost between them.
+        let deletes: Vec<&FileMeta> =
+            files.iter().filter(|f| f.range_tombstone_count > 0).collect();
+        let (first, last) = (deletes[0], deletes[deletes.len() - 1]);
+        assert_eq!((&first.smallest, &last.largest), (&key(0), &key(160)));
+        let gaps = deletes.windows(2).filter(|pair| pair[0].largest != pair[1].smallest);
+        assert_eq!(gaps.count(), 1);
+    }
+}
+
 #[test]
 fn whatever_fails_no_file_is_left() {
     let clean = {

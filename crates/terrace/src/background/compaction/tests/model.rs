@@ -2,7 +2,7 @@
 //! concurrent compactions of both styles; whatever is picked, every reader must see what a list of
 //! all writes says.
 
-use super::super::pick::{Choice, Compaction, Manual, ManualStep, PickInput, Reason, Values};
+use super::super::pick::{Choice, Compaction, File, Manual, ManualStep, PickInput, Reason, Values};
 use super::super::{job, pick, pick_deleted_ranges, pick_idle, pick_manual, pick_values};
 use super::simulation;
 use crate::background::retain::{
@@ -169,11 +169,11 @@ impl Store {
         let ranges = ranges.iter().map(RangeTombstone::as_ref);
         let tombstones = collapse_tombstones(ranges, &snapshots);
         let below = Below::everywhere();
-        let added = self.merge(content, &tombstones, &snapshots, below, 0, false);
+        let added = self.merge(content, &tombstones, &snapshots, below, 0, &[]);
         self.apply(&FamilyEdit { added, ..FamilyEdit::default() });
     }
 
-    /// What a job does, with files cut at random.
+    /// What a job does, with files cut at random, and where they would overlap too many of `grandparents`.
     fn merge(
         &mut self,
         entries: Vec<Entry>,
@@ -181,10 +181,10 @@ impl Store {
         snapshots: &[SeqNo],
         mut below: Below,
         level: u8,
-        zero_seqnos: bool,
+        grandparents: &[File],
     ) -> Vec<(u8, FileMeta)> {
         let survivors = surviving_tombstones(tombstones, snapshots, &below);
-        let mut retain = Retain::new(snapshots, tombstones, self.now_ms, &mut below, zero_seqnos);
+        let mut retain = Retain::new(snapshots, tombstones, self.now_ms, &mut below, level > 0);
         let mut kept: Vec<Entry> = Vec::new();
         for (key, trailer, value) in entries {
             match retain.next(&key, trailer, &value) {
@@ -200,6 +200,16 @@ impl Store {
                 cuts.push(pair[1].0.clone());
             }
         }
+        let mut passed_bytes = 0;
+        for pair in grandparents.windows(2).filter(|_| level > 0) {
+            passed_bytes += pair[0].size_bytes;
+            if passed_bytes + pair[1].size_bytes > 10 * self.options.target_file_bytes {
+                cuts.push(pair[1].smallest.clone());
+                passed_bytes = 0;
+            }
+        }
+        cuts.sort();
+        cuts.dedup();
         let mut added = Vec::new();
         for at in 0..=cuts.len() {
             let start = at.checked_sub(1).map(|at| cuts[at].as_slice());
@@ -344,7 +354,8 @@ impl Store {
                 }
             }
         }
-        let added = self.merge(entries, &tombstones, &job.snapshots, below, level, level > 0);
+        let grandparents = &job.compaction.grandparents;
+        let added = self.merge(entries, &tombstones, &job.snapshots, below, level, grandparents);
         let removed = job
             .compaction
             .inputs
