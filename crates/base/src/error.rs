@@ -1,5 +1,6 @@
 //! What went wrong and where: operation and file for I/O, file and offset for damaged bytes.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -7,11 +8,10 @@ use std::path::{Path, PathBuf};
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// An error of the lower floors. The engine regroups them by what its caller can do.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused an operation.
-    #[error("{op} {}: {source}", path.display())]
     Io {
         /// The operation: `open`, `read`, `sync`...
         op: &'static str,
@@ -21,7 +21,6 @@ pub enum Error {
         source: io::Error,
     },
     /// Bytes are not what was written, or not what this format allows.
-    #[error("{} is damaged at offset {offset}: {detail}", path.display())]
     Corruption {
         /// The damaged file.
         path: PathBuf,
@@ -31,7 +30,6 @@ pub enum Error {
         detail: String,
     },
     /// The file is sound but of a format version that this build does not read.
-    #[error("{}: {detail}", path.display())]
     Unsupported {
         /// The file.
         path: PathBuf,
@@ -39,20 +37,42 @@ pub enum Error {
         detail: String,
     },
     /// A file that another process has removed, which was free to do so.
-    #[error("{} was removed by the process that writes the store", path.display())]
     Removed {
         /// The file.
         path: PathBuf,
     },
     /// The caller asked for something outside the limits.
-    #[error("{0}")]
     InvalidArgument(String),
     /// A merge operator refused the operands of a key, or there is none.
-    #[error("{0}")]
     MergeFailed(String),
     /// A read that was to make do with memory needs the device.
-    #[error("what is read is not in memory")]
     NotInMemory,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { op, path, source } => write!(f, "{op} {}: {source}", path.display()),
+            Self::Corruption { path, offset, detail } => {
+                write!(f, "{} is damaged at offset {offset}: {detail}", path.display())
+            }
+            Self::Unsupported { path, detail } => write!(f, "{}: {detail}", path.display()),
+            Self::Removed { path } => {
+                write!(f, "{} was removed by the process that writes the store", path.display())
+            }
+            Self::InvalidArgument(text) | Self::MergeFailed(text) => f.write_str(text),
+            Self::NotInMemory => f.write_str("what is read is not in memory"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
 }
 
 impl Error {
@@ -138,5 +158,16 @@ mod tests {
         }
         assert!(!error("open", EIO).is_transient() && !error("open", EIO).is_failed_sync());
         assert_eq!(error("open", EIO).path(), Some(Path::new("/db")));
+    }
+
+    #[test]
+    fn an_error_of_the_system_is_the_source_and_its_file_is_named() {
+        use std::error::Error as _;
+        let error = Error::io("open", Path::new("/db/a"), io::Error::other("no such luck"));
+        assert_eq!(error.to_string(), "open /db/a: no such luck");
+        assert_eq!(error.source().map(ToString::to_string), Some("no such luck".to_string()));
+        let damage = Error::corruption(Path::new("/db/a"), 7, "a checksum differs");
+        assert_eq!(damage.to_string(), "/db/a is damaged at offset 7: a checksum differs");
+        assert!(damage.source().is_none());
     }
 }

@@ -1,5 +1,6 @@
 //! The engine's errors, grouped by what the caller can do about them.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,46 +8,35 @@ use std::sync::Arc;
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// What a caller can meet. Absence of a key is not an error: it is `Ok(None)`.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
     /// Bytes on disk are not what was written. Reads elsewhere go on; restore from a checkpoint,
     /// look at the damage with `terrace verify` and `terrace inspect`, or save the rest with [`repair`](crate::repair()).
-    #[error("{0}; restore this file from a checkpoint or run `terrace verify` to see the extent")]
     Corruption(Arc<terrace_base::Error>),
     /// The operating system refused an operation on a file.
-    #[error("{0}")]
     Io(Arc<terrace_base::Error>),
     /// The file system is full. Reads go on; writes resume by themselves when there is room.
-    #[error("the disk is full, writes wait for room and reads go on ({0})")]
     DiskFull(Arc<terrace_base::Error>),
     /// An earlier failure made it unsafe to write on; reads go on. Reopen the store to recover.
-    #[error("writes are refused after an earlier failure; reopen the store to recover ({0})")]
     Poisoned(Arc<terrace_base::Error>),
     /// Writes wait for background work that fails again and again: L0 is full and cannot be
     /// merged, say because of a damaged file, or memtables cannot be flushed. Reads go on; writes
     /// resume by themselves once that work succeeds. A damaged file has to be restored.
-    #[error("writes are stopped because background work fails: {0}")]
     WriteStopped(Box<Error>),
     /// The store was opened read-only.
-    #[error("the store at {} is open read-only", .0.display())]
     ReadOnly(PathBuf),
     /// A key that was read has a newer version, so what depends on it was not written. Nothing is
     /// wrong: read again, decide again, write again.
-    #[error("a key that was read has been written since; run the transaction again")]
     Conflict,
     /// A key, value, batch or option is outside the limits.
-    #[error("{0}")]
     InvalidArgument(String),
     /// The merge operator of a column family refused the operands of a key. Nothing is lost: they stay
     /// until a read or a compaction succeeds with them, or the key is overwritten or deleted.
-    #[error("{0}")]
     MergeFailed(String),
     /// Another process, or another `Db` of this one, has the store open.
-    #[error("the store at {} is open elsewhere; close it there, or open it read-only here", .0.display())]
     Locked(PathBuf),
     /// The directory does not hold a store.
-    #[error("{} holds no Terrace store ({why}); check the path, or set create_if_missing", dir.display())]
     NotAStore {
         /// The directory.
         dir: PathBuf,
@@ -54,24 +44,19 @@ pub enum Error {
         why: String,
     },
     /// There is no column family of this name (or it was dropped).
-    #[error("there is no column family `{0}`; create it first")]
     NoSuchFamily(String),
     /// The file is of a format version this build does not read, or it is encrypted and its key is not given, or it is
     /// not and keys are.
-    #[error("{0}")]
     Unsupported(Arc<terrace_base::Error>),
     /// A read with [`ReadOptions::in_memory`](crate::ReadOptions::in_memory) needs the device. It
     /// has read nothing; repeat it without the option where waiting is allowed.
-    #[error("the read needs the device; repeat it without `in_memory`")]
     NotInMemory,
     /// The store is open read-only, and the process that writes has removed a file that is needed
     /// here. [`Db::refresh`](crate::Db::refresh) it, or open it again.
-    #[error("{0}; refresh the read-only store or open it again")]
     Outdated(Arc<terrace_base::Error>),
     /// The log does not hold these updates any more: it keeps what
     /// [`log_retention_bytes`](crate::AdvancedOptions::log_retention_bytes) allows, and an open feed keeps what it has
     /// not read unless the disk is full. Copy the store anew and go on from there.
-    #[error("updates from {since} on are not in the log any more; the oldest there is {oldest}")]
     UpdatesGone {
         /// The sequence number that was to come next.
         since: u64,
@@ -79,9 +64,61 @@ pub enum Error {
         oldest: u64,
     },
     /// The store was closed.
-    #[error("the store is closed")]
     Closed,
 }
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Corruption(error) => write!(
+                f,
+                "{error}; restore this file from a checkpoint or run `terrace verify` to see the extent"
+            ),
+            Self::Io(error) | Self::Unsupported(error) => write!(f, "{error}"),
+            Self::DiskFull(error) => {
+                write!(f, "the disk is full, writes wait for room and reads go on ({error})")
+            }
+            Self::Poisoned(error) => write!(
+                f,
+                "writes are refused after an earlier failure; reopen the store to recover ({error})"
+            ),
+            Self::WriteStopped(error) => {
+                write!(f, "writes are stopped because background work fails: {error}")
+            }
+            Self::ReadOnly(dir) => write!(f, "the store at {} is open read-only", dir.display()),
+            Self::Conflict => {
+                f.write_str("a key that was read has been written since; run the transaction again")
+            }
+            Self::InvalidArgument(text) | Self::MergeFailed(text) => f.write_str(text),
+            Self::Locked(dir) => write!(
+                f,
+                "the store at {} is open elsewhere; close it there, or open it read-only here",
+                dir.display()
+            ),
+            Self::NotAStore { dir, why } => write!(
+                f,
+                "{} holds no Terrace store ({why}); check the path, or set create_if_missing",
+                dir.display()
+            ),
+            Self::NoSuchFamily(name) => {
+                write!(f, "there is no column family `{name}`; create it first")
+            }
+            Self::NotInMemory => {
+                f.write_str("the read needs the device; repeat it without `in_memory`")
+            }
+            Self::Outdated(error) => {
+                write!(f, "{error}; refresh the read-only store or open it again")
+            }
+            Self::UpdatesGone { since, oldest } => write!(
+                f,
+                "updates from {since} on are not in the log any more; the oldest there is {oldest}"
+            ),
+            Self::Closed => f.write_str("the store is closed"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
 
 /// How bad it is that background work failed; the names are RocksDB's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

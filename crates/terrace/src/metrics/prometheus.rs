@@ -2,80 +2,102 @@
 
 use super::stalls::StallMetrics;
 use super::{MEMORY_POOLS, Metrics};
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
-use std::fmt::Write as _;
-use std::sync::atomic::AtomicU64;
+use std::fmt::{Display, Write as _};
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct LevelLabel {
-    level: u32,
+/// The types of metrics in use.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Counter,
+    Gauge,
+}
+use Kind::{Counter, Gauge};
+
+/// The text of OpenMetrics that is being made; every name in it begins with `terrace_`.
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    /// A metric begins, of which samples follow.
+    fn begin(&mut self, name: &str, kind: Kind, help: &str) {
+        let kind = if kind == Counter { "counter" } else { "gauge" };
+        // Writing into memory does not fail.
+        let _ = write!(self.0, "# HELP terrace_{name} {help}.\n# TYPE terrace_{name} {kind}\n");
+    }
+
+    /// A sample. `labels` need no escapes: they are names of this crate.
+    fn sample(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        labels: &[(&str, &dyn Display)],
+        value: &dyn Display,
+    ) {
+        let suffix = if kind == Counter { "_total" } else { "" };
+        let _ = write!(self.0, "terrace_{name}{suffix}");
+        for (at, (label, text)) in labels.iter().enumerate() {
+            let before = if at == 0 { '{' } else { ',' };
+            let _ = write!(self.0, "{before}{label}=\"{text}\"");
+        }
+        let end = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.0, "{end} {value}");
+    }
+
+    /// A metric with one sample.
+    fn single(&mut self, name: &str, kind: Kind, help: &str, value: &dyn Display) {
+        self.begin(name, kind, help);
+        self.sample(name, kind, &[], value);
+    }
+
+    /// A metric with a sample for each value of a label.
+    fn by<L: Display, V: Display>(
+        &mut self,
+        (name, kind, help): (&str, Kind, &str),
+        label: &str,
+        samples: impl IntoIterator<Item = (L, V)>,
+    ) {
+        self.begin(name, kind, help);
+        for (of, value) in samples {
+            self.sample(name, kind, &[(label, &of)], &value);
+        }
+    }
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct CauseLabel {
-    cause: String,
-}
+/// A number that need not be whole, as OpenMetrics writes it.
+struct Real(f64);
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ReasonLabel {
-    reason: String,
+impl Display for Real {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            f64::INFINITY => f.write_str("+Inf"),
+            f64::NEG_INFINITY => f.write_str("-Inf"),
+            value => write!(f, "{value:?}"),
+        }
+    }
 }
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct PoolLabel {
-    pool: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ErrorLabel {
-    eighths: u32,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct LatencyLabel {
-    op: String,
-    quantile: String,
-}
-
-type IntGauge = Gauge<u64, AtomicU64>;
-type RealGauge = Gauge<f64, AtomicU64>;
 
 impl Metrics {
     /// The Prometheus text exposition of everything here; every name starts with `terrace_`.
     pub fn to_prometheus(&self) -> String {
-        let mut registry = Registry::with_prefix("terrace");
-        self.register_counters(&mut registry);
-        self.register_stalls(&mut registry);
-        self.register_gauges(&mut registry);
-        self.register_levels(&mut registry);
-        let latency = Family::<LatencyLabel, RealGauge>::default();
+        let mut text = Text::default();
+        self.write_counters(&mut text);
+        self.write_stalls(&mut text);
+        self.write_gauges(&mut text);
+        self.write_levels(&mut text);
+        let name = "latency_seconds";
+        text.begin(name, Gauge, "Sampled latencies by operation and quantile");
         for (op, l) in self.latencies() {
             for (quantile, us) in
                 [("0.5", l.p50_us), ("0.99", l.p99_us), ("0.999", l.p999_us), ("1", l.max_us)]
             {
-                let label = LatencyLabel { op: op.into(), quantile: quantile.into() };
-                latency.get_or_create(&label).set(us / 1e6);
+                let labels: [(&str, &dyn Display); 2] = [("op", &op), ("quantile", &quantile)];
+                text.sample(name, Gauge, &labels, &Real(us / 1e6));
             }
         }
-        registry.register(
-            "latency_seconds",
-            "Sampled latencies by operation and quantile",
-            latency,
-        );
-        let mut out = String::new();
-        if encode(&mut out, &registry).is_err() {
-            out.clear();
-            let _ = writeln!(out, "# encoding failed");
-        }
-        out
+        text.0.push_str("# EOF\n");
+        text.0
     }
 
-    fn register_counters(&self, registry: &mut Registry) {
+    fn write_counters(&self, text: &mut Text) {
         let counters = [
             ("gets", "Point reads", self.gets),
             ("gets_found", "Point reads that found their key", self.gets_found),
@@ -160,13 +182,11 @@ impl Metrics {
             ("device_read_bytes", "Bytes of SST reads", self.reads.device_read_bytes),
         ];
         for (name, help, value) in counters {
-            let counter = Counter::<u64, AtomicU64>::default();
-            counter.inc_by(value);
-            registry.register(name, help, counter);
+            text.single(name, Counter, help, &value);
         }
     }
 
-    fn register_stalls(&self, registry: &mut Registry) {
+    fn write_stalls(&self, text: &mut Text) {
         type Column = (&'static str, &'static str, fn(StallMetrics) -> u64);
         let columns: [Column; 3] = [
             ("slowdowns", "Times that writes were slowed", |row| row.slowdowns),
@@ -174,17 +194,12 @@ impl Metrics {
             ("stall_microseconds", "Time writers spent stalled", |row| row.stall_us),
         ];
         for (name, help, value) in columns {
-            let counters = Family::<CauseLabel, Counter<u64, AtomicU64>>::default();
-            for (cause, row) in self.stalls_by_cause() {
-                counters
-                    .get_or_create(&CauseLabel { cause: cause.name().into() })
-                    .inc_by(value(row));
-            }
-            registry.register(name, help, counters);
+            let samples = self.stalls_by_cause().map(|(cause, row)| (cause.name(), value(row)));
+            text.by((name, Counter, help), "cause", samples);
         }
     }
 
-    fn register_gauges(&self, registry: &mut Registry) {
+    fn write_gauges(&self, text: &mut Text) {
         let gauges = [
             ("live_log_bytes", "Bytes of log segments that must be kept", self.live_log_bytes),
             (
@@ -230,9 +245,7 @@ impl Metrics {
             ("evidence_stale", "1 while evidence is not written", u64::from(self.evidence_stale)),
         ];
         for (name, help, value) in gauges {
-            let gauge = IntGauge::default();
-            gauge.set(value);
-            registry.register(name, help, gauge);
+            text.single(name, Gauge, help, &value);
         }
         let ratios = [
             (
@@ -254,19 +267,14 @@ impl Metrics {
             ),
         ];
         for (name, help, value) in ratios {
-            let gauge = RealGauge::default();
-            gauge.set(value);
-            registry.register(name, help, gauge);
+            text.single(name, Gauge, help, &Real(value));
         }
-        let gains = Family::<PoolLabel, RealGauge>::default();
-        for (pool, gain_us) in MEMORY_POOLS.into_iter().zip(self.memory_gains_us) {
-            gains.get_or_create(&PoolLabel { pool: pool.into() }).set(gain_us);
-        }
+        let gains = MEMORY_POOLS.into_iter().zip(self.memory_gains_us.map(Real));
         let help = "Device time per second that one more MiB would save";
-        registry.register("memory_gain_us", help, gains);
+        text.by(("memory_gain_us", Gauge, help), "pool", gains);
     }
 
-    fn register_filter_levels(&self, registry: &mut Registry) {
+    fn write_filter_levels(&self, text: &mut Text) {
         type Figure = fn(&super::LevelMetrics) -> u64;
         let figures: [(&str, &str, Figure); 6] = [
             ("stopped", "Lookups ended by a filter", |row| row.filter_stopped),
@@ -277,51 +285,36 @@ impl Metrics {
             ("memory_bytes", "Bytes of filter units in memory", |row| row.filter_memory_bytes),
         ];
         for (name, help, figure) in figures {
-            let family = Family::<LevelLabel, IntGauge>::default();
-            for (level, row) in (0u32..).zip(&self.levels) {
-                family.get_or_create(&LevelLabel { level }).set(figure(row));
-            }
-            registry.register(format!("level_filter_{name}"), help, family);
+            let rows = self.levels.iter().map(figure).enumerate();
+            text.by((&format!("level_filter_{name}"), Gauge, help), "level", rows);
         }
     }
 
-    fn register_models(&self, registry: &mut Registry) {
-        let refused = Family::<ReasonLabel, Counter<u64, AtomicU64>>::default();
+    fn write_models(&self, text: &mut Text) {
         let known = [
             ("ties", self.models_refused_ties),
             ("segments", self.models_refused_segments),
             ("bytes", self.models_refused_bytes),
         ];
         // A training that is counted meanwhile may be in one figure and not in the other.
-        let known_count = known.iter().map(|(_, count)| count).sum();
+        let known_count: u64 = known.iter().map(|(_, count)| count).sum();
         let others = self.models_refused.saturating_sub(known_count);
-        for (reason, count) in known.into_iter().chain([("other", others)]) {
-            refused.get_or_create(&ReasonLabel { reason: reason.into() }).inc_by(count);
-        }
-        registry.register("models_refused", "Files and levels without a model", refused);
-        let errors = Family::<ErrorLabel, Counter<u64, AtomicU64>>::default();
-        for (eighths, count) in (0u32..).zip(self.model_errors) {
-            errors.get_or_create(&ErrorLabel { eighths }).inc_by(count);
-        }
-        registry.register(
-            "model_errors",
-            "Keys by how far off their model is, in eighths of its error bound",
-            errors,
-        );
-        let files = Family::<LevelLabel, IntGauge>::default();
-        let levels = Family::<LevelLabel, IntGauge>::default();
-        for (level, row) in (0u32..).zip(&self.levels) {
-            files.get_or_create(&LevelLabel { level }).set(row.model_files);
-            levels.get_or_create(&LevelLabel { level }).set(row.level_models);
-        }
-        registry.register("level_model_files", "Open SSTs with a learned index", files);
-        registry.register("level_has_model", "Families with a model of the level", levels);
+        let refused = known.into_iter().chain([("other", others)]);
+        let help = "Files and levels without a model";
+        text.by(("models_refused", Counter, help), "reason", refused);
+        let help = "Keys by how far off their model is, in eighths of its error bound";
+        let errors = self.model_errors.iter().enumerate();
+        text.by(("model_errors", Counter, help), "eighths", errors);
+        let files = self.levels.iter().map(|row| row.model_files).enumerate();
+        text.by(("level_model_files", Gauge, "Open SSTs with a learned index"), "level", files);
+        let levels = self.levels.iter().map(|row| row.level_models).enumerate();
+        text.by(("level_has_model", Gauge, "Families with a model of the level"), "level", levels);
     }
 
-    fn register_levels(&self, registry: &mut Registry) {
+    fn write_levels(&self, text: &mut Text) {
         type Figure = fn(&super::LevelMetrics) -> u64;
-        self.register_filter_levels(registry);
-        self.register_models(registry);
+        self.write_filter_levels(text);
+        self.write_models(text);
         let figures: [(&str, &str, Figure); 6] = [
             ("level_files", "SSTs by level", |row| row.file_count),
             ("level_size_bytes", "Bytes of SSTs by level", |row| row.size_bytes),
@@ -333,11 +326,7 @@ impl Metrics {
             }),
         ];
         for (name, help, figure) in figures {
-            let family = Family::<LevelLabel, IntGauge>::default();
-            for (level, row) in (0u32..).zip(&self.levels) {
-                family.get_or_create(&LevelLabel { level }).set(figure(row));
-            }
-            registry.register(name, help, family);
+            text.by((name, Gauge, help), "level", self.levels.iter().map(figure).enumerate());
         }
     }
 }
@@ -345,6 +334,40 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_text_is_of_open_metrics() {
+        let mut metrics = Metrics { gets: 7, ..Metrics::default() };
+        metrics.memory_gains_us = [f64::INFINITY, 1.0, 2.5e-7];
+        let text = metrics.to_prometheus();
+        assert!(text.starts_with(
+            "# HELP terrace_gets Point reads.\n# TYPE terrace_gets counter\nterrace_gets_total 7\n"
+        ));
+        for line in [
+            "# TYPE terrace_memory_gain_us gauge",
+            "terrace_memory_gain_us{pool=\"blocks\"} 1.0",
+            "terrace_latency_seconds{op=\"get\",quantile=\"0.5\"} 0.0",
+        ] {
+            assert!(text.contains(&format!("\n{line}\n")), "{line} is not in {text}");
+        }
+        let gains: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("terrace_memory_gain_us{")?.rsplit(' ').next())
+            .collect();
+        assert_eq!(gains, ["+Inf", "1.0", "2.5e-7"]);
+        assert!(text.ends_with("\n# EOF\n") && !text.contains("\n\n"));
+        // Every sample is under its own head, and no metric comes twice.
+        let mut seen = std::collections::HashSet::new();
+        let mut name = "";
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                name = rest.split(' ').next().unwrap();
+                assert!(seen.insert(name), "{name} twice");
+            } else if !line.starts_with('#') {
+                assert!(line.starts_with(name), "{line} under {name}");
+            }
+        }
+    }
 
     /// The metrics are read while a training counts.
     #[test]
