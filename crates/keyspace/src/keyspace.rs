@@ -262,7 +262,12 @@ impl Keyspace {
                 // The others are old then as well.
                 return;
             }
-            if let Err(error) = watch.renew_if_old(&self.db, now_us, |keys| self.reads_of(keys)) {
+            let renewed = watch.renew_if_old(
+                now_us,
+                |keys| self.reads_of(keys),
+                |reads| Ok(self.db.is_unchanged(reads)?),
+            );
+            if let Err(error) = renewed {
                 tracing::warn!(%error, "a watch holds on to old versions for longer");
             }
         }

@@ -48,6 +48,8 @@ struct State {
     /// The moment of `reads` by the monotonic clock.
     since_us: u64,
     keys: Keys,
+    /// Grows when keys are added and when they are watched from a later moment on.
+    changes: u64,
 }
 
 /// All that watch.
@@ -86,7 +88,7 @@ impl Watches {
 impl Watch {
     /// No keys yet; `reads` is of now.
     pub(crate) fn new(reads: ReadSet, now_us: u64) -> Arc<Self> {
-        let state = State { reads: Some(reads), since_us: now_us, keys: Keys::new() };
+        let state = State { reads: Some(reads), since_us: now_us, keys: Keys::new(), changes: 0 };
         Arc::new(Self { state: Mutex::new(state), held_bytes: AtomicUsize::new(0) })
     }
 
@@ -98,13 +100,14 @@ impl Watch {
         most_bytes: usize,
         mut take_in: impl FnMut(&mut ReadSet, u8, &[u8]),
     ) -> bool {
-        let State { reads, keys: known, .. } = &mut *self.state.lock();
+        let State { reads, keys: known, changes, .. } = &mut *self.state.lock();
         let fresh = keys.filter(|(db, key)| !known.contains(&(*db, key.to_vec())));
         let fresh: BTreeSet<(u8, &[u8])> = fresh.collect();
         let more: usize = fresh.iter().map(|(_, key)| held_bytes_of(key)).sum();
         if self.held_bytes() + more > most_bytes {
             return false;
         }
+        *changes += 1;
         for (db, key) in fresh {
             known.insert((db, key.to_vec()));
             self.held_bytes.fetch_add(held_bytes_of(key), Ordering::Relaxed);
@@ -122,32 +125,39 @@ impl Watch {
         if state.keys.len() == keys.len() {
             state.reads = Some(reads_of(&state.keys));
             state.since_us = now_us;
+            state.changes += 1;
         }
     }
 
-    /// If it is old and none of its keys has been written, it watches them from now on, by what `reads_of` gives; if
-    /// one has, it keeps that.
+    /// If it is old and none of its keys has been written, as `is_unchanged` says, it watches them from now on, by what
+    /// `reads_of` gives; if one has, it keeps that. Nobody waits for `is_unchanged`, which may read the device. If it is
+    /// changed meanwhile, it stays as it is.
     ///
     /// # Errors
-    /// Those of the engine; it stays as it is.
+    /// Those of `is_unchanged`; it stays as it is.
     pub(crate) fn renew_if_old(
         &self,
-        db: &Db,
         now_us: u64,
         reads_of: impl FnOnce(&Keys) -> ReadSet,
+        is_unchanged: impl FnOnce(&ReadSet) -> Result<bool>,
     ) -> Result<()> {
+        let (reads, later, changes) = {
+            let mut state = self.state.lock();
+            let age_us = now_us.saturating_sub(state.since_us);
+            if age_us < RENEWED_AFTER_US + state.keys.len() as u64 * RENEWED_AFTER_US_PER_KEY {
+                return Ok(());
+            }
+            let Some(reads) = state.reads.clone() else { return Ok(()) };
+            // After an error, too, it is not looked at again at once.
+            state.since_us = now_us;
+            // Before the old one is asked: what is written from here on is newer than both.
+            (reads, reads_of(&state.keys), state.changes)
+        };
+        let is_unchanged = is_unchanged(&reads)?;
         let mut state = self.state.lock();
-        let age_us = now_us.saturating_sub(state.since_us);
-        if age_us < RENEWED_AFTER_US + state.keys.len() as u64 * RENEWED_AFTER_US_PER_KEY {
-            return Ok(());
+        if state.changes == changes {
+            state.reads = is_unchanged.then_some(later);
         }
-        let Some(reads) = &state.reads else { return Ok(()) };
-        // Before the old one is asked: what is written from here on is newer than both.
-        let later = reads_of(&state.keys);
-        let is_unchanged = db.is_unchanged(reads);
-        // After an error, too, it is not looked at again at once.
-        state.since_us = now_us;
-        state.reads = is_unchanged?.then_some(later);
         Ok(())
     }
 
@@ -172,9 +182,65 @@ impl Watch {
     /// # Errors
     /// Those of the engine.
     pub fn is_unchanged(&self, db: &Db) -> Result<bool> {
-        match &self.state.lock().reads {
-            Some(reads) => Ok(db.is_unchanged(reads)?),
+        // Not locked while it may read the device.
+        let reads = self.state.lock().reads.clone();
+        match reads {
+            Some(reads) => Ok(db.is_unchanged(&reads)?),
             None => Ok(false),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace::Options;
+    use terrace::vfs::SimVfs;
+
+    const OLD_US: u64 = 60_000_000;
+
+    #[test]
+    fn nobody_waits_for_a_renewal_that_reads_the_device() {
+        let mut options = Options::default();
+        options.advanced.vfs = Arc::new(SimVfs::new(1));
+        let db = Db::open("/db", options).unwrap();
+        let family = db.default_family();
+        let reads_of = |keys: &Keys| {
+            let mut reads = db.read_set();
+            keys.iter().for_each(|(_, key)| reads.watch(&family, key));
+            reads
+        };
+        let add = |watch: &Watch, key: &[u8]| {
+            let keys = std::iter::once((0, key));
+            assert!(
+                watch.add(keys, usize::MAX, |reads, _, key| reads.watch_from_now(&family, key))
+            );
+        };
+        let watch = Watch::new(db.read_set(), 0);
+        add(&watch, b"k");
+        let mut asked = 0;
+        let renewed = watch.renew_if_old(OLD_US, reads_of, |reads| {
+            asked += 1;
+            assert!(watch.state.try_lock().is_some(), "others wait");
+            Ok(db.is_unchanged(reads)?)
+        });
+        renewed.unwrap();
+        // A key that is added meanwhile is not forgotten, nor is what a flush leaves as it is taken for a change.
+        let renewed = watch.renew_if_old(2 * OLD_US, reads_of, |_| {
+            asked += 1;
+            add(&watch, b"l");
+            Ok(true)
+        });
+        renewed.unwrap();
+        let renewed = watch.renew_if_old(3 * OLD_US, reads_of, |_| {
+            asked += 1;
+            watch.renew(&watch.keys(), 3 * OLD_US, reads_of);
+            Ok(false)
+        });
+        renewed.unwrap();
+        assert_eq!((asked, watch.keys().len()), (3, 2));
+        assert!(watch.is_unchanged(&db).unwrap());
+        db.put(b"l", b"v").unwrap();
+        assert!(!watch.is_unchanged(&db).unwrap());
     }
 }
