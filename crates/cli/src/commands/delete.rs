@@ -10,7 +10,11 @@ use std::ffi::OsString;
 #[derive(Debug, clap::Args)]
 pub struct DeleteArgs {
     /// The key
-    #[arg(required_unless_present = "range", conflicts_with = "range")]
+    #[arg(
+        required_unless_present = "range",
+        conflicts_with = "range",
+        allow_negative_numbers = true
+    )]
     key: Option<OsString>,
 
     /// Remove every key from START on and below END

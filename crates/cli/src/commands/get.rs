@@ -17,6 +17,7 @@ use terrace_keyspace::{Keyspace, Mode, Type};
 #[derive(Debug, clap::Args)]
 pub struct GetArgs {
     /// The key
+    #[arg(allow_negative_numbers = true)]
     key: OsString,
 
     /// The key is hex (0x0a0b), and so is the output

@@ -13,9 +13,11 @@ use terrace::MAX_VALUE_BYTES;
 #[derive(Debug, clap::Args)]
 pub struct PutArgs {
     /// The key
+    #[arg(allow_negative_numbers = true)]
     key: OsString,
 
-    /// The value; `-` reads it from standard input
+    /// The value; `-` reads it from standard input; before one that begins with `-` and is no number write `--`
+    #[arg(allow_negative_numbers = true)]
     value: OsString,
 
     /// Remove the key by itself after this time: 90s, 15m, 12h, 30d

@@ -100,14 +100,21 @@ pub fn run(args: ServeArgs, verbose: u8) -> Result<Outcome> {
     running.server().on_log_level(set_log_level);
     // The thread that hears signals lives as long as the process.
     let _listens = started.send(Arc::downgrade(running.server()));
-    welcome(&running)?;
+    // Who is served does not depend on what can be printed.
+    if let Err(error) = welcome(&running) {
+        tracing::warn!("standard output cannot be written: {error:#}");
+    }
     sd_notify::notify(READY);
     running.server().stop.wait();
     sd_notify::notify(STOPPING);
     let ended = running.wait();
     traces.end();
     ended?;
-    writeln!(standard_output::until_unread(), "stopped; everything acknowledged is in the log")?;
+    let said =
+        writeln!(standard_output::read_or_not(), "stopped; everything acknowledged is in the log");
+    if let Err(error) = said {
+        tracing::warn!("standard output cannot be written: {error}");
+    }
     Ok(Outcome::Done)
 }
 

@@ -24,6 +24,18 @@ fn what_is_put_is_there_until_it_is_deleted() {
 }
 
 #[test]
+fn keys_and_values_may_be_negative_numbers_and_others_with_a_dash_follow_two() {
+    let program = Program::new();
+    program.ok(&["put", "-1", "-5.5"]);
+    assert_eq!(program.ok(&["get", "-1"]), "-5.5\n");
+    program.ok(&["put", "--", "-k", "-v"]);
+    assert_eq!(program.ok(&["get", "--", "-k"]), "-v\n");
+    program.ok(&["delete", "-1"]);
+    assert_eq!(program.run(&["get", "-1"]).code, 1);
+    assert_eq!(program.run(&["put", "-k", "v"]).code, 2);
+}
+
+#[test]
 fn keys_and_values_can_be_hex() {
     let program = Program::new();
     program.ok(&["put", "--hex", "0x00ff", "0x0a"]);

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write as _};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
-use terrace_resp::test_client::HANG_GUARD;
+use terrace_resp::test_client::{HANG_GUARD, until};
 
 #[test]
 fn a_dump_into_a_pipe_whose_reader_goes_is_an_error() {
@@ -98,6 +98,34 @@ fn a_server_that_nobody_reads_serves() {
     stream.read_to_string(&mut answer).unwrap();
     assert_eq!(answer, "+OK\r\n$5\r\nvalue\r\n");
     server.end_well();
+}
+
+#[test]
+fn a_server_whose_output_has_no_room_serves_and_ends_well() {
+    let program = Program::new();
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut server = Server::terrace_to(full.into(), program.command(&[]), &[]);
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    stream.set_read_timeout(Some(HANG_GUARD)).unwrap();
+    stream.write_all(b"SET key value\r\nGET key\r\nSHUTDOWN\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "+OK\r\n$5\r\nvalue\r\n");
+    server.end_well();
+    until("it is logged", || server.log().contains("standard output cannot be written"));
+}
+
+/// What was asked for is not there.
+#[test]
+fn what_only_prints_and_finds_no_room_is_an_error() {
+    let program = Program::with_store();
+    for arguments in [&["scan"][..], &["get", "key000001"], &["stats"], &["completions", "bash"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let ended = program.command(arguments).stdout(full).output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.starts_with("terrace: ") && said.lines().count() == 1, "{said}");
+    }
 }
 
 #[test]
