@@ -93,6 +93,10 @@ pub(crate) fn unfinished_file_stays(error: &terrace_base::Error) {
     tracing::warn!(target: TARGET, %error, "an unfinished file stays until the next open");
 }
 
+pub(crate) fn unneeded_file_stays(error: &terrace_base::Error) {
+    tracing::warn!(target: TARGET, %error, "a file that nothing needs cannot be removed; it is tried again");
+}
+
 pub(crate) fn log_history_ends(error: &terrace_base::Error) {
     tracing::warn!(target: TARGET, %error, "a log segment that is kept for change feeds cannot be read: feeds begin behind it");
 }

@@ -44,7 +44,8 @@ pub(crate) fn remove_backup_work(vfs: &dyn Vfs, dir: &Path) {
 
 /// Settles every file in `dir` that neither `state` nor the log with its `history` needs. `skipped` are
 /// the segments that recovery left out because no link leads to them. Foreign files stay, as
-/// `numbers` tells them. What goes and readers of the writer before still need goes when they do.
+/// `numbers` tells them. What goes and readers of the writer before still need goes when they do. What cannot be removed stays,
+/// and keeps no store closed.
 pub(crate) fn settle(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -87,8 +88,10 @@ pub(crate) fn settle(
             }
             // No reader knows it.
             FileName::Temp => {
-                vfs.remove(&path)?;
-                changed = true;
+                match vfs.remove(&path) {
+                    Ok(()) => changed = true,
+                    Err(error) => event::unfinished_file_stays(&error),
+                }
                 Fate::Stays
             }
             _ => Fate::Stays,
@@ -103,7 +106,9 @@ pub(crate) fn settle(
         }
     }
     let (gone, removed) = reader_pins.remove(vfs, gone, "open:orphans_removed", false);
-    removed?;
+    if let Err(error) = removed {
+        event::unneeded_file_stays(&error);
+    }
     changed |= !gone.is_empty();
     if changed {
         vfs.sync_dir(dir)?;

@@ -95,7 +95,7 @@ impl Updates {
             // It was not written yet: it will be in the newest segment, or in a later one.
             None if self.next > newest => match self.segments.list.len().checked_sub(1) {
                 Some(last) => last,
-                None => return Ok(()),
+                None => return self.segments.check_older(),
             },
             None => return Err(self.gone()?),
         };
@@ -120,6 +120,7 @@ impl Updates {
 
     /// The error of a feed whose next number is older than all that there is.
     fn gone(&self) -> Result<Error> {
+        self.segments.check_older()?;
         let newest = self.inner.read.visible_seqno();
         let oldest = self.segments.oldest(&self.inner)?.unwrap_or(newest.next());
         Ok(self.gone_before(oldest))

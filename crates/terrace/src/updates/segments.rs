@@ -2,7 +2,7 @@
 //! history and a pin there, in a read-only one what a look at the directory found, under a lock that its writer minds.
 
 use crate::batch;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inner::Inner;
 use crate::version::log_history::{HistoryPin, HistorySegment, linked};
 use crate::version::reader_pins::ReaderPin;
@@ -11,11 +11,14 @@ use std::path::PathBuf;
 use terrace_base::{SegmentNumber, SeqNo};
 use terrace_log::{LogReader, RecordKind, Step};
 use terrace_manifest::names;
+use terrace_vfs::is_unreadable;
 
 /// The segments, as of the last look.
 pub(super) struct Segments {
     /// Ascending; each continues the one before it.
     pub list: Vec<HistorySegment>,
+    /// Why the one before them is not among them, if that is the device.
+    unreadable: Option<Error>,
     keeper: Keeper,
 }
 
@@ -37,7 +40,7 @@ impl Segments {
             return Self::on_disk(inner);
         }
         let (pin, list) = inner.versions.log_history.pin();
-        Ok(Self { list, keeper: Keeper::Writer(pin) })
+        Ok(Self { list, unreadable: None, keeper: Keeper::Writer(pin) })
     }
 
     /// What the store's last look at the directory has found, and older segments.
@@ -46,11 +49,9 @@ impl Segments {
         let pin = ReaderPin::take(&*inner.base.vfs, &inner.base.dir)?;
         let end = inner.last_look.lock().as_ref().and_then(|look| look.log_end);
         let found = linked(&*inner.base.vfs, &inner.base.dir, end.unwrap_or_default())?;
-        if let Some(error) = found.unreadable {
-            return Err(error.into());
-        }
-        let list = found.segments;
-        Ok(Self { list, keeper: Keeper::Reader { pin, _before: None } })
+        let unreadable = found.unreadable.map(Error::from);
+        let keeper = Keeper::Reader { pin, _before: None };
+        Ok(Self { list: found.segments, unreadable, keeper })
     }
 
     /// Looks again, for a feed that has come to segment `current`, and needs none before it.
@@ -87,8 +88,35 @@ impl Segments {
         }
     }
 
+    /// For who needs a segment before those that are listed.
+    ///
+    /// # Errors
+    /// What the device says of it, if that is why it is not listed.
+    pub fn check_older(&self) -> Result<()> {
+        self.unreadable.clone().map_or(Ok(()), Err)
+    }
+
     /// The index of the newest segment that begins at or before `since`, if there is one.
+    ///
+    /// # Errors
+    /// I/O; of a segment that the device does not give only if it is not before the one that is looked for.
     pub fn find(&self, inner: &Inner, since: SeqNo) -> Result<Option<usize>> {
+        match self.search(inner, since) {
+            Err(Error::Io(error)) if is_unreadable(&error) => {
+                for index in (0..self.list.len()).rev() {
+                    let first = self.first_of(inner, index..index + 1)?;
+                    if first.is_some_and(|(_, first)| first <= since) {
+                        return Ok(Some(index));
+                    }
+                }
+                Ok(None)
+            }
+            found => found,
+        }
+    }
+
+    /// As [`Self::find`], by halves.
+    fn search(&self, inner: &Inner, since: SeqNo) -> Result<Option<usize>> {
         // Those before `low` begin at or before it; those from `high` on begin later, or have nothing.
         let (mut low, mut high) = (0, self.list.len());
         while low < high {
@@ -103,6 +131,9 @@ impl Segments {
 
     /// The oldest number that there is.
     pub fn oldest(&self, inner: &Inner) -> Result<Option<SeqNo>> {
+        if self.list.is_empty() {
+            self.check_older()?;
+        }
         Ok(self.first_of(inner, 0..self.list.len())?.map(|(_, first)| first))
     }
 

@@ -3,15 +3,19 @@
 use super::*;
 use crate::{Db, Options};
 use std::sync::Arc;
-use terrace_base::FileNumber;
+use terrace_base::{Error, FileNumber};
 use terrace_manifest::Manifest;
-use terrace_vfs::SimVfs;
+use terrace_vfs::{BeforeCalls, Call, EIO, SimVfs};
 
 const DIR: &str = "/store";
 
 fn options(sim: &SimVfs) -> Options {
+    options_over(Arc::new(sim.clone()))
+}
+
+fn options_over(vfs: Arc<dyn Vfs>) -> Options {
     let mut options = Options { memory_budget: 16 << 20, ..Options::default() };
-    options.advanced.vfs = Arc::new(sim.clone());
+    options.advanced.vfs = vfs;
     options
 }
 
@@ -45,6 +49,31 @@ fn an_sst_that_no_version_names_is_set_aside_and_never_deleted() {
         let kept = names::lost_dir(Path::new(DIR)).join(&lost[round]);
         assert_eq!(sim.read_file(kept).unwrap(), bytes);
     }
+}
+
+/// Neither a file that was never finished nor one that nothing needs.
+#[test]
+fn a_file_that_cannot_be_removed_keeps_no_store_closed_and_goes_when_it_can() {
+    let (sim, file) = store();
+    let dir = Path::new(DIR);
+    let temp = names::temp_path(dir, file + 100);
+    let values = names::value_log_path(dir, (file + 101).segment());
+    for path in [&temp, &values] {
+        assert!(sim.write_file(path, b""));
+    }
+    let stubborn = [temp.clone(), values.clone()];
+    let vfs = BeforeCalls::new(sim.clone(), move |call, path| match call {
+        Call::Remove if stubborn.iter().any(|kept| kept == path) => {
+            Err(Error::io("remove", path, std::io::Error::from_raw_os_error(EIO)))
+        }
+        _ => Ok(()),
+    });
+    let db = Db::open(DIR, options_over(Arc::new(vfs))).unwrap();
+    assert!(db.get(b"key").unwrap().is_some());
+    db.close().unwrap();
+    assert!(sim.exists(&temp).unwrap() && sim.exists(&values).unwrap());
+    Db::open(DIR, options(&sim)).unwrap().close().unwrap();
+    assert!(!sim.exists(&temp).unwrap() && !sim.exists(&values).unwrap());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use terrace::vfs::SimVfs;
-use terrace::{Db, Error, RepairOptions, SyncMode, UpdateOp, Updates, WriteBatch};
+use terrace::{Db, Error, Options, RepairOptions, SyncMode, UpdateOp, Updates, WriteBatch};
 use terrace_base::SegmentNumber;
 use terrace_manifest::names;
 
@@ -223,11 +223,9 @@ fn a_feed_whose_segments_a_full_disk_has_taken_says_so() {
     assert!(gone > 0);
 }
 
-/// The store needs nothing of what is kept for feeds only.
-#[test]
-fn a_kept_segment_that_the_device_does_not_give_costs_updates_and_not_the_store() {
-    let sim = SimVfs::new(1);
-    let mut options = options(&sim);
+/// A closed store of twenty writes in four segments that only feeds need: its options, the keys, and the numbers of these.
+fn store_of_kept_segments(sim: &SimVfs) -> (Options, Vec<String>, Vec<u64>) {
+    let mut options = options(sim);
     options.advanced.log_retention_bytes = 1 << 30;
     let db = Db::open(DIR, options.clone()).unwrap();
     let mut written = Vec::new();
@@ -239,12 +237,48 @@ fn a_kept_segment_that_the_device_does_not_give_costs_updates_and_not_the_store(
         }
     }
     db.close().unwrap();
-    drop(db);
-    let kept: Vec<_> = log_files(&sim).into_iter().filter(|(_, bytes)| *bytes > 1500).collect();
+    let kept = log_files(sim).into_iter().filter(|(_, bytes)| *bytes > 1500);
+    let mut kept: Vec<u64> = kept.map(|(number, _)| number).collect();
+    kept.sort_unstable();
     assert_eq!(kept.len(), 4);
+    (options, written, kept)
+}
+
+#[test]
+fn a_feed_of_a_read_only_store_needs_no_segment_before_the_one_that_it_begins_in() {
+    let sim = SimVfs::new(1);
+    let (mut options, _, kept) = store_of_kept_segments(&sim);
     // The header, and records behind it.
     for lost in [0..8, 512..1024] {
-        for (number, _) in &kept {
+        for number in &kept {
+            let what = format!("{lost:?} of segment {number}");
+            let image = sim.kill_image();
+            let path = names::log_path(Path::new(DIR), SegmentNumber::new(*number));
+            assert!(image.lose_sector(path, lost.clone()));
+            options.advanced.vfs = Arc::new(image);
+            let db = Db::open_read_only(DIR, options.clone()).unwrap();
+            let since = |seqno| {
+                db.updates_since(seqno).and_then(|feed| feed.collect::<Result<Vec<_>, _>>())
+            };
+            let newest = since(db.latest_seqno());
+            match kept.last() == Some(number) {
+                true => assert!(matches!(newest, Err(Error::Io(_))), "{what}: {newest:?}"),
+                false => assert_eq!(newest.unwrap().len(), 1, "{what}"),
+            }
+            let all = since(1);
+            assert!(matches!(all, Err(Error::Io(_))), "{what}: {all:?}");
+        }
+    }
+}
+
+/// The store needs nothing of what is kept for feeds only.
+#[test]
+fn a_kept_segment_that_the_device_does_not_give_costs_updates_and_not_the_store() {
+    let sim = SimVfs::new(1);
+    let (mut options, written, kept) = store_of_kept_segments(&sim);
+    // The header, and records behind it.
+    for lost in [0..8, 512..1024] {
+        for number in &kept {
             let what = format!("{lost:?} of segment {number}");
             let image = sim.kill_image();
             let path = names::log_path(Path::new(DIR), SegmentNumber::new(*number));
