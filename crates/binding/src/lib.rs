@@ -4,11 +4,13 @@
 //! Floor 5: uses the engine's public interface. The C library, the Python package and the LevelDB
 //! interface stand on it.
 
+mod address;
 mod failure;
 mod fork;
 mod option_text;
 mod repair;
 
+pub use address::address;
 pub use failure::{Code, Failure, Outcome, guard};
 pub use fork::{Kept, generation};
 pub use option_text::{

@@ -1,5 +1,4 @@
-//! What C passes, looked at before it is used: NULL becomes an error with the argument's name. And where bytes are that C
-//! is shown.
+//! What C passes, looked at before it is used: NULL becomes an error with the argument's name.
 
 use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -48,16 +47,6 @@ pub unsafe fn bytes<'a>(data: *const u8, len: usize, what: &str) -> Outcome<&'a 
     }
     // SAFETY: said above; the length fits an object.
     Ok(unsafe { std::slice::from_raw_parts(data, len) })
-}
-
-/// What stands at the address of no bytes.
-static NO_BYTES: u8 = 0;
-
-/// Where `bytes` are, for C. That of no bytes is an address too: Rust may have a small number for it, and the runtime of
-/// Go ends a program in whose stack it finds such a pointer.
-#[inline]
-pub fn address(bytes: &[u8]) -> *const u8 {
-    if bytes.is_empty() { &raw const NO_BYTES } else { bytes.as_ptr() }
 }
 
 /// A bound: none if `data` is NULL.

@@ -1,6 +1,6 @@
 //! Compaction filters of the program: a callback with a context.
 
-use crate::arguments::{address, bytes, place, text};
+use crate::arguments::{bytes, place, text};
 use crate::callback::{Context, FreeContext};
 use crate::error::{Error, call};
 use crate::options::{Options, family_name};
@@ -9,7 +9,7 @@ use std::ffi::{c_char, c_void};
 use std::ptr;
 use std::sync::Arc;
 use terrace::{CompactionFilter, FilterContext, FilterDecision, FilterError, FilterJob};
-use terrace_binding::{Failure, guard};
+use terrace_binding::{Failure, address, guard};
 
 /// The entry stays as it is.
 pub const TERRACE_FILTER_KEEP: i32 = 0;

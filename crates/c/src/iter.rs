@@ -1,12 +1,12 @@
 //! Iterators.
 
-use crate::arguments::{address, bytes, exclusive, place, shared};
+use crate::arguments::{bytes, exclusive, place, shared};
 use crate::error::{Error, call, free};
 use crate::family::Family;
 use crate::read_options::ReadOptions;
 use crate::store::Db;
 use std::ptr;
-use terrace_binding::{Kept, Outcome};
+use terrace_binding::{Kept, Outcome, address};
 
 /// A cursor over the keys and values of a column family at one moment, in both directions. One thread at a
 /// time may use it. It may outlive the handle of its store.

@@ -1,13 +1,13 @@
 //! Merge operators of the program: callbacks with a context.
 
-use crate::arguments::{address, bytes, text};
+use crate::arguments::{bytes, text};
 use crate::callback::{Context, FreeContext};
 use crate::error::{Error, call};
 use crate::options::{Options, family_name};
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
 use terrace::{MergeError, MergeOperator, builtin_merge_operator};
-use terrace_binding::Failure;
+use terrace_binding::{Failure, address};
 
 /// Where a merge puts its outcome. It lives until the callback returns.
 pub struct MergeResult {

@@ -1,7 +1,7 @@
 //! Point reads. A value is a slice of the engine's memory that it keeps alive: a cached read copies
 //! nothing and allocates nothing.
 
-use crate::arguments::{address, bytes, place, shared};
+use crate::arguments::{bytes, place, shared};
 use crate::error::{Error, call};
 use crate::family::Family;
 use crate::read_options::ReadOptions;
@@ -9,7 +9,7 @@ use crate::store::Db;
 use std::mem::MaybeUninit;
 use std::ptr;
 use terrace::Slice;
-use terrace_binding::{Failure, generation};
+use terrace_binding::{Failure, address, generation};
 
 /// Words that a [`Slice`] takes.
 const SLICE_WORDS: usize = 3;

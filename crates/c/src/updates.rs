@@ -3,7 +3,7 @@
 //! The operations of the batch that a feed stands on are copied out of it, so that what C is shown stays where it
 //! is until the feed moves.
 
-use crate::arguments::{address, exclusive, place, shared};
+use crate::arguments::{exclusive, place, shared};
 use crate::batch::Batch;
 use crate::error::{Error, call, free};
 use crate::store::Db;
@@ -11,7 +11,7 @@ use std::ffi::{CString, c_char};
 use std::ops::Range;
 use std::ptr;
 use terrace::{UpdateBatch, UpdateOp, UpdateOptions};
-use terrace_binding::{Failure, Kept, Outcome};
+use terrace_binding::{Failure, Kept, Outcome, address};
 
 /// The key was set to the value.
 pub const TERRACE_UPDATE_PUT: i32 = 1;

@@ -6,7 +6,7 @@
 //!        | 0  key_len:varint  key
 //! ```
 
-use crate::memory::{bytes, free, handle};
+use crate::memory::{bytes, free, handle, shown};
 use crate::tree::Op;
 use libc::{c_char, c_void, size_t};
 use std::ops::Range;
@@ -153,11 +153,11 @@ pub unsafe extern "C" fn leveldb_writebatch_iterate(
     // SAFETY: the rules of LevelDB.
     let Some(Ok(ops)) = (unsafe { batch.as_ref() }).map(|batch| ops(&batch.bytes)) else { return };
     for (key, value) in ops {
-        let (k, klen) = (key.as_ptr().cast(), key.len());
+        let (k, klen) = (shown(key), key.len());
         match (value, put, deleted) {
             (Some(value), Some(put), _) => {
                 // SAFETY: the caller's function takes its state and bytes that live for the call.
-                unsafe { put(state, k, klen, value.as_ptr().cast(), value.len()) };
+                unsafe { put(state, k, klen, shown(value), value.len()) };
             }
             (None, _, Some(deleted)) => {
                 // SAFETY: as above.

@@ -2,7 +2,7 @@
 
 use crate::batch::ops;
 use crate::db::Db;
-use crate::memory::{bytes, call};
+use crate::memory::{bytes, call, shown};
 use crate::snapshot::Snapshot;
 use libc::{c_char, c_uchar, c_void, size_t};
 use terrace::{ReadOptions, SyncMode, WriteOptions};
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn terrace_leveldb_get(
     unsafe {
         let value = call(errptr, None, get);
         if let Some(value) = &value {
-            found(state, value.as_ptr().cast(), value.len());
+            found(state, shown(value), value.len());
         }
         c_uchar::from(value.is_some())
     }

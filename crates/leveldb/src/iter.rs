@@ -2,7 +2,7 @@
 
 use crate::cursor::Cursor;
 use crate::db::Db;
-use crate::memory::{bytes, call, free, handle};
+use crate::memory::{bytes, call, free, handle, shown};
 use crate::options::ReadOptions;
 use libc::{c_char, c_uchar, size_t};
 use std::ptr;
@@ -144,6 +144,117 @@ unsafe fn part(
         if let Some(len) = len.as_mut() {
             *len = bytes.map_or(0, <[u8]>::len);
         }
-        bytes.map_or(ptr::null(), |bytes| bytes.as_ptr().cast())
+        bytes.map_or(ptr::null(), shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::{
+        leveldb_writebatch_create, leveldb_writebatch_delete, leveldb_writebatch_destroy,
+        leveldb_writebatch_iterate, leveldb_writebatch_put,
+    };
+    use crate::db::{leveldb_close, leveldb_open, leveldb_write};
+    use crate::options::{
+        leveldb_options_create, leveldb_options_destroy, leveldb_options_set_comparator,
+        leveldb_options_set_create_if_missing,
+    };
+    use crate::policies::{leveldb_comparator_create, leveldb_comparator_destroy};
+    use libc::{c_int, c_void};
+    use std::ffi::CString;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Small numbers are none, and some languages refuse pointers that say so.
+    fn is_address(data: *const c_char) -> bool {
+        data as usize >= 4096
+    }
+
+    /// What callbacks were shown, and how much of it was at no address.
+    static SHOWN: AtomicUsize = AtomicUsize::new(0);
+    static AT_NO_ADDRESS: AtomicUsize = AtomicUsize::new(0);
+
+    fn look(data: *const c_char) {
+        SHOWN.fetch_add(1, Ordering::Relaxed);
+        AT_NO_ADDRESS.fetch_add(usize::from(!is_address(data)), Ordering::Relaxed);
+    }
+
+    unsafe extern "C" fn compare(
+        _: *mut c_void,
+        a: *const c_char,
+        a_len: size_t,
+        b: *const c_char,
+        b_len: size_t,
+    ) -> c_int {
+        look(a);
+        look(b);
+        // SAFETY: the bytes that the library shows.
+        let (a, b) = unsafe { (bytes(a, a_len), bytes(b, b_len)) };
+        a.cmp(b) as c_int
+    }
+
+    unsafe extern "C" fn name(_: *mut c_void) -> *const c_char {
+        c"mine".as_ptr()
+    }
+
+    unsafe extern "C" fn put(
+        _: *mut c_void,
+        key: *const c_char,
+        _: size_t,
+        value: *const c_char,
+        _: size_t,
+    ) {
+        look(key);
+        look(value);
+    }
+
+    unsafe extern "C" fn deleted(_: *mut c_void, key: *const c_char, _: size_t) {
+        look(key);
+    }
+
+    #[test]
+    fn no_bytes_are_shown_at_an_address() {
+        let temp = tempfile::tempdir().unwrap();
+        // SAFETY: handles of this function, and callbacks that take what they are given.
+        unsafe {
+            let comparator =
+                leveldb_comparator_create(ptr::null_mut(), None, Some(compare), Some(name));
+            for (at, comparator) in [ptr::null_mut(), comparator].into_iter().enumerate() {
+                let dir = temp.path().join(at.to_string()).into_os_string().into_encoded_bytes();
+                let (dir, mut error) = (CString::new(dir).unwrap(), ptr::null_mut());
+                let options = leveldb_options_create();
+                leveldb_options_set_create_if_missing(options, 1);
+                leveldb_options_set_comparator(options, comparator);
+                let db = leveldb_open(options, dir.as_ptr(), &mut error);
+                let batch = leveldb_writebatch_create();
+                leveldb_writebatch_delete(batch, ptr::null(), 0);
+                leveldb_writebatch_put(batch, ptr::null(), 0, ptr::null(), 0);
+                leveldb_writebatch_put(batch, c"k".as_ptr(), 1, ptr::null(), 0);
+                leveldb_writebatch_iterate(batch, ptr::null_mut(), Some(put), Some(deleted));
+                leveldb_write(db, ptr::null(), batch, &mut error);
+                leveldb_writebatch_destroy(batch);
+                // Of a memtable, and of a file.
+                for _ in 0..2 {
+                    let iter = leveldb_create_iterator(db, ptr::null());
+                    leveldb_iter_seek(iter, ptr::null(), 0);
+                    for key_len in [0, 1] {
+                        let (mut klen, mut vlen) = (7, 7);
+                        assert!(is_address(leveldb_iter_key(iter, &mut klen)));
+                        assert!(is_address(leveldb_iter_value(iter, &mut vlen)));
+                        assert_eq!((klen, vlen), (key_len, 0));
+                        leveldb_iter_next(iter);
+                    }
+                    assert_eq!(leveldb_iter_valid(iter), 0);
+                    leveldb_iter_destroy(iter);
+                    Db::of(db).unwrap().db.flush().unwrap();
+                }
+                assert!(error.is_null());
+                leveldb_close(db);
+                leveldb_options_destroy(options);
+            }
+            leveldb_comparator_destroy(comparator);
+        }
+        assert!(SHOWN.load(Ordering::Relaxed) > 10);
+        assert_eq!(AT_NO_ADDRESS.load(Ordering::Relaxed), 0);
     }
 }

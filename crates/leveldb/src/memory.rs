@@ -2,7 +2,7 @@
 
 use libc::{c_char, c_void};
 use std::ptr;
-use terrace_binding::{Code, Failure, Outcome, guard};
+use terrace_binding::{Code, Failure, Outcome, address, guard};
 
 /// `len` bytes at `data`.
 ///
@@ -26,6 +26,11 @@ pub unsafe fn string<'a>(text: *const c_char) -> &'a [u8] {
     }
     // SAFETY: said above.
     unsafe { std::ffi::CStr::from_ptr(text) }.to_bytes()
+}
+
+/// Where bytes are that C is shown, also no bytes.
+pub fn shown(bytes: &[u8]) -> *const c_char {
+    address(bytes).cast()
 }
 
 /// A copy that the caller frees by `leveldb_free`, with a zero byte behind it.

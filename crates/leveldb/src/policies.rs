@@ -1,6 +1,6 @@
 //! Comparators, filter policies, caches, environments and logs: objects that options refer to.
 
-use crate::memory::{copied, free, handle, string};
+use crate::memory::{copied, free, handle, shown, string};
 use crate::order::{self, Order};
 use libc::{c_char, c_int, c_uchar, c_void, size_t};
 use std::cmp::Ordering;
@@ -30,7 +30,7 @@ unsafe impl Sync for Calls {}
 
 impl Calls {
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        let (a, a_len, b, b_len) = (a.as_ptr().cast(), a.len(), b.as_ptr().cast(), b.len());
+        let (a, a_len, b, b_len) = (shown(a), a.len(), shown(b), b.len());
         // SAFETY: the caller keeps the comparator while a store is open, and both are bytes.
         unsafe { (self.compare)(self.state, a, a_len, b, b_len) }.cmp(&0)
     }

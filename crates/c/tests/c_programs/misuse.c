@@ -2,6 +2,7 @@
  * too much of everything, many threads, a fork. All of it is an error, and nothing crashes or hangs. */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
+#include <math.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -158,6 +159,44 @@ static void refused_and_ended(terrace_db *db) {
     terrace_transaction_free(txn);
     OK(terrace_get(db, NULL, NULL, B("ended"), &value));
     CHECK(is(&value, NULL));
+}
+
+/* Numbers and ranges at their ends. */
+static void extremes(terrace_db *db) {
+    terrace_updates *feed = NULL;
+    terrace_bulk_loader *loader = NULL;
+    terrace_value value;
+    bool is_there = false;
+    uint64_t keys = 7, bytes = 7, latest = 0, expires_at_ms = 7;
+    size_t len = 7;
+    BAD(terrace_updates_since(db, UINT64_MAX, false, &feed));
+    CHECK(feed == NULL);
+    OK(terrace_latest_seqno(db, &latest));
+    OK(terrace_updates_since(db, latest + 1, false, &feed));
+    OK(terrace_put_with_ttl(db, NULL, B("for ever"), B("v"), UINT64_MAX));
+    OK(terrace_get_with_expiry(db, NULL, NULL, B("for ever"), &value, &expires_at_ms));
+    CHECK(is(&value, "v") && expires_at_ms > UINT64_MAX / 2);
+    OK(terrace_put_with_ttl(db, NULL, B("over"), B("v"), 0));
+    OK(terrace_get(db, NULL, NULL, B("over"), &value));
+    CHECK(is(&value, NULL));
+    OK(terrace_updates_next(feed, &is_there));
+    CHECK(is_there && terrace_updates_kind(feed, SIZE_MAX) == 0);
+    CHECK(terrace_updates_key(feed, SIZE_MAX, &len) == NULL && len == 0);
+    CHECK(terrace_updates_key(feed, 0, NULL) == NULL && terrace_updates_family(feed, 1) == NULL);
+    terrace_updates_free(feed);
+    BAD(terrace_collect_garbage(db, NAN));
+    BAD(terrace_bulk_loader_new(db, NULL, 1, 0, &loader));
+    BAD(terrace_bulk_loader_new(db, NULL, 0, 17, &loader));
+    CHECK(loader == NULL);
+    BAD(terrace_ingest(db, NULL, 1, NULL, 0, NULL));
+    BAD(terrace_ingest(db, NULL, 0, NULL, -1, NULL));
+    /* From the end to the start. */
+    OK(terrace_delete_range(db, NULL, B("z"), B("a")));
+    OK(terrace_compact_range(db, NULL, B("z"), B("a")));
+    OK(terrace_estimate(db, NULL, B("z"), B("a"), &keys, &bytes));
+    CHECK(keys == 0 && bytes == 0);
+    OK(terrace_get(db, NULL, NULL, B("for ever"), &value));
+    CHECK(is(&value, "v"));
 }
 
 /* An option that is refused does not name its family. */
@@ -500,6 +539,7 @@ int main(int argc, char **argv) {
     OK(terrace_open(argv[1], NULL, &db));
     nulls(db);
     refused_and_ended(db);
+    extremes(db);
     a_family_that_was_refused(argv[1]);
     too_much(db);
     of_another_store(db, argv[1]);
