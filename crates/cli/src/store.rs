@@ -65,6 +65,9 @@ impl StoreArgs {
     /// Opens the store for writing; nobody else may have it open.
     pub fn open(&self, options: Options, if_missing: IfMissing) -> Result<Db> {
         let create_if_missing = match self.contents()? {
+            Contents::Missing if self.is_something_else() => {
+                bail!(self.no_store(&Contents::Missing))
+            }
             Contents::Missing | Contents::Empty if if_missing == IfMissing::Create => true,
             Contents::Store => false,
             contents => bail!(self.no_store(&contents)),
@@ -141,9 +144,17 @@ impl StoreArgs {
         Ok(terrace_inspect::contents(&*files::vfs(), &self.dir)?)
     }
 
+    /// Whether there is a file where the directory should be, or a link to nothing.
+    fn is_something_else(&self) -> bool {
+        self.dir.symlink_metadata().is_ok()
+    }
+
     fn no_store(&self, contents: &Contents) -> String {
         let dir = self.dir.display();
         match contents {
+            Contents::Missing if self.is_something_else() => {
+                format!("{dir} is no directory; name that of a store with --dir")
+            }
             Contents::Missing => format!(
                 "there is no directory {dir}; name a store with --dir, or make one with `terrace \
                  load`"

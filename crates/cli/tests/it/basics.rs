@@ -204,6 +204,24 @@ fn a_directory_of_other_files_is_left_alone() {
 }
 
 #[test]
+fn a_file_in_the_place_of_a_directory_is_called_one_and_stays() {
+    let program = Program::new();
+    program.write("file", "meow");
+    std::os::unix::fs::symlink("nowhere", program.path("link")).unwrap();
+    let input = program.write("in.tsv", "a\tb\n");
+    let commands: [&[&str]; 6] =
+        [&["put", "k", "v"], &["get", "k"], &["load", &input], &["stats"], &["compact"], &["scan"]];
+    for dir in ["file", "link"] {
+        for command in commands {
+            let said = program.fails(1, &[command, &["--dir", dir]].concat());
+            assert!(said.contains(&format!("{dir} is no directory")), "{said}");
+        }
+    }
+    assert_eq!(std::fs::read_to_string(program.path("file")).unwrap(), "meow");
+    assert!(!program.path("nowhere").exists());
+}
+
+#[test]
 fn a_store_without_current_is_not_taken_for_a_new_one() {
     let program = Program::with_store();
     std::fs::remove_file(program.store().join("CURRENT")).unwrap();
