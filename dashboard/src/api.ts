@@ -180,6 +180,8 @@ export interface Job {
   family: string;
   /** Level and file number of each input; empty for a flush and for garbage collection. */
   inputs: { level: number; file: number }[];
+  /** How many there are, where not all are in `inputs`, but the first 1,000. */
+  input_count?: number;
   /** Level of the output; 0 for a flush; `null` for garbage collection. */
   output_level: number | null;
   started_ms: number;
@@ -194,7 +196,7 @@ export interface Job {
 /** A job that is over. Inside `live` events: those that ended since the event before. */
 export interface FinishedJob extends Job {
   ended_ms: number;
-  /** File numbers it wrote. */
+  /** File numbers it wrote, at most 1,000. */
   outputs: number[];
 }
 

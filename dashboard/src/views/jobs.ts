@@ -35,7 +35,7 @@ function row(job: Job, now_ms: number, ended: FinishedJob | null): HTMLElement {
   const seconds = Math.max(0.001, ((ended?.ended_ms ?? now_ms) - job.started_ms) / 1000);
   const share = ended !== null ? 1 : doneShare(job);
   const bar = h("progress", { max: 100, value: Math.round(share * 100), "aria-label": `${NAMES[job.kind]} ${route(job)}` });
-  const files = job.inputs.length > 0 ? plural(job.inputs.length, "file") : bytes(job.input_bytes);
+  const files = job.inputs.length > 0 ? plural(job.input_count ?? job.inputs.length, "file") : bytes(job.input_bytes);
   const rate = seconds > 0.5 ? `${bytes(job.written_bytes / seconds)}/s` : "";
   return h("li", { class: `job ${job.kind}${ended === null ? "" : " ended"}`, "data-job": job.id },
     h("span", { class: "job-kind" }, NAMES[job.kind]), h("span", { class: "job-route" }, route(job)), bar,

@@ -186,6 +186,9 @@ pub(super) struct Job {
     pub kind: JobKind,
     pub family: String,
     pub inputs: Vec<JobInput>,
+    /// Where not all are listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_count: Option<u64>,
     pub output_level: Option<u8>,
     pub started_ms: u64,
     pub input_bytes: u64,

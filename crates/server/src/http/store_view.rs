@@ -19,6 +19,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 /// How old a look may be.
 pub(super) const FRESH: Duration = Duration::from_millis(500);
+/// Inputs, and outputs, of a job that are listed.
+const MAX_JOB_FILES: usize = 1000;
 /// Numbers of JavaScript are exact below 2^53.
 const EXACT_BITS: u64 = (1 << 53) - 1;
 
@@ -160,12 +162,15 @@ fn job(seen: &JobShape) -> Job {
         terrace::JobKind::Compaction => JobKind::Compaction,
         terrace::JobKind::GarbageCollection => JobKind::GarbageCollection,
     };
-    let inputs = seen.inputs.iter().map(|(level, file)| JobInput { level: *level, file: *file });
+    let listed = seen.inputs.iter().take(MAX_JOB_FILES);
+    let inputs = listed.map(|(level, file)| JobInput { level: *level, file: *file });
+    let is_cut = seen.inputs.len() > MAX_JOB_FILES;
     Job {
         id: seen.id,
         kind,
         family: seen.family.clone(),
         inputs: inputs.collect(),
+        input_count: is_cut.then_some(seen.inputs.len() as u64),
         output_level: (kind != JobKind::GarbageCollection).then_some(seen.output_level),
         started_ms: seen.started_ms,
         input_bytes: seen.input_bytes,
@@ -186,7 +191,8 @@ fn finished(seen: &JobShape, shape: &terrace::Shape) -> Option<FinishedJob> {
             |(level, number): &(u8, u64)| *number == file.number && *level != seen.output_level;
         (seen.started_ms..=ended_ms).contains(&file.created_ms) || seen.inputs.iter().any(moved)
     };
-    let outputs = level.flatten().filter(of_it).map(|file| file.number).collect();
+    let outputs = level.flatten().filter(of_it).map(|file| file.number);
+    let outputs = outputs.take(MAX_JOB_FILES).collect();
     Some(FinishedJob { job: job(seen), ended_ms, outputs })
 }
 
@@ -225,6 +231,28 @@ mod tests {
         assert_eq!(finished(&JobShape { finished_ms: None, ..seen.clone() }, &shape), None);
         let elsewhere = JobShape { family: "g".into(), ..seen };
         assert!(finished(&elsewhere, &shape).unwrap().outputs.is_empty());
+    }
+
+    #[test]
+    fn of_a_job_with_very_many_files_some_are_listed_and_all_are_counted() {
+        let seen = |count: u64| JobShape {
+            id: 1,
+            kind: terrace::JobKind::Compaction,
+            family: "f".into(),
+            inputs: (0..count).map(|number| (1, number)).collect(),
+            output_level: 2,
+            started_ms: 100,
+            finished_ms: Some(200),
+            input_bytes: 1,
+            read_bytes: 1,
+            written_bytes: 1,
+        };
+        let made = store((0..5000).map(|number| file(number, 150)).collect());
+        let many = finished(&seen(5000), &made).unwrap();
+        assert_eq!((many.job.inputs.len(), many.job.input_count), (1000, Some(5000)));
+        assert_eq!(many.outputs.len(), 1000);
+        let few = job(&seen(1000));
+        assert_eq!((few.inputs.len(), few.input_count), (1000, None));
     }
 
     #[test]
