@@ -50,8 +50,11 @@ const CUTS_PER_FILE: usize = 15;
 /// Bounds of the bytes read ahead in one input.
 const MIN_READAHEAD_BYTES: usize = 128 << 10;
 const MAX_READAHEAD_BYTES: usize = 1 << 20;
-/// Of small buffers one input has this part at least.
+/// Of small buffers one input has this part at least ...
 const LEAST_PART: usize = 8;
+/// ... as long as all of them together do not take this many times the buffers, nor one less than this.
+const MOST_BUFFERS: usize = 2;
+const LEAST_READAHEAD_BYTES: usize = 4 << 10;
 
 /// What a job works with.
 pub(crate) struct JobContext<'a> {
@@ -195,8 +198,6 @@ impl<'a> Plan<'a> {
             .iter()
             .map(|(level, files)| if *level == 0 { files.len() } else { 1 })
             .sum();
-        let buffer_bytes = ctx.options.job_buffer_bytes;
-        let least_bytes = MIN_READAHEAD_BYTES.min(buffer_bytes / LEAST_PART);
         Ok(Self {
             ctx,
             compaction,
@@ -204,10 +205,18 @@ impl<'a> Plan<'a> {
             below: below(ctx.version, compaction),
             cuts: piece_cuts(ctx, compaction)?,
             now_ms: ctx.clock.wall_ms(),
-            readahead_bytes: (buffer_bytes / runs.max(1)).clamp(least_bytes, MAX_READAHEAD_BYTES),
+            readahead_bytes: readahead_bytes(ctx.options.job_buffer_bytes, runs),
             moving: ctx.moving.as_ref().filter(|moving| moving.moves(compaction)),
         })
     }
+}
+
+/// Bytes to read ahead in each of `runs` inputs that share buffers of `buffer_bytes`, which are not of the budget.
+fn readahead_bytes(buffer_bytes: usize, runs: usize) -> usize {
+    let runs = runs.max(1);
+    let least = MIN_READAHEAD_BYTES.min(buffer_bytes / LEAST_PART);
+    let least = least.min(MOST_BUFFERS * buffer_bytes / runs).max(LEAST_READAHEAD_BYTES);
+    (buffer_bytes / runs).clamp(least, MAX_READAHEAD_BYTES)
 }
 
 /// What one piece did.

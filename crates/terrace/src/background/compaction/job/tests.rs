@@ -195,7 +195,7 @@ impl Store {
                 }),
                 filtering: None,
                 kept_room: None,
-            kept_room: None,
+                kept_room: None,
             },
             compaction,
         )
@@ -256,6 +256,22 @@ fn covers_alike(part: &RangeTombstones, whole: &RangeTombstones, exact: bool) ->
         let (part, whole) = (seqnos(part, key), seqnos(whole, key));
         part == whole || (!exact && part.iter().all(|seqno| whole.contains(seqno)))
     })
+}
+
+/// Also where there are hundreds of files in L0.
+#[test]
+fn inputs_share_the_buffers_however_many_they_are() {
+    for buffer_bytes in [256 << 10, 1 << 20, 8 << 20] {
+        let one = readahead_bytes(buffer_bytes, 1);
+        assert_eq!(one, buffer_bytes.min(MAX_READAHEAD_BYTES));
+        for runs in [0, 2, 8, 16, 36, 100, 1000] {
+            let each = readahead_bytes(buffer_bytes, runs);
+            let most = (MOST_BUFFERS * buffer_bytes).max(runs * LEAST_READAHEAD_BYTES);
+            assert!(each * runs <= most && each >= LEAST_READAHEAD_BYTES, "{runs}: {each}");
+        }
+    }
+    assert_eq!(readahead_bytes(8 << 20, 36), (8 << 20) / 36);
+    assert_eq!(readahead_bytes(1 << 20, 16), MIN_READAHEAD_BYTES);
 }
 
 #[test]
