@@ -14,6 +14,10 @@ pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// The size of an ordinary page.
 const PAGE_BYTES: usize = 4 << 10;
 
+/// No machine has larger ordinary pages: the ends of a mapping are given back at multiples of this.
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+const LARGEST_PAGE_BYTES: usize = 64 << 10;
+
 /// Zeroed memory, returned when dropped.
 #[derive(Debug)]
 pub(crate) struct Region {
@@ -42,14 +46,16 @@ impl Region {
 
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 mod mapped {
-    use super::{HUGE_PAGE_BYTES, NonNull, PAGE_BYTES, Region, io};
+    use super::{HUGE_PAGE_BYTES, LARGEST_PAGE_BYTES, NonNull, PAGE_BYTES, Region, io};
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
     impl Region {
         /// Reserves at least `bytes` bytes.
         pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
             let too_large = || io::Error::from(io::ErrorKind::OutOfMemory);
-            let len = bytes.max(1).checked_next_multiple_of(PAGE_BYTES).ok_or_else(too_large)?;
+            // Beyond a huge page the kernel gets ends back, which it takes at multiples of its pages only.
+            let grain = if bytes > HUGE_PAGE_BYTES { LARGEST_PAGE_BYTES } else { PAGE_BYTES };
+            let len = bytes.max(1).checked_next_multiple_of(grain).ok_or_else(too_large)?;
             let align = if len > HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { PAGE_BYTES };
             let mapped = len.checked_add(align - PAGE_BYTES).ok_or_else(too_large)?;
             // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
