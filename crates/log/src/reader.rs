@@ -92,6 +92,10 @@ pub struct LogReader {
     position: u64,
     /// What [`LogReader::resync`] may still sum up of long records that turn out to be none.
     resync_bytes_left: u64,
+    /// The same, once that is used up, of those behind which nothing stands.
+    last_bytes_left: u64,
+    /// What [`LogReader::content_end`] has found.
+    content_end: Option<u64>,
     /// Set at an end, with why.
     ended: Option<Option<String>>,
 }
@@ -208,6 +212,8 @@ impl LogReader {
             header,
             position,
             resync_bytes_left,
+            last_bytes_left: resync_bytes_left,
+            content_end: None,
             ended: None,
         })
     }
@@ -350,8 +356,11 @@ impl LogReader {
                     return Ok(Some(offset));
                 }
                 let summed = Some(after - offset).filter(|bytes| *bytes > LONG_BYTES);
-                self.resync_bytes_left =
-                    self.resync_bytes_left.saturating_sub(summed.unwrap_or_default());
+                let left = match self.resync_bytes_left {
+                    0 => &mut self.last_bytes_left,
+                    _ => &mut self.resync_bytes_left,
+                };
+                *left = left.saturating_sub(summed.unwrap_or_default());
             }
             offset += 1;
         }
@@ -456,7 +465,7 @@ impl LogReader {
 
     /// Where the record at `offset` would end, if it is worth computing a checksum there. A long record must be followed by
     /// the end, zeros or another plausible header: random bytes would otherwise cost a checksum
-    /// over much of the file each. When many such were none, it must be followed by a short record that is one.
+    /// over much of the file each. When many such were none, it must be followed by a short record that is one, or by nothing.
     fn candidate(&mut self, offset: u64) -> Result<Option<u64>> {
         let file_bytes = self.window.file_bytes();
         let head = self.window.get(offset, RECORD_HEADER_BYTES)?;
@@ -471,13 +480,35 @@ impl LogReader {
         Ok(is_worth_it.then_some(after))
     }
 
-    /// Whether the bytes between two offsets are a record that is not long; the end of the file counts as one.
+    /// Behind the last byte of the file that is not zero, or is damaged: there is nothing but room that was set aside.
+    fn content_end(&mut self) -> Result<u64> {
+        if let Some(end) = self.content_end {
+            return Ok(end);
+        }
+        let mut end = self.window.file_bytes();
+        while end > 0 {
+            let start = end.saturating_sub(CHUNK_BYTES as u64);
+            let len = (end - start) as usize;
+            let bytes = self.aside.get(start, len)?;
+            let last = bytes.iter().rposition(|byte| *byte != 0).map(|at| start + at as u64 + 1);
+            if let Some(found) = last.max(self.aside.end_of_damage(start, len)) {
+                end = found;
+                break;
+            }
+            end = start;
+        }
+        self.content_end = Some(end);
+        Ok(end)
+    }
+
+    /// Whether the bytes between two offsets are a record that is not long. The end counts as one, as long as not too many
+    /// have claimed it.
     fn is_short_record(&mut self, offset: u64, end: u64) -> Result<bool> {
         if end - offset > LONG_BYTES {
             return Ok(false);
         }
-        if offset == self.window.file_bytes() {
-            return Ok(true);
+        if offset >= self.content_end()? {
+            return Ok(self.last_bytes_left > 0);
         }
         let len = (end - offset) as usize;
         self.aside.get(offset, len)?;

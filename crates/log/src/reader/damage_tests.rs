@@ -193,3 +193,30 @@ fn a_value_that_looks_like_many_long_records_costs_no_checksum_for_each() {
     }
     assert_eq!(records, 4);
 }
+
+/// In room that was set aside, behind a value that has used up what may be summed up.
+#[test]
+fn a_long_last_record_is_found_behind_a_value_that_looks_like_many_long_records() {
+    let sim = SimVfs::new(1);
+    sim.create_dir_all(Path::new("/log")).unwrap();
+    for preallocate_bytes in [0, 4 << 20] {
+        let options = LogOptions { preallocate_bytes, buffered: false };
+        let mut writer = LogWriter::create(&sim, path(), NUMBER, &options).unwrap();
+        writer.append(&[b"first"]).unwrap();
+        let offset = writer.len_bytes();
+        let value: Vec<u8> = [2, 0, 4, 0, 1].into_iter().cycle().take(1 << 20).collect();
+        writer.append(&[&value]).unwrap();
+        let last = writer.len_bytes();
+        writer.append(&[&vec![b'r'; 200_000]]).unwrap();
+        drop(writer);
+        assert!(sim.corrupt(path(), offset, 1));
+        let mut reader = LogReader::open(&sim, path(), NUMBER).unwrap();
+        reader.next().unwrap();
+        assert!(matches!(reader.next().unwrap(), Step::End { torn: Some(_), .. }));
+        let before = sim.op_count();
+        assert_eq!(reader.resync().unwrap(), Some(last));
+        assert_eq!(reader.resync_bytes_left, 0);
+        assert!(sim.op_count() - before < 2000, "{}", sim.op_count() - before);
+        sim.remove(path()).unwrap();
+    }
+}
