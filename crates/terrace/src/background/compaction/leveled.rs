@@ -21,6 +21,10 @@
 //! by themselves; files of deeper levels are rewritten in place, those of the base level only when
 //! it must be now. Merges that would reveal much garbage in the value log are done early.
 //!
+//! **Files that delete ranges** and hold little else go down while there are writes; one that meets more of the next level
+//! than a merge takes is divided in place first, along the files that it meets, and its pieces go down one by one
+//! ([`may_sink`] says when).
+//!
 //! **A file that cannot be read** stays where it is, and what is newer stays above it; everything
 //! else goes on ([`around_quarantined`]).
 //!
