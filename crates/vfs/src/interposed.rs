@@ -1,6 +1,6 @@
 //! A file system over another that does something at its calls: counts them, holds them, lets them
 //! fail, takes images between them. For tests and simulations: implement [`Interposed`], and the rest
-//! of a [`Vfs`] passes through. Where one action before each call is enough, [`crate::BeforeCalls`] is one.
+//! of a [`Vfs`] passes through. Where one action before each call is enough, `BeforeCalls` is one.
 
 use crate::{AppendFile, CreateOptions, OpenMode, RandomFile, ReadRequest, Result, Vfs};
 use std::ops::Range;
