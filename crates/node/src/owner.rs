@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use terrace_cluster::{
     Assignment, DbKey, Direction, Effect, Epoch, Exception, KeyCopy, MoveAnswer, MoveCall,
-    MoveEvent, MoveId, Mover, NodeId, Outcome, ShardId, Site,
+    MoveEvent, MoveId, Mover, NodeId, Outcome, Refusal, ShardId, Site,
 };
 use terrace_keyspace::move_point;
 use tokio::sync::{mpsc, oneshot};
@@ -123,7 +123,7 @@ struct Owner {
     stopped: Vec<oneshot::Sender<()>>,
     /// Recalls that have waited, for their numbers.
     recall_count: u64,
-    /// Keys that a command has waited for in vain, and until when others do not wait again.
+    /// Keys that a command has waited for in vain, or that are too large, and until when others do not wait again.
     overdue: HashMap<DbKey, Duration>,
     sweep: Sweep,
     may_serve: bool,
@@ -369,7 +369,15 @@ impl Owner {
             for key in &finished.keys {
                 let at = self.place_of(key);
                 match &undone {
-                    Some(why) => self.wishes.fail(key, at, why),
+                    Some(why) => {
+                        self.wishes.fail(key, at, why);
+                        if finished.outcome == Outcome::Undone(Some(Refusal::TooLarge)) {
+                            // To find that out costs reading as much as may be moved.
+                            let until = self.start.elapsed() + RECALL_LIMIT;
+                            self.overdue.insert(key.clone(), until);
+                            self.wishes.stay(key, at);
+                        }
+                    }
                     // What was ordered while it was moved.
                     None => is_misplaced |= self.wishes.place_of(key) != at,
                 }

@@ -128,6 +128,11 @@ impl Wishes {
         });
     }
 
+    /// A key cannot be moved from where it is: there it shall be until an order says something else.
+    pub fn stay(&mut self, key: &DbKey, at: Option<ShardId>) {
+        self.set(key, at);
+    }
+
     /// Answers all who wait for a key of these.
     pub fn refuse_all(&mut self, why: &str, is_meant: impl Fn(&DbKey) -> bool) {
         let keys: Vec<DbKey> = self.waiting.keys().filter(|key| is_meant(key)).cloned().collect();
@@ -253,6 +258,11 @@ mod tests {
         wishes.fail(&key("k"), Some(ShardId(2)), "not at this instance");
         assert_eq!(there.try_recv(), Ok(Ok(())));
         assert_eq!(wishes.place_of(&key("k")), Some(ShardId(2)));
+        // It has grown too large to come home, and no later look at the wishes wants that.
+        let is_called = need(&mut wishes, "k");
+        wishes.fail(&key("k"), Some(ShardId(2)), "too large");
+        wishes.stay(&key("k"), Some(ShardId(2)));
+        assert!(is_called() && wishes.assignments().collect::<Vec<_>>() == assigned(&[("k", 2)]));
     }
 
     #[test]

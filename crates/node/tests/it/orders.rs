@@ -263,6 +263,35 @@ async fn a_large_key_stays_and_those_beside_it_are_moved() {
     assert!(told.contains("too large"), "{told}");
 }
 
+/// It has grown while it was away.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_too_large_to_come_home_is_not_read_for_every_command_that_needs_it() {
+    let it = start("grown", 2).await;
+    let [large, other] = [&it.keys[0], &it.keys[1]];
+    it.moved(large, Some(2)).await;
+    let front = &it.cluster.nodes[0].front;
+    front.run(&format!("SET {large} {}", "x".repeat(20))).await.unwrap();
+    let store = &it.cluster.nodes[1].store;
+    store.limit_exports(4);
+    let before = store.steps("export");
+    for _ in 0..100 {
+        let is_called = it.recall(large);
+        wait_for("the command to go on", async || is_called()).await;
+    }
+    // Each looks at what is missing of all orders.
+    for to in [Some(2), None, Some(2), None] {
+        it.moved(other, to).await;
+    }
+    let exports = store.steps("export") - before;
+    // Two are of the other key, and the large one is read again after some seconds.
+    assert!((3..30).contains(&exports), "{exports}");
+    let told = it.order(large, None).await.unwrap().unwrap_err();
+    assert!(told.contains("too large"), "{told}");
+    assert!(store.has(large));
+    let value = front.run(&format!("GET {large}")).await.unwrap();
+    assert_eq!(value.len(), 20);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_instance_that_is_away_stops_no_moves_of_others_and_no_command_for_ever() {
     let mut it = start_nodes("away", 3, 8).await;
