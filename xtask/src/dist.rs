@@ -23,7 +23,7 @@ use crate::packages::{Packages, output};
 use crate::release::{DEBUG, PROFILE, PROGRAM};
 use crate::steps::{cargo, target_dir};
 use crate::wheel;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use deb::Deb;
 use files::{Files, gzip, read};
 use program::Program;
@@ -45,6 +45,9 @@ const CONFIGURATION: &str = "etc/terrace/terrace.toml";
 
 /// Where the service is installed.
 pub const UNIT: &str = "usr/lib/systemd/system/terrace.service";
+
+/// What the Containerfile calls the package for Debian.
+const ANY_PACKAGE: &str = "terrace_*.deb";
 
 /// The file of checksums.
 pub const SUMS: &str = "SHA256SUMS";
@@ -124,14 +127,16 @@ impl<'a> Out<'a> {
         let program = Program::of(&built.join(PROGRAM), &work.0)?;
         let list = sbom::cyclone_dx(&Packages::read(self.root)?, CRATE)?;
         self.archive(&archive_name("terrace", ""), &portable(self.root, &program, &list)?)?;
-        self.debian(&program, &list)?;
+        let package = self.debian(&program, &list)?;
         self.write(&format!("terrace-{VERSION}.cdx.json"), list.as_bytes())?;
-        let containerfile = read(&self.root.join(PACKAGING).join("Containerfile"))?;
-        self.write("Containerfile", &containerfile)?;
+        let path = self.root.join(PACKAGING).join("Containerfile");
+        let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        self.write("Containerfile", containerfile(&text, &package)?.as_bytes())?;
         Ok(program)
     }
 
-    fn debian(&mut self, program: &Program, list: &str) -> Result<()> {
+    /// The package for Debian; gives its name.
+    fn debian(&mut self, program: &Program, list: &str) -> Result<String> {
         let scripts = ["postinst", "prerm", "postrm"].map(|name| {
             let path = self.root.join(PACKAGING).join("debian").join(name);
             let text = fs::read_to_string(&path);
@@ -147,7 +152,8 @@ impl<'a> Out<'a> {
             time_s: self.time_s,
         };
         let name = format!("terrace_{VERSION}_{}.deb", deb::architecture()?);
-        self.write(&name, &deb.build()?)
+        self.write(&name, &deb.build()?)?;
+        Ok(name)
     }
 
     fn c_library(&mut self, built: &Path) -> Result<()> {
@@ -203,6 +209,12 @@ impl Drop for Work {
         // What stays is only in the way.
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// The `Containerfile` of one package: others, of earlier versions, may lie beside it.
+fn containerfile(text: &str, package: &str) -> Result<String> {
+    ensure!(text.matches(ANY_PACKAGE).count() == 1, "the Containerfile has no {ANY_PACKAGE}");
+    Ok(text.replace(ANY_PACKAGE, package))
 }
 
 /// `NAME-VERSION-ARCH-linux`, and `what`.
@@ -289,6 +301,15 @@ mod tests {
             let output = Command::new("sh").arg("-n").arg(dir.join(name)).output().unwrap();
             assert!(output.status.success(), "{name}: {output:?}");
         }
+    }
+
+    #[test]
+    fn the_image_is_of_the_package_that_was_made() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/Containerfile");
+        let text = fs::read_to_string(path).unwrap();
+        let of_one = containerfile(&text, "terrace_1.2.3_amd64.deb").unwrap();
+        assert!(of_one.contains("\nCOPY terrace_1.2.3_amd64.deb /terrace.deb\n"), "{of_one}");
+        assert!(containerfile("FROM scratch\n", "a.deb").is_err());
     }
 
     #[test]
