@@ -54,6 +54,9 @@ pub unsafe extern "C" fn leveldb_open(
         directory::check_wanted(dir, options.create_if_missing, options.error_if_exists)?;
         let files = options.open_files();
         let db = terrace::Db::open(dir, options.of_terrace(&files))?;
+        if options.error_if_exists {
+            directory::check_new(dir, &db)?;
+        }
         directory::check_ssts(dir, &db)?;
         let kept = Kept::new(Store::open(db, options.order())?);
         Ok(handle(Db { kept, _files: files }))

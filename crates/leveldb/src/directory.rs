@@ -84,7 +84,7 @@ pub fn check_wanted(dir: &Path, create_if_missing: bool, error_if_exists: bool) 
     let there = dir.display();
     if has_store(dir) {
         return match error_if_exists {
-            true => Err(Failure::argument(format!("{there}: exists (error_if_exists is true)"))),
+            true => Err(exists(dir)),
             false => Ok(()),
         };
     }
@@ -104,6 +104,19 @@ pub fn check_wanted(dir: &Path, create_if_missing: bool, error_if_exists: bool) 
         false => {
             Err(Failure::argument(format!("{there}: does not exist (create_if_missing is false)")))
         }
+    }
+}
+
+fn exists(dir: &Path) -> Failure {
+    Failure::argument(format!("{}: exists (error_if_exists is true)", dir.display()))
+}
+
+/// Refuses a store that has been written to, where there must be a new one: another process may have made it since
+/// [`check_wanted`] has looked, without the store's lock. One that was never written to is as good as a new one.
+pub fn check_new(dir: &Path, db: &Db) -> Outcome<()> {
+    match db.latest_seqno() {
+        0 => Ok(()),
+        _ => Err(exists(dir)),
     }
 }
 

@@ -180,6 +180,24 @@ fn a_store_without_its_current_is_damaged_and_not_absent() {
     assert_eq!(check_wanted(&absent, false, false).unwrap_err().code, Code::InvalidArgument);
 }
 
+/// As if another process had made it after the look, and closed it.
+#[test]
+fn a_store_that_was_made_in_the_meantime_is_not_taken_for_a_new_one() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("store");
+    check_wanted(&dir, true, true).unwrap();
+    let db = terrace::Db::open(&dir, terrace::Options::default()).unwrap();
+    check_new(&dir, &db).unwrap();
+    db.put("key", "value").unwrap();
+    db.delete("key").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let db = terrace::Db::open(&dir, terrace::Options::default()).unwrap();
+    let refused = check_new(&dir, &db).unwrap_err();
+    assert_eq!(refused.code, Code::InvalidArgument);
+    assert_eq!(refused, check_wanted(&dir, true, true).unwrap_err());
+}
+
 #[test]
 fn only_the_last_directory_is_made() {
     let temp = tempfile::tempdir().unwrap();
