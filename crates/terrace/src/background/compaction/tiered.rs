@@ -189,7 +189,10 @@ fn due(input: &PickInput<'_>, runs: &[Run<'_>]) -> Option<Choice> {
         oldest.files.iter().find_map(|file| {
             let reason = match is_due(file) {
                 true => Reason::Ttl,
-                false if is_dense(file) && seen_by_all(file) => Reason::Tombstones,
+                // Ranges that it deletes were left there for a snapshot, with what they hide in the run itself.
+                false if (is_dense(file) || deletes_ranges(file)) && seen_by_all(file) => {
+                    Reason::Tombstones
+                }
                 false => return None,
             };
             input.complete(oldest.level, vec![file.clone()], oldest.level, reason)
