@@ -22,7 +22,8 @@ pub struct Target {
     /// Where it is made.
     pub partial: PathBuf,
     finished: bool,
-    _lock: Option<Box<dyn Send + Sync>>,
+    /// Of [`MARK`]. Until it is there the directory may be that of another process.
+    lock: Option<Box<dyn Send + Sync>>,
 }
 
 impl Target {
@@ -52,18 +53,15 @@ impl Target {
         }
         let cannot = || format!("cannot make {}", partial.display());
         fs::create_dir(&partial).with_context(cannot)?;
-        let mut target = Self { dir, partial: partial.clone(), finished: false, _lock: None };
+        let mut target = Self { dir, partial: partial.clone(), finished: false, lock: None };
         if let Some(old) = old {
             fs::set_permissions(&partial, old.permissions()).with_context(cannot)?;
             // Whether a directory can take its place is better known before than after hours.
             fs::rename(&partial, &target.dir).with_context(|| target.cannot_replace())?;
-            // What is there until the next one is made is another's.
-            target.finished = true;
             fs::create_dir(&partial).with_context(cannot)?;
-            target.finished = false;
             fs::set_permissions(&partial, old.permissions()).with_context(cannot)?;
         }
-        target._lock = Some(PosixVfs::new().lock(&partial.join(MARK)).with_context(cannot)?);
+        target.lock = Some(PosixVfs::new().lock(&partial.join(MARK)).with_context(cannot)?);
         // After a power cut it must be there if anything else is.
         File::open(&partial).and_then(|partial| partial.sync_all()).with_context(cannot)?;
         Ok(target)
@@ -87,9 +85,11 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        if !self.finished {
-            // The error that brought us here is the one to tell.
-            drop(fs::remove_dir_all(&self.partial));
+        // The error that brought us here is the one to tell.
+        match self.lock {
+            _ if self.finished => {}
+            Some(_) => drop(fs::remove_dir_all(&self.partial)),
+            None => drop(fs::remove_dir(&self.partial)),
         }
     }
 }
