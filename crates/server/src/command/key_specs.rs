@@ -15,7 +15,7 @@ enum Begin {
 /// Which arguments from there on are keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Find {
-    /// Every `step`th, up to the one that is so many behind the first, or before the end if that is negative.
+    /// Every `step`th, up to `last` behind the first, or, if that is negative, counted from the end.
     Range {
         last: i64,
         step: i64,
