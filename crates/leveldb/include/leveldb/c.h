@@ -23,10 +23,6 @@ typedef struct leveldb_writablefile_t leveldb_writablefile_t;
 
 #define leveldb_snappy_compression 1
 
-#define NODE 110
-
-#define VALUE 118
-
 // Writes that become visible together.
 typedef struct leveldb_writebatch_t leveldb_writebatch_t;
 

@@ -17,9 +17,10 @@ use terrace_binding::Outcome;
 
 pub const META: &[u8] = b"m";
 
-pub const KEY: u8 = b'k';
-pub const NODE: u8 = b'n';
-pub const VALUE: u8 = b'v';
+// Not `pub`: they would be macros of leveldb/c.h.
+pub(super) const KEY: u8 = b'k';
+pub(super) const NODE: u8 = b'n';
+pub(super) const VALUE: u8 = b'v';
 
 /// Where the key of a value stands.
 pub fn key_key(id: u64) -> [u8; 9] {

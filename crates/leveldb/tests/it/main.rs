@@ -52,6 +52,16 @@ fn the_header_is_up_to_date() {
     assert!(there == made, "UPDATE=1 cargo test -p terrace-leveldb header writes c.h anew");
 }
 
+/// A macro would replace what a program calls so.
+#[test]
+fn the_header_defines_no_names_but_leveldbs() {
+    let header = std::fs::read_to_string(header_path()).unwrap();
+    let defined = header.lines().filter_map(|line| line.trim_start().strip_prefix("#define "));
+    let defined: Vec<_> = defined.collect();
+    let is_ours = |name: &str| name.starts_with("leveldb_") || name.starts_with("STORAGE_LEVELDB_");
+    assert!(!defined.is_empty() && defined.iter().all(|name| is_ours(name)), "{defined:?}");
+}
+
 #[test]
 fn the_library_exports_every_function_of_leveldb_and_nothing_else() {
     let library = std::env::current_exe().unwrap().with_file_name("libterrace_leveldb.so");
