@@ -113,11 +113,11 @@ fn remove_unnamed(db: &Db, view: &View, ids_together: u64) -> Outcome<()> {
 }
 
 fn remove_keys_without_value(db: &Db, view: &View) -> Outcome<()> {
+    let mut from = 0;
     loop {
-        let without = keys_without_value(view, REMOVED_TOGETHER)?;
-        if without.is_empty() {
-            return Ok(());
-        }
+        let without = keys_without_value(view, from, REMOVED_TOGETHER)?;
+        let Some(last) = without.last() else { return Ok(()) };
+        from = last + 1;
         let mut batch = WriteBatch::new();
         without.iter().for_each(|id| batch.delete_cf(&view.family, key_key(*id)));
         db.write_with(batch, &UNSYNCED)?;

@@ -162,10 +162,10 @@ pub fn each_unnamed(
     Ok(())
 }
 
-/// The ids of at most `most` records of keys whose values are not there.
-pub fn keys_without_value(view: &View, most: usize) -> Outcome<Vec<u64>> {
-    let mut keys = records(view, &key_key(0), Some(&key_key(ALL.end)), true)?;
-    let mut values = records(view, &value_key(0), Some(&value_key(ALL.end)), true)?;
+/// The ids, from `from` on, of at most `most` records of keys whose values are not there.
+pub fn keys_without_value(view: &View, from: u64, most: usize) -> Outcome<Vec<u64>> {
+    let mut keys = records(view, &key_key(from), Some(&key_key(ALL.end)), true)?;
+    let mut values = records(view, &value_key(from), Some(&value_key(ALL.end)), true)?;
     let mut without = Vec::new();
     while keys.valid() && without.len() < most {
         let value = if values.valid() { id_of(VALUE, values.key()) } else { None };
