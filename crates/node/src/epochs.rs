@@ -45,8 +45,7 @@ pub(crate) async fn pass(
         note_too_far(shared, shard, epoch, known);
         return Ok(Passed::TooFar);
     }
-    // What one shard has passed the next one need not.
-    let _one_at_a_time = shared.passing.lock().await;
+    let Some(_turn) = shared.passing.turn(known.0).await else { return show(shared, known).await };
     let reached = Arc::new(AtomicU64::new(0));
     let before = commit(shared, known, &reached).await?;
     let mut commits = JoinSet::new();
@@ -74,7 +73,11 @@ pub(crate) async fn pass(
             }
         }
     }
-    // The one that all nodes see.
+    show(shared, known).await
+}
+
+/// A revision that all nodes see: the epoch is passed.
+async fn show(shared: &Shared, known: Epoch) -> Result<Passed, Error> {
     let seen = Transaction::new().put(shared.layout.passed(), known.to_string());
     shared.metadata.commit(seen.delete(shared.layout.passing())).await?;
     Ok(Passed::Yes)
@@ -85,6 +88,7 @@ async fn commit(shared: &Shared, known: Epoch, reached: &AtomicU64) -> Result<u6
     let write = Transaction::new().put(shared.layout.passing(), known.to_string());
     let revision = shared.metadata.commit(write).await?.unwrap_or(0);
     reached.fetch_max(revision, Ordering::Relaxed);
+    shared.passing.note(revision);
     Ok(revision)
 }
 

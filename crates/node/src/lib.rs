@@ -27,6 +27,7 @@ mod node;
 mod owner;
 mod part;
 mod part_check;
+mod passing;
 mod partitioner;
 mod roles;
 pub mod rpc;

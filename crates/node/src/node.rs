@@ -14,6 +14,7 @@ use crate::gate::Gate;
 use crate::lease_keeper;
 use crate::part::Part;
 use crate::part_check::PartCheck;
+use crate::passing::Passing;
 use crate::partitioner::{self, Repartition};
 use crate::roles::NodeRoles;
 use crate::rpc::{IncomingLimits, Roles, api, incoming, routes};
@@ -206,7 +207,7 @@ impl Node {
             refusal: watch::Sender::new(None),
             refresh: Notify::new(),
             deposed,
-            passing: tokio::sync::Mutex::new(()),
+            passing: Passing::new(),
             too_far: Mutex::default(),
             is_draining: watch::Sender::new(false),
             leads_partitioner: AtomicBool::new(false),

@@ -4,6 +4,7 @@ use crate::config::NodeConfig;
 use crate::directory::{Directory, Layout};
 use crate::gate::{Gate, Token};
 use crate::part_check::PartCheck;
+use crate::passing::Passing;
 use crate::rpc::{MoveMessage, Peer, ShardRecords, TopCounts};
 use crate::stamp::LeaseStamp;
 use crate::store::{InstanceStore, StoreError, StoreLoad};
@@ -97,8 +98,8 @@ pub(crate) struct Shared {
     pub refresh: Notify,
     /// Terms of this node in which an instance refused a call; and the later epoch that it knows, if it said that.
     pub deposed: mpsc::UnboundedSender<(ShardId, Epoch, Option<Epoch>)>,
-    /// Held while revisions are made, see `epochs`.
-    pub passing: tokio::sync::Mutex<()>,
+    /// Whose turn it is to make revisions, see `epochs`.
+    pub passing: Passing,
     /// Shards of which an instance knows an epoch that is too far away, for people.
     pub too_far: Mutex<BTreeMap<ShardId, TooFar>>,
     pub is_draining: watch::Sender<bool>,
