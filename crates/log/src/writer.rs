@@ -3,7 +3,8 @@
 //!
 //! After any failed append or sync the writer refuses everything: the file may hold half a record,
 //! and what follows half a record is never read. The log goes on in a new segment made with
-//! [`LogWriter::create_after`] and [`LogWriter::end`].
+//! [`LogWriter::create_after`] and [`LogWriter::end`]. Records of earlier calls that a buffered writer still holds go into
+//! that one by [`LogWriter::carry_over`]: nothing of them is lost.
 //!
 //! Used by the engine's commit path and by `terrace-manifest`.
 
@@ -171,16 +172,40 @@ impl LogWriter {
     /// Appends one record per payload; returns the file offset of the first. All of them go to
     /// the kernel in one append (in more only past [`STREAM_BYTES`]), or stay in the buffer if the
     /// writer is buffered. With no payload only a pending sync marker is written.
+    ///
+    /// # Errors
+    /// I/O, and [`Error::InvalidArgument`] for a payload that is too long. None of these records is part of the log then.
     #[inline]
     pub fn append(&mut self, payloads: &[&[u8]]) -> Result<u64> {
         let start = self.len_bytes();
         let outcome = self.append_all(payloads);
         if outcome.is_err() {
-            // Records of this call that the kernel took before the failure are no part of the log; see
-            // [`Self::take_back`].
-            self.handed_bytes = self.handed_bytes.min(start);
+            self.drop_behind(start);
         }
         outcome
+    }
+
+    /// As [`LogWriter::append`], and hands everything to the kernel.
+    ///
+    /// # Errors
+    /// As [`LogWriter::append`].
+    #[inline]
+    pub fn append_through(&mut self, payloads: &[&[u8]]) -> Result<u64> {
+        let start = self.len_bytes();
+        let outcome = self.append_all(payloads).and_then(|offset| self.flush().map(|()| offset));
+        if outcome.is_err() {
+            self.drop_behind(start);
+        }
+        outcome
+    }
+
+    /// What a failed call was about is no part of the log, also what the kernel took before the failure
+    /// ([`Self::take_back`]). What earlier calls left in the buffer stays there.
+    #[cold]
+    fn drop_behind(&mut self, start: u64) {
+        let buffered = start.saturating_sub(self.handed_bytes);
+        self.buffer.truncate(usize::try_from(buffered).unwrap_or(usize::MAX));
+        self.handed_bytes = self.handed_bytes.min(start);
     }
 
     #[inline]
@@ -288,6 +313,30 @@ impl LogWriter {
     /// kernel took whole. After a failure this excludes whatever the failed call was about.
     pub fn end(&self) -> LogPosition {
         LogPosition { segment: self.segment, offset: self.handed_bytes }
+    }
+
+    /// Whether records wait in the buffer that the kernel does not have.
+    pub fn holds_records(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+
+    /// Takes the records that `failed` still holds into the buffer of this one, which has none yet and continues
+    /// `failed`: they were appended there by calls that succeeded. Gives the payload of the first. Does no I/O.
+    pub fn carry_over(&mut self, failed: &mut Self) -> Option<Vec<u8>> {
+        debug_assert!(self.is_empty() && (self.buffered || !failed.holds_records()));
+        let held = std::mem::take(&mut failed.buffer);
+        let (mut rest, mut first) = (&held[..], None);
+        while let Some((header, behind)) = rest.split_first_chunk::<RECORD_HEADER_BYTES>() {
+            let (_, length, kind) = format::split_record_header(header);
+            let Some((payload, next)) = behind.split_at_checked(length as usize) else { break };
+            // What a marker states of the segment before is of no use in this one.
+            if kind == RecordType::Data as u8 {
+                self.frame(RecordType::Data, payload);
+                first.get_or_insert_with(|| payload.to_vec());
+            }
+            rest = next;
+        }
+        first
     }
 
     /// Whether it has no record yet, nor one that waits in the buffer.

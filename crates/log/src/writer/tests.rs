@@ -332,3 +332,47 @@ fn what_a_failed_call_has_left_in_the_file_is_taken_back() {
         assert_eq!(writer.sync_to_end().unwrap(), writer.end());
     }
 }
+
+#[test]
+fn what_a_buffered_writer_holds_goes_on_in_the_next_segment() {
+    for (fits, through) in [(0, false), (0, true), (30, false), (30, true)] {
+        let vfs = SimVfs::new(0);
+        let mut writer = create(&vfs, true);
+        let first = b"handed over".to_vec();
+        writer.append_through(&[&first]).unwrap();
+        let end = writer.end();
+        // A marker goes before the records that are held, and not with them.
+        writer.note_synced(end);
+        writer.append(&[b"held", b"", b"held too"]).unwrap();
+        vfs.set_capacity_bytes(Some(
+            vfs.files().iter().map(|(_, bytes)| bytes).sum::<u64>() + fits,
+        ));
+        let refused = vec![7; if through { 100 } else { BUFFER_BYTES }];
+        let failed = match through {
+            true => writer.append_through(&[&refused]),
+            false => writer.append(&[&refused]),
+        };
+        assert!(failed.is_err() && writer.holds_records());
+        assert_eq!(writer.end(), end, "records behind the end are no part of the log");
+        vfs.set_capacity_bytes(None);
+        let two = SegmentNumber::new(2);
+        let options = LogOptions { preallocate_bytes: 0, buffered: true };
+        let mut next =
+            LogWriter::create_after(&vfs, Path::new("/2.log"), two, &options, Some(end)).unwrap();
+        assert_eq!(next.carry_over(&mut writer), Some(b"held".to_vec()));
+        assert!(!writer.holds_records() && next.carry_over(&mut writer).is_none());
+        next.append_through(&[b"new"]).unwrap();
+
+        let files = [(1, "/1.log"), (2, "/2.log")].map(|(number, path)| SegmentFile {
+            number: SegmentNumber::new(number),
+            path: path.into(),
+        });
+        let mut records = Vec::new();
+        let mut keep = |_, _, payload: &[u8]| {
+            records.push(payload.to_vec());
+            Ok(())
+        };
+        crate::recover(&vfs, &files, &mut keep).unwrap();
+        assert_eq!(records, [&first[..], b"held", b"", b"held too", b"new"], "{fits} {through}");
+    }
+}

@@ -301,7 +301,7 @@ fn house_loop(env: &JobEnv) {
             }
             // Whatever the mode is now: a write may have said it, or been acknowledged before.
             _ if env.base.options.sync == SyncMode::Buffered => {
-                attempt(env, "write the log", || log_segments::hand_over(&env.commit));
+                attempt(env, "write the log", || log_segments::hand_over_now_and_then(&env.commit));
             }
             _ => {}
         }

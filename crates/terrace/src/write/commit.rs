@@ -19,9 +19,7 @@ use crate::values::segment_length;
 use crate::version::family::Family;
 use crate::version::hot_table::HotTable;
 use crate::write::env::CommitEnv;
-use crate::write::log_segments::{
-    failed_append, lost_append, next_segment, settle, sync, sync_log,
-};
+use crate::write::log_segments::{next_segment, not_taken, settle, sync, sync_log};
 use crate::write::queue::{Entered, InsertState, Lead, LogState, MemtableId, Pending, Waiter};
 use crate::write::read_set::{ReadSet, Reads};
 use crate::write::room::make_room;
@@ -207,7 +205,7 @@ fn take_out(
 
 /// Commits a group. One that only removes is tried again while jobs that end may have given room
 /// back: when a full disk says so, nothing of the group counts in the log, though a short write may have left some of it
-/// there ([`failed_append`]). The next try goes into another segment.
+/// there ([`not_taken`]). The next try goes into another segment.
 fn commit(
     env: &CommitEnv,
     lead: &Lead<'_>,
@@ -341,15 +339,19 @@ fn append(
     }
     sync::note(Note::Logged, group.iter().map(|p| p.origin));
     let before = log.writer.len_bytes();
+    // Separated values are read from the file.
+    let is_handed = |p: &Pending| p.sync != SyncMode::Buffered || p.batch.separated().0 > 0;
+    let through = env.base.options.sync == SyncMode::Buffered && group.iter().any(is_handed);
+    let write = |payloads: &[&[u8]]| match through {
+        true => log.writer.append_through(payloads),
+        false => log.writer.append(payloads),
+    };
     let appended = match &*group {
-        [only] => log.writer.append(&[only.batch.encoded()]),
-        _ => {
-            let payloads: Vec<&[u8]> = group.iter().map(|p| p.batch.encoded()).collect();
-            log.writer.append(&payloads)
-        }
+        [only] => write(&[only.batch.encoded()]),
+        _ => write(&group.iter().map(|p| p.batch.encoded()).collect::<Vec<_>>()),
     };
     if let Err(error) = appended {
-        return Err(failed_append(env, log, error));
+        return Err(not_taken(env, log, "append to the log", error));
     }
     log.dirty = true;
     kill_point("commit:logged");
@@ -358,12 +360,6 @@ fn append(
         sync_log(env, log)?;
         env.versions.log_history.note_synced(seqno.previous());
         kill_point("commit:synced");
-    } else if env.base.options.sync == SyncMode::Buffered
-        && group.iter().any(|p| p.sync != SyncMode::Buffered || p.batch.separated().0 > 0)
-    {
-        // Separated values are read from the file.
-        let flushed = log.writer.flush();
-        flushed.map_err(|error| lost_append(env, "write the log", error))?;
     }
     Ok(placed)
 }

@@ -24,27 +24,19 @@ use terrace_log::{LogOptions, LogPosition, LogWriter, Recovered, SegmentFile};
 use terrace_manifest::names;
 use terrace_vfs::Vfs;
 
-/// Reports a failed append. What a buffered log still held was acknowledged: going on without it
-/// in another segment would leave a hole, even if a full disk has room again.
-pub(crate) fn lost_append(env: &CommitEnv, doing: &str, error: terrace_base::Error) -> Error {
-    match env.base.options.sync == SyncMode::Buffered {
-        true => env.base.health.poison(doing, error),
-        false => env.base.health.fail(doing, error),
-    }
-}
-
-/// Reports a failed append of records. Nothing more goes into this segment, and nobody has heard yet that the records
-/// are refused: before that, what they have left is cut off. One of them can stand whole in the file, and somebody who
+/// Reports that the kernel did not take records, while `doing` this. Nothing more goes into this segment. Those of a failed
+/// append are refused, and before anybody learns that, what they have left is cut off. One of them can stand whole in the file, and somebody who
 /// reads beside this writer, or recovers after a kill, would take it for written. A reader that comes between the append
 /// and the cut may do so until its next refresh. If the cut fails, such records are seen until the next segment says
-/// where this one ends.
-pub(crate) fn failed_append(
+/// where this one ends. What a buffered log still holds was acknowledged, and goes into that one.
+pub(crate) fn not_taken(
     env: &CommitEnv,
     log: &mut LogState,
+    doing: &str,
     error: terrace_base::Error,
 ) -> Error {
     log.broken = true;
-    let error = lost_append(env, "append to the log", error);
+    let error = env.base.health.fail(doing, error);
     // Of a store that takes no more writes it is unknown what was written, and stays so.
     if !env.base.health.is_poisoned() {
         let _ = log.writer.take_back();
@@ -61,14 +53,18 @@ pub(crate) fn next_segment(env: &CommitEnv, log: &mut LogState) -> Result<()> {
     if !log.broken {
         let finished = log.writer.finish();
         log.broken = true;
-        finished.map_err(|error| lost_append(env, "finish a log segment", error))?;
+        finished.map_err(|error| not_taken(env, log, "finish a log segment", error))?;
     }
     let fresh = create_segment(env, log.writer.end())?;
     kill_point("segment:started");
-    let old = std::mem::replace(&mut log.writer, fresh);
+    let mut old = std::mem::replace(&mut log.writer, fresh);
     log.broken = false;
     log.has_values = false;
-    let (number, first_seqno) = (log.writer.segment(), log.last_seqno.next());
+    // What was acknowledged and did not get into the old segment is the first in this one.
+    let carried = log.writer.carry_over(&mut old);
+    let carried = carried.and_then(|payload| batch::decode(&payload).map(|(first, ..)| first));
+    let number = log.writer.segment();
+    let first_seqno = carried.unwrap_or_else(|| log.last_seqno.next());
     if old.segment() == SegmentNumber::ZERO {
         // There was none: see `unfinished_log`.
         log.dirty = false;
@@ -205,6 +201,7 @@ pub(crate) fn first_log(
 
 /// Makes everything appended so far durable, older segments first so that there is never a hole.
 pub(crate) fn sync_log(env: &CommitEnv, log: &mut LogState) -> Result<()> {
+    hand_over_under_lead(env, log)?;
     sync_full_segments(env)?;
     let synced = match log.broken {
         // The failed append is no part of the log; what stands before it is.
@@ -242,8 +239,8 @@ pub(crate) fn append_unapplied(
     if log.broken {
         next_segment(env, log)?;
     }
-    if let Err(error) = log.writer.append(&[payload]) {
-        return Err(failed_append(env, log, error));
+    if let Err(error) = log.writer.append_through(&[payload]) {
+        return Err(not_taken(env, log, "append to the log", error));
     }
     // Whatever becomes of the caller, the log has these numbers.
     log.last_seqno = last;
@@ -294,6 +291,21 @@ pub(crate) fn hand_over(env: &CommitEnv) -> Result<()> {
     hand_over_under_lead(env, &mut lead.log())
 }
 
+/// As [`hand_over`], again and again: what a full disk has refused once waits until there is room.
+pub(crate) fn hand_over_now_and_then(env: &CommitEnv) -> Result<()> {
+    let lead = env.queue()?.lead();
+    env.base.health.check_open()?;
+    hand_over_if_it_may_go(env, &mut lead.log())
+}
+
+fn hand_over_if_it_may_go(env: &CommitEnv, log: &mut LogState) -> Result<()> {
+    // Another segment for it would take what the reserve keeps for deletions.
+    match log.broken && env.base.health.is_disk_full() {
+        true => Ok(()),
+        false => hand_over_under_lead(env, log),
+    }
+}
+
 /// What is done for the log now and then, for a leader who waits: nobody else can do it meanwhile. Costs nothing
 /// until it is time.
 pub(crate) fn settle(env: &CommitEnv, log: &mut LogState) -> Result<()> {
@@ -301,17 +313,20 @@ pub(crate) fn settle(env: &CommitEnv, log: &mut LogState) -> Result<()> {
         SyncMode::Interval(interval) if log.synced.elapsed() >= interval => {
             sync_under_lead(env, log)
         }
-        _ if env.base.options.sync == SyncMode::Buffered => hand_over_under_lead(env, log),
+        _ if env.base.options.sync == SyncMode::Buffered => hand_over_if_it_may_go(env, log),
         _ => Ok(()),
     }
 }
 
 fn hand_over_under_lead(env: &CommitEnv, log: &mut LogState) -> Result<()> {
     if log.broken {
-        // It was handed over when its segment ended.
-        return Ok(());
+        if !log.writer.holds_records() {
+            return Ok(());
+        }
+        next_segment(env, log)?;
     }
-    log.writer.flush().map_err(|error| lost_append(env, "write the log", error))
+    let handed = log.writer.flush();
+    handed.map_err(|error| not_taken(env, log, "write the log", error))
 }
 
 /// Lets go of log segments that no memtable needs any more: those with values that SSTs refer to

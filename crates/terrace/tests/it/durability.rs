@@ -174,14 +174,64 @@ fn a_log_sync_that_fails_stops_writes_even_if_only_the_disk_was_full() {
 }
 
 #[test]
-fn a_buffered_log_that_cannot_be_written_takes_no_more_and_leaves_no_hole() {
+fn what_a_buffered_log_has_acknowledged_outlives_an_append_without_room() {
+    for after in 0..3 {
+        let (sim, options, store) = store(SyncMode::Buffered);
+        fault(&sim, OpClass::Append, after);
+        let mut taken = 0;
+        // Records that only the process holds, until there are too many or a full memtable ends their segment.
+        while store.db.put(key(taken), [b'v'; 3000]).is_ok() {
+            taken += 1;
+            assert!(taken < 1000, "the fault never struck");
+        }
+        assert!(taken > 3);
+        write_again(&store).unwrap();
+        store.db.sync().unwrap();
+        for seed in 0..8 {
+            let after = reopen(sim.crash_image(seed), &options).unwrap();
+            assert!((0..taken).all(|n| after.db.get(key(n)).unwrap().is_some()), "seed {seed}");
+            assert!(after.db.get(b"again").unwrap().is_some());
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_takes_deletions_of_a_buffered_store_and_it_goes_on_when_there_is_room() {
     let (sim, options, store) = store(SyncMode::Buffered);
-    fault(&sim, OpClass::Append, 0);
+    sim.set_capacity_bytes(Some(sim.files().iter().map(|(_, bytes)| bytes).sum::<u64>() + 90_000));
+    let mut acknowledged = 0;
+    while store.db.put(key(acknowledged), [b'v'; 3000]).is_ok() {
+        acknowledged += 1;
+        assert!(acknowledged < 1000, "the disk is never full");
+    }
+    assert!(store.db.is_disk_full() && acknowledged > 10);
+    // A kill loses what only the process has, and leaves no hole.
+    let image = sim.kill_image();
+    image.set_capacity_bytes(None);
+    let killed = reopen(image, &options).unwrap();
+    let there = (0..acknowledged).filter(|n| killed.db.get(key(*n)).unwrap().is_some()).count();
+    assert!((0..there as u64).all(|n| killed.db.get(key(n)).unwrap().is_some()), "a hole");
+    drop(killed);
+
+    sim.set_capacity_bytes(None);
+    write_again(&store).unwrap();
+    store.db.delete(key(0)).unwrap();
+    store.db.close().unwrap();
+    let after = reopen(sim.kill_image(), &options).unwrap();
+    assert!(after.db.get(key(0)).unwrap().is_none());
+    assert!((1..acknowledged).all(|n| after.db.get(key(n)).unwrap().is_some()));
+}
+
+#[test]
+fn a_buffered_log_that_the_device_does_not_take_leaves_no_hole() {
+    let (sim, options, store) = store(SyncMode::Buffered);
+    let at_op = sim.op_count();
+    let filter = Some(OpClass::Append);
+    sim.set_fault(Some(Fault { at_op, kind: FaultKind::Eio, forever: false, filter }));
     let mut taken = 0;
-    // Records that only the process holds, until a full memtable ends their segment.
     while store.db.put(key(taken), [b'v'; 3000]).is_ok() {
         taken += 1;
-        assert!(taken < 100, "the fault never struck");
+        assert!(taken < 1000, "the fault never struck");
     }
     assert!(matches!(write_again(&store), Err(Error::Poisoned(_))));
     assert!(store.db.sync().is_err(), "a sync cannot promise what is lost");
