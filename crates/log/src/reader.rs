@@ -12,6 +12,7 @@ use crate::format::{
 };
 use crate::window::{CHUNK_BYTES, Window};
 use crc32c::crc32c_append;
+use std::cmp::Ordering;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -92,8 +93,10 @@ pub struct LogReader {
     position: u64,
     /// What [`LogReader::resync`] may still sum up of long records that turn out to be none.
     resync_bytes_left: u64,
-    /// The same, once that is used up, of those behind which nothing stands.
+    /// The same, once that is used up, of those that end where the content of the file does.
     last_bytes_left: u64,
+    /// And of those that end behind it: their last bytes would be zeros.
+    beyond_bytes_left: u64,
     /// What [`LogReader::content_end`] has found.
     content_end: Option<u64>,
     /// Set at an end, with why.
@@ -213,6 +216,7 @@ impl LogReader {
             position,
             resync_bytes_left,
             last_bytes_left: resync_bytes_left,
+            beyond_bytes_left: resync_bytes_left,
             content_end: None,
             ended: None,
         })
@@ -355,12 +359,12 @@ impl LogReader {
                     self.ended = None;
                     return Ok(Some(offset));
                 }
-                let summed = Some(after - offset).filter(|bytes| *bytes > LONG_BYTES);
-                let left = match self.resync_bytes_left {
-                    0 => &mut self.last_bytes_left,
-                    _ => &mut self.resync_bytes_left,
-                };
-                *left = left.saturating_sub(summed.unwrap_or_default());
+                let summed = after - offset;
+                if summed > LONG_BYTES
+                    && let Some(left) = self.bytes_left(after)?
+                {
+                    *left = left.saturating_sub(summed);
+                }
             }
             offset += 1;
         }
@@ -476,8 +480,27 @@ impl LogReader {
         // The window stays: it would be read again for every such offset.
         let head = self.aside.get(after, RECORD_HEADER_BYTES)?;
         let Some(next) = plausible(head, after, file_bytes) else { return Ok(None) };
-        let is_worth_it = self.resync_bytes_left > 0 || self.is_short_record(after, next)?;
+        let left = self.bytes_left(after)?.copied();
+        let is_worth_it = match left {
+            Some(left) => left > 0,
+            None => self.is_short_record(after, next)?,
+        };
         Ok(is_worth_it.then_some(after))
+    }
+
+    /// What may still be summed up of long records up to `after` that turn out to be none. `None` if that is used up and
+    /// something follows there, which tells by itself whether one is worth it.
+    fn bytes_left(&mut self, after: u64) -> Result<Option<&mut u64>> {
+        if self.resync_bytes_left > 0 {
+            return Ok(Some(&mut self.resync_bytes_left));
+        }
+        let end = self.content_end()?;
+        Ok(match after.cmp(&end) {
+            Ordering::Less => None,
+            // Of one length only one record ends there: many that end in zeros do not keep the last one from being found.
+            Ordering::Equal => Some(&mut self.last_bytes_left),
+            Ordering::Greater => Some(&mut self.beyond_bytes_left),
+        })
     }
 
     /// Behind the last byte of the file that is not zero, or is damaged: there is nothing but room that was set aside.
@@ -501,14 +524,10 @@ impl LogReader {
         Ok(end)
     }
 
-    /// Whether the bytes between two offsets are a record that is not long. The end counts as one, as long as not too many
-    /// have claimed it.
+    /// Whether the bytes between two offsets are a record that is not long.
     fn is_short_record(&mut self, offset: u64, end: u64) -> Result<bool> {
         if end - offset > LONG_BYTES {
             return Ok(false);
-        }
-        if offset >= self.content_end()? {
-            return Ok(self.last_bytes_left > 0);
         }
         let len = (end - offset) as usize;
         self.aside.get(offset, len)?;

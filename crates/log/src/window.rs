@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use terrace_base::Result;
-use terrace_vfs::{LOST_SECTOR_BYTES, RandomFile};
+use terrace_vfs::{LOST_SECTOR_BYTES, RandomFile, add_damage};
 
 /// Bytes read at a time.
 pub(crate) const CHUNK_BYTES: usize = 256 << 10;
@@ -26,6 +26,8 @@ pub(crate) struct Window {
     damaged: Vec<Range<u64>>,
     /// Whether what the device does not give is damage too, instead of an error.
     salvages: bool,
+    /// What the device did not give, ascending and apart: it is not asked for that again.
+    lost: Vec<Range<u64>>,
 }
 
 impl Window {
@@ -39,6 +41,7 @@ impl Window {
             buffer: Vec::new(),
             damaged: Vec::new(),
             salvages: false,
+            lost: Vec::new(),
         }
     }
 
@@ -131,13 +134,96 @@ impl Window {
             self.buffer.resize(want, 0);
         }
         self.damaged.clear();
-        let (file, buffer, damaged) = (&*self.file, &mut self.buffer[..want], &mut self.damaged);
         match self.salvages {
-            true => file.read_around_loss(offset, buffer, damaged, LOST_SECTOR_BYTES)?,
-            false => file.read_around_damage(offset, buffer, damaged)?,
+            true => self.read_around_loss(offset, want)?,
+            false => {
+                let buffer = &mut self.buffer[..want];
+                self.file.read_around_damage(offset, buffer, &mut self.damaged)?;
+            }
         }
         self.start = offset;
         self.filled = want;
         Ok(())
+    }
+
+    /// Fills the first `want` bytes of the buffer from `offset` on, around what is lost. Most devices take their time before they
+    /// say that they do not give a sector.
+    fn read_around_loss(&mut self, offset: u64, want: usize) -> Result<()> {
+        let end = offset + want as u64;
+        let mut at = offset;
+        while at < end {
+            let next = self.lost.partition_point(|range| range.end <= at);
+            let next = self.lost.get(next).cloned().unwrap_or(end..end);
+            let is_lost = next.start <= at;
+            let upto = if is_lost { next.end.min(end) } else { next.start.min(end) };
+            let piece = &mut self.buffer[(at - offset) as usize..(upto - offset) as usize];
+            if is_lost {
+                piece.fill(0);
+                add_damage(&mut self.damaged, at..upto);
+            } else {
+                let mut found = Vec::new();
+                self.file.read_around_loss(at, piece, &mut found, LOST_SECTOR_BYTES)?;
+                for range in found {
+                    self.remember_lost(range.clone());
+                    add_damage(&mut self.damaged, range);
+                }
+            }
+            at = upto;
+        }
+        Ok(())
+    }
+
+    fn remember_lost(&mut self, range: Range<u64>) {
+        let from = self.lost.partition_point(|known| known.end < range.start);
+        let upto = self.lost.partition_point(|known| known.start <= range.end);
+        let touched = self.lost.get(from..upto).unwrap_or_default();
+        let start = touched.first().map_or(range.start, |known| known.start.min(range.start));
+        let end = touched.last().map_or(range.end, |known| known.end.max(range.end));
+        drop(self.lost.splice(from..upto, std::iter::once(start..end)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use terrace_base::Error;
+    use terrace_vfs::{BeforeCalls, Call, EIO, OpenMode, SimVfs, Vfs};
+
+    #[test]
+    fn the_device_is_asked_for_a_lost_sector_no_more_once_it_has_not_given_it() {
+        let (sim, path) = (SimVfs::new(1), Path::new("/a"));
+        let bytes: Vec<u8> = (0..3 * CHUNK_BYTES).map(|n| (n % 251) as u8 + 1).collect();
+        assert!(sim.write_file(path, &bytes));
+        let sector = LOST_SECTOR_BYTES as u64;
+        let lost = [3 * sector..5 * sector, 9 * sector..10 * sector];
+        let refused = Arc::new(AtomicU64::new(0));
+        let (counts, bad) = (refused.clone(), lost.clone());
+        let vfs = BeforeCalls::with_reads(sim, move |call, path| match call {
+            Call::Read(offset, len)
+                if bad.iter().any(|r| r.start < offset + len as u64 && offset < r.end) =>
+            {
+                counts.fetch_add(1, Ordering::Relaxed);
+                Err(Error::io("read", path, std::io::Error::from_raw_os_error(EIO)))
+            }
+            _ => Ok(()),
+        });
+        let mut window = Window::around_loss(vfs.open(path, OpenMode::default()).unwrap());
+        for (turn, offset) in
+            [0, 100, 3 * sector + 7, 5 * sector, 9 * sector].into_iter().enumerate()
+        {
+            let len = (12 * sector - offset) as usize;
+            let got = window.get(offset, len).unwrap().to_vec();
+            for (at, byte) in (offset..).zip(got) {
+                let is_lost = lost.iter().any(|range| range.contains(&at));
+                assert_eq!(byte, if is_lost { 0 } else { bytes[at as usize] }, "{at} of {offset}");
+                assert_eq!(window.is_sound(at, 1), !is_lost, "{at} of {offset}");
+            }
+            // All at once, and each of the three sectors.
+            assert_eq!(refused.load(Ordering::Relaxed), 4, "turn {turn}");
+            // So that the next one is read again.
+            window.get(2 * CHUNK_BYTES as u64, 1).unwrap();
+        }
     }
 }
