@@ -11,7 +11,7 @@ use crate::report::{Facts, Row};
 use crate::store::EngineConfig;
 use crate::store_size::StoreSize;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_workload::distribution::Distribution;
 
@@ -72,7 +72,10 @@ impl Job {
             merged: false,
             options,
             version,
-            library: self.library.as_ref().map(|path| path.display().to_string()),
+            library: self.library.as_deref().and_then(Path::file_name).map(|name| {
+                // Where it lies is of no meaning elsewhere.
+                name.to_string_lossy().into_owned()
+            }),
             machine: self.machine.clone(),
             commit: self.commit.clone(),
         }

@@ -32,10 +32,16 @@ pub fn draw(path: &Path, rows: &[Row]) -> Result<()> {
     register_font("sans-serif", FontStyle::Normal, epaint_default_fonts::HACK_REGULAR)
         .map_err(|_| anyhow!("the built-in font does not load"))?;
     let summaries = summarize(rows);
-    let groups = group(&summaries);
     let charts = plot_series::charts(&summaries);
+    // Where there is a curve over memory, bars of its points say nothing besides.
+    let has_bar = |s: &&Summary| charts.is_empty() || s.median.budget.is_none();
+    let barred: Vec<&Summary> = summaries.iter().filter(has_bar).collect();
+    let groups = group(&barred);
     let bars: i32 = groups.iter().map(|group| group.len() as i32).sum();
-    let height = HEADER + bars * BAR_HEIGHT + groups.len() as i32 * GROUP_GAP + MARGIN;
+    let height = match groups.is_empty() {
+        true => 0,
+        false => HEADER + bars * BAR_HEIGHT + groups.len() as i32 * GROUP_GAP + MARGIN,
+    };
     let size = (WIDTH, u32::try_from(height)? + plot_series::HEIGHT * charts.len() as u32);
     let context = || format!("writing {}", path.display());
     if extension == "svg" {
@@ -64,9 +70,9 @@ pub fn checked_extension(path: &Path) -> Result<&str> {
 }
 
 /// Summaries by workload and variant.
-fn group(summaries: &[Summary]) -> Vec<Vec<&Summary>> {
+fn group<'a>(summaries: &[&'a Summary]) -> Vec<Vec<&'a Summary>> {
     let mut groups: Vec<Vec<&Summary>> = Vec::new();
-    for summary in summaries {
+    for summary in summaries.iter().copied() {
         match groups.last_mut() {
             Some(group)
                 if group.first().is_some_and(|first| {
@@ -105,7 +111,9 @@ where
 {
     area.fill(&WHITE)?;
     let (bars, mut below) = area.split_vertically(bars_height);
-    paint_bars(&bars, rows, groups)?;
+    if !groups.is_empty() {
+        paint_bars(&bars, rows, groups)?;
+    }
     for chart in charts {
         let (here, rest) = below.split_vertically(plot_series::HEIGHT);
         plot_series::paint(&here, chart)?;
