@@ -15,7 +15,7 @@ use terrace_base::SegmentNumber;
 use terrace_log::{LogOptions, LogPosition, LogWriter};
 use terrace_manifest::evidence::{Claims, EVIDENCE_FILES, EvidenceFile};
 use terrace_manifest::{Manifest, ManifestState, names};
-use terrace_vfs::{PartialDir, Vfs, is_refusal};
+use terrace_vfs::{PartialDir, Vfs, is_refusal, is_unreadable};
 
 /// Makes `target`, which must not exist or be empty, a store with the present contents of
 /// `inner`. On an error nothing is left at `target`, unless the last sync of its parent fails.
@@ -107,4 +107,17 @@ pub(crate) fn link(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
         return Ok(());
     }
     Ok(vfs.copy(from, to)?)
+}
+
+/// As [`link`], but that what the device does not give is zeros in a copy.
+pub(crate) fn link_around_loss(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
+    match link(vfs, from, to) {
+        Err(Error::Io(cause)) if is_unreadable(&cause) => {
+            if vfs.exists(to)? {
+                vfs.remove(to)?;
+            }
+            Ok(vfs.copy_around_loss(from, to)?)
+        }
+        linked => linked,
+    }
 }

@@ -6,19 +6,17 @@ use super::plan::{Files, Plan};
 use super::ssts::version_of;
 use super::unended;
 use crate::admin::checkpoint;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::inner::Inner;
 use crate::open::orphans;
 use crate::open::read_write;
 use crate::options::FamilyOptions;
 use crate::version::file_numbers::FileNumbers;
 use std::collections::HashSet;
-use std::path::Path;
 use terrace_base::{FileNumber, SegmentNumber};
 use terrace_log::SegmentFile;
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{FamilyState, FileMeta, HOT_LEVEL, ManifestState, salvage};
-use terrace_vfs::is_unreadable;
 
 impl Repair<'_> {
     /// Does what `plan` says; the store that comes out, with its log replayed.
@@ -48,8 +46,8 @@ impl Repair<'_> {
             read_write::recover_log(dir, &self.options, (manifest, state), claims, salvages)?;
         self.report.log_batches = log.records;
         for SegmentFile { number, path } in mended {
-            // What nothing needs is gone.
-            if self.vfs.exists(&path)? {
+            // What nothing needs is gone, or goes as it is when readers in other processes need it no more.
+            if is_needed(&inner, number) && self.vfs.exists(&path)? {
                 self.mend(number, &path)?;
             }
         }
@@ -141,24 +139,11 @@ impl Repair<'_> {
                 continue;
             }
             let target = orphans::free_name(&*self.vfs, self.dir, &name)?;
-            self.keep(&self.dir.join(&name), &target)?;
+            checkpoint::link_around_loss(&*self.vfs, &self.dir.join(&name), &target)?;
             kept.insert(name);
         }
         self.vfs.sync_dir(&names::lost_dir(self.dir))?;
         Ok(kept)
-    }
-
-    /// Links or copies a file. Where it can only be copied, what the device does not give is zeros in the copy.
-    fn keep(&self, path: &Path, target: &Path) -> Result<()> {
-        match checkpoint::link(&*self.vfs, path, target) {
-            Err(Error::Io(cause)) if is_unreadable(&cause) => {
-                if self.vfs.exists(target)? {
-                    self.vfs.remove(target)?;
-                }
-                Ok(self.vfs.copy_around_loss(path, target)?)
-            }
-            kept => kept,
-        }
     }
 
     /// Moves a file that the new manifest does not name to `lost/`.
@@ -170,4 +155,12 @@ impl Repair<'_> {
         }
         Ok(self.vfs.sync_dir(&names::lost_dir(self.dir))?)
     }
+}
+
+/// Whether the store that came out has values in segment `number`, or change feeds read it.
+fn is_needed(inner: &Inner, number: SegmentNumber) -> bool {
+    let versions = &inner.versions;
+    versions.manifest.lock().state.segments.contains_key(&number)
+        || versions.read.value_log.has(number)
+        || versions.log_history.keeps(number)
 }

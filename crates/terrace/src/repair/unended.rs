@@ -4,6 +4,7 @@
 //! `lost/REPORT` is durable before a file of the store is replaced. Once the caller has the report it becomes
 //! `lost/REPORT.N`, for the user: the engine does not read it again.
 
+use crate::admin::checkpoint;
 use crate::error::Result;
 use std::path::Path;
 use terrace_base::Error;
@@ -73,9 +74,6 @@ pub(super) fn write(vfs: &dyn Vfs, dir: &Path, lost: &[String]) -> Result<()> {
     let folder = names::lost_dir(dir);
     vfs.create_dir_all(&folder)?;
     vfs.sync_dir(dir)?;
-    if let Some(Err(_)) = losses(vfs, dir)? {
-        put_by(vfs, &folder)?;
-    }
     let temp = names::rewrite_path(&folder);
     if vfs.exists(&temp)? {
         vfs.remove(&temp)?;
@@ -88,6 +86,10 @@ pub(super) fn write(vfs: &dyn Vfs, dir: &Path, lost: &[String]) -> Result<()> {
     file.finish()?;
     file.sync()?;
     drop(file);
+    if let Some(Err(_)) = losses(vfs, dir)? {
+        // It keeps its name until the next one takes it: while there is none, a repair says that the store is sound.
+        put_by(vfs, &folder, |from, to| checkpoint::link_around_loss(vfs, from, to))?;
+    }
     vfs.rename(&temp, &folder.join(NAME))?;
     Ok(vfs.sync_dir(&folder)?)
 }
@@ -96,13 +98,17 @@ pub(super) fn write(vfs: &dyn Vfs, dir: &Path, lost: &[String]) -> Result<()> {
 pub(super) fn end(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     let folder = names::lost_dir(dir);
     match vfs.exists(&folder.join(NAME))? {
-        true => put_by(vfs, &folder),
+        true => put_by(vfs, &folder, |from, to| Ok(vfs.rename(from, to)?)),
         false => Ok(()),
     }
 }
 
-/// Gives the report a number that nothing has, behind those of earlier ones, of which only the newest stay.
-fn put_by(vfs: &dyn Vfs, folder: &Path) -> Result<()> {
+/// Gives the report, as `give` does it, a number that nothing has, behind those of earlier ones, of which only the newest stay.
+fn put_by(
+    vfs: &dyn Vfs,
+    folder: &Path,
+    give: impl FnOnce(&Path, &Path) -> Result<()>,
+) -> Result<()> {
     let name_of = |number: u64| format!("{NAME}.{number}");
     let number_of = |name: String| {
         let number = u64::from(name.strip_prefix(NAME)?.strip_prefix('.')?.parse::<u32>().ok()?);
@@ -114,7 +120,7 @@ fn put_by(vfs: &dyn Vfs, folder: &Path) -> Result<()> {
     while vfs.exists(&folder.join(name_of(next)))? {
         next += 1;
     }
-    vfs.rename(&folder.join(NAME), &folder.join(name_of(next)))?;
+    give(&folder.join(NAME), &folder.join(name_of(next)))?;
     for old in told.into_iter().filter(|number| number + KEPT <= next) {
         vfs.remove(&folder.join(name_of(old)))?;
     }
@@ -141,6 +147,25 @@ mod tests {
         write(&sim, dir, &["three".into()]).unwrap();
         assert_eq!(read(&sim, dir).unwrap(), ["three"]);
         assert_eq!(sim.read_file(path("REPORT.1")).unwrap(), b"what is left of it");
+    }
+
+    #[test]
+    fn a_report_that_cannot_be_read_is_told_of_until_the_next_has_its_place() {
+        let dir = Path::new("/db");
+        let (mut calls, mut ended) = (0, false);
+        while !ended {
+            let sim = SimVfs::new(1);
+            sim.create_dir_all(dir).unwrap();
+            write(&sim, dir, &["one".into()]).unwrap();
+            assert!(sim.write_file(path(NAME), b"what is left of it"));
+            sim.crash_after(sim.op_count() + calls);
+            ended = write(&sim, dir, &["two".into()]).is_ok();
+            let told = read(&sim.kill_image(), dir).unwrap();
+            assert_eq!(told.len(), 1, "killed at call {calls}: {told:?}");
+            assert_eq!(told == ["two"], !told[0].contains("cannot be read"), "{told:?}");
+            calls += 1;
+        }
+        assert!(calls > 8, "{calls}");
     }
 
     #[test]
