@@ -57,10 +57,10 @@ pub struct PutOutcome {
     pub before: Option<Value>,
 }
 
-/// What is known of the length of a string that is not read.
+/// What is known of the length of a string that is not read, or not decompressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnreadLen {
-    /// Its length; `None` if only reading shows it, the string being compressed by itself.
+    /// Its length; `None` if only its compressed form shows it, which was too long to be read.
     pub bytes: Option<usize>,
     /// What reading it reads: its length, or that of its compressed form.
     pub stored_bytes: usize,
@@ -242,17 +242,27 @@ impl CommandBatch {
         }
     }
 
-    /// What is known of the length of the string under `key`, which is not read; `None` if there is none.
-    pub fn unread_len(&mut self, db: u8, key: &[u8]) -> Result<Option<UnreadLen>> {
+    /// What is known of the length of the string under `key`; `None` if there is none. Only a compressed form of at most
+    /// `read_bytes` is read, and not decompressed.
+    pub fn unread_len(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        read_bytes: usize,
+    ) -> Result<Option<UnreadLen>> {
         let outline = self.outline(db, key)?;
         self.note_lookup(outline.exists());
-        match outline {
-            Outline::Nothing => Ok(None),
-            Outline::Text(TextInfo { len, stored_bytes, .. }) => {
-                Ok(Some(UnreadLen { bytes: len, stored_bytes }))
+        let info = match outline {
+            Outline::Nothing => None,
+            Outline::Text(TextInfo { len: None, stored_bytes, .. })
+                if stored_bytes <= read_bytes =>
+            {
+                self.text_info_within(db, key, read_bytes)?
             }
-            Outline::Collection(_) => Err(Error::WrongType),
-        }
+            Outline::Text(info) => Some(info),
+            Outline::Collection(_) => return Err(Error::WrongType),
+        };
+        Ok(info.map(|info| UnreadLen { bytes: info.len, stored_bytes: info.stored_bytes }))
     }
 
     /// The string under `key` and which part of it is from `first` to `last`, both included;

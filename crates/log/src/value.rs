@@ -24,7 +24,8 @@ mod writer;
 mod tests;
 
 pub use read::{
-    JOINED_GAP_BYTES, JOINED_READ_BYTES, ValueRead, read_value, read_values, read_values_within,
+    JOINED_GAP_BYTES, JOINED_READ_BYTES, ValueRead, read_value, read_value_len, read_values,
+    read_values_within,
 };
 pub(crate) use scan::value_of;
 pub use scan::{ValueScan, ValueStep};

@@ -88,8 +88,19 @@ impl CommandBatch {
 
     /// As [`Self::text`], without the bytes.
     pub(crate) fn text_info(&mut self, db: u8, key: &[u8]) -> Result<Option<TextInfo>> {
+        self.text_info_within(db, key, 0)
+    }
+
+    /// As [`Self::text_info`], with the length also if the bytes show it whose compressed form has at most `read_bytes`:
+    /// that is read, and not decompressed.
+    pub(crate) fn text_info_within(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        read_bytes: usize,
+    ) -> Result<Option<TextInfo>> {
         let user_key = self.take_user_key(db, key);
-        let found = self.text_info_at(&user_key);
+        let found = self.text_info_at(&user_key, read_bytes);
         self.scratch = user_key;
         Ok(found?.filter(|text| text.is_live(self.now_ms)))
     }
@@ -99,14 +110,14 @@ impl CommandBatch {
     pub(crate) fn stored_text_info(&mut self, db: u8, key: &[u8]) -> Result<Option<TextInfo>> {
         let user_key = self.take_user_key(db, key);
         self.reading.now_ms = Some(0);
-        let found = self.text_info_at(&user_key);
+        let found = self.text_info_at(&user_key, 0);
         self.reading.now_ms = Some(self.now_ms);
         self.scratch = user_key;
         found
     }
 
     /// One that this batch wrote is found also if it has expired.
-    fn text_info_at(&self, user_key: &[u8]) -> Result<Option<TextInfo>> {
+    fn text_info_at(&self, user_key: &[u8], read_bytes: usize) -> Result<Option<TextInfo>> {
         if let Some((written, bytes)) = self.texts.get(user_key) {
             self.saw_written(true);
             return Ok(match *written {
@@ -120,7 +131,7 @@ impl CommandBatch {
         if self.flushed != 0 && self.is_flushed(self.space.layout.db_of(user_key)) {
             return Ok(None);
         }
-        let found = self.space.strings.get_info(user_key, &self.reading)?;
+        let found = self.space.strings.get_info_within(user_key, &self.reading, read_bytes)?;
         Ok(found.map(|info| TextInfo {
             expires_at_ms: info.expires_at_ms,
             len: info.value_bytes,

@@ -43,10 +43,21 @@ pub struct ValueRead<'a> {
 /// `Corruption` with file, offset, the checksum expected and the one found; or if the file ends
 /// before the value does. I/O.
 pub fn read_value(read: &ValueRead<'_>) -> Result<Slice> {
-    read.check_room()?;
-    let mut raw = BufMut::for_overwrite(read.raw_bytes());
-    read.file.read_at(read.handle.offset, &mut raw).map_err(|error| read.explain(error))?;
-    read.open(raw.freeze(), 0)
+    read.open(read.raw()?, 0)
+}
+
+/// The length of a value, whose stored bytes are read and checked as by [`read_value`]. It is not decompressed: what it
+/// takes depends on the stored bytes alone.
+///
+/// # Errors
+/// As [`read_value`].
+pub fn read_value_len(read: &ValueRead<'_>) -> Result<usize> {
+    let raw = read.raw()?;
+    let stored = read.stored(&raw, 0)?;
+    match read.compression()? {
+        Compression::None => Ok(stored.len()),
+        compression => read.payload_len(stored, compression),
+    }
 }
 
 /// Reads many values in one [`Vfs::read_batch`], the results in the order of `reads`. Neighbours
@@ -167,6 +178,14 @@ impl ValueRead<'_> {
         self.handle.len as usize + VALUE_CHECKSUM_BYTES
     }
 
+    /// Reads stored bytes and checksum.
+    fn raw(&self) -> Result<Buf> {
+        self.check_room()?;
+        let mut raw = BufMut::for_overwrite(self.raw_bytes());
+        self.file.read_at(self.handle.offset, &mut raw).map_err(|error| self.explain(error))?;
+        Ok(raw.freeze())
+    }
+
     /// Refuses a value for which no memory may be taken.
     fn check_room(&self) -> Result<()> {
         let end = self.handle.end();
@@ -197,6 +216,17 @@ impl ValueRead<'_> {
     /// Checks the value at `start` of `buf` and returns it.
     #[inline]
     fn open(&self, buf: Buf, start: usize) -> Result<Slice> {
+        let stored = self.stored(&buf, start)?;
+        match self.compression()? {
+            Compression::None if stored.is_empty() => Ok(Slice::empty()),
+            Compression::None => Ok(Slice::of(buf, start, self.handle.len as usize)),
+            compression => self.decompress(stored, compression),
+        }
+    }
+
+    /// Checks the value at `start` of `buf` and returns its stored bytes.
+    #[inline]
+    fn stored<'b>(&self, buf: &'b Buf, start: usize) -> Result<&'b [u8]> {
         let len = self.handle.len as usize;
         let (stored, sum) = buf
             .get(start..start + self.raw_bytes())
@@ -212,32 +242,42 @@ impl ValueRead<'_> {
                  {expected:08x} is stored"
             )));
         }
-        match Compression::from_byte(self.handle.compression) {
-            Some(Compression::None) if len == 0 => Ok(Slice::empty()),
-            Some(Compression::None) => Ok(Slice::of(buf, start, len)),
-            Some(compression) => self.decompress(stored, compression),
-            None => Err(self.corrupt(format!(
-                "the value is compressed in way {}, which does not exist",
-                self.handle.compression
-            ))),
-        }
+        Ok(stored)
+    }
+
+    #[inline]
+    fn compression(&self) -> Result<Compression> {
+        let byte = self.handle.compression;
+        Compression::from_byte(byte).ok_or_else(|| {
+            self.corrupt(format!("the value is compressed in way {byte}, which does not exist"))
+        })
+    }
+
+    fn payload_len(&self, stored: &[u8], compression: Compression) -> Result<usize> {
+        let len = codec::payload_len(stored, compression, MAX_VALUE_BYTES);
+        len.map_err(|fault| self.explain_fault(fault))
     }
 
     fn decompress(&self, stored: &[u8], compression: Compression) -> Result<Slice> {
-        let fault = |fault: codec::Fault| match fault {
+        let len = self.payload_len(stored, compression)?;
+        if len == 0 {
+            return Ok(Slice::empty());
+        }
+        let mut payload = BufMut::for_overwrite(len);
+        let unpacked = codec::decompress_into(stored, compression, &mut payload);
+        unpacked.map_err(|fault| self.explain_fault(fault))?;
+        Ok(payload.freeze().into())
+    }
+
+    #[cold]
+    fn explain_fault(&self, fault: codec::Fault) -> Error {
+        match fault {
             codec::Fault::NotBuiltIn(_) => Error::Unsupported {
                 path: self.file.path().to_path_buf(),
                 detail: fault.to_string(),
             },
             _ => self.corrupt(fault.to_string()),
-        };
-        let len = codec::payload_len(stored, compression, MAX_VALUE_BYTES).map_err(fault)?;
-        if len == 0 {
-            return Ok(Slice::empty());
         }
-        let mut payload = BufMut::for_overwrite(len);
-        codec::decompress_into(stored, compression, &mut payload).map_err(fault)?;
-        Ok(payload.freeze().into())
     }
 }
 

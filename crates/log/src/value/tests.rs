@@ -118,6 +118,7 @@ fn sizes_at_the_edges_round_trip() {
     for ((read, result), written) in reads.iter().zip(read_values(&vfs, &reads)).zip(&values) {
         assert!(result.unwrap() == written.3, "{:?}", read.handle);
         assert!(read_value(read).unwrap() == written.3, "{:?}", read.handle);
+        assert_eq!(read_value_len(read).unwrap(), written.3.len(), "{:?}", read.handle);
     }
     assert_eq!(scan(&vfs).unwrap().len(), values.len());
 }

@@ -17,7 +17,7 @@ const MAX_STRING_BYTES: usize = 4096;
 /// Nothing is shown of a longer string: it is read as a whole, as its checksum is that of the whole. Behind elements of
 /// more bytes than this together no more are shown.
 pub(super) const MAX_READ_BYTES: usize = 1 << 20;
-/// The same of a string that is compressed by itself, in its compressed form: how long it is shows only when it is read.
+/// The same of a string that is compressed by itself, in its compressed form, which says how long it is.
 pub(super) const MAX_COMPRESSED_BYTES: usize = 64 << 10;
 /// The longest key that a list goes on behind: it has to fit into a request.
 const MAX_NEXT_BYTES: usize = 4096;
@@ -58,7 +58,8 @@ pub(super) fn keys(space: &Arc<Keyspace>, wanted: &Wanted) -> Result<KeyList> {
 }
 
 /// What is under `key`; a collection with its first elements, a sorted set with its lowest. The length of a string is
-/// known without reading it, unless it is compressed by itself: that of a long one is unknown.
+/// known without reading it, unless it is compressed by itself: then the compressed form says it, or it is unknown if
+/// that is long.
 pub(super) fn value(space: &Arc<Keyspace>, db: u8, key: &[u8]) -> Result<KeyValue> {
     let mut batch = space.command_batch(Mode::Device);
     batch.next_command();
@@ -76,10 +77,10 @@ pub(super) fn value(space: &Arc<Keyspace>, db: u8, key: &[u8]) -> Result<KeyValu
     match kind {
         None => {}
         Some(Type::String) => {
-            let unread = batch.unread_len(db, key)?;
-            told.size = unread.and_then(|unread| unread.bytes).map(|bytes| bytes as u64);
-            let most = told.size.map_or(MAX_COMPRESSED_BYTES, |_| MAX_READ_BYTES);
-            if unread.is_some_and(|unread| unread.stored_bytes <= most) {
+            let unread = batch.unread_len(db, key, MAX_COMPRESSED_BYTES)?;
+            let bytes = unread.and_then(|unread| unread.bytes);
+            told.size = bytes.map(|bytes| bytes as u64);
+            if bytes.is_some_and(|bytes| bytes <= MAX_READ_BYTES) {
                 let text = batch.get(db, key)?;
                 told.text = text.map(|text| Key::cut(&text, MAX_STRING_BYTES));
                 told.size = told.text.as_ref().map(|text| text.len);

@@ -8,6 +8,8 @@ use crate::observe::memory_pools::{self, MemoryShape};
 use crate::observe::store_shape::{self, FilterHeat, ModelShape, Shape};
 use crate::read::estimate::{self, Estimate};
 use crate::read::get::explain::{self, Explanation};
+use crate::read::get::{self, EntryInfo};
+use crate::read::scan::ReadOptions;
 use crate::write::count_log;
 use std::ops::RangeBounds;
 use terrace_base::FileNumber;
@@ -115,6 +117,21 @@ impl Db {
 }
 
 impl ColumnFamily {
+    /// As [`ColumnFamily::get_info`], also with the length of a value that is compressed by itself, if its compressed form
+    /// has at most `read_bytes`: that is read, and not decompressed. With [`ReadOptions::in_memory`] it is not read.
+    ///
+    /// # Errors
+    /// As [`ColumnFamily::get_info`].
+    pub fn get_info_within(
+        &self,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+        read_bytes: usize,
+    ) -> Result<Option<EntryInfo>> {
+        let (env, reading) = (&self.inner().read, self.reading(options)?);
+        get::get_info(env, &self.family, key.as_ref(), reading, read_bytes)
+    }
+
     /// Looks `key` up as [`ColumnFamily::get`] does, and tells every step: what was asked, what it
     /// answered, how long that took, and how often it read the device. It is a real lookup: it
     /// fills the cache, so a second one may go another way. Costs some microseconds more than a

@@ -458,7 +458,7 @@ impl ColumnFamily {
         key: impl AsRef<[u8]>,
         options: &ReadOptions,
     ) -> Result<Option<EntryInfo>> {
-        get::get_info(&self.inner().read, &self.family, key.as_ref(), self.reading(options)?)
+        self.get_info_within(key, options, 0)
     }
 
     /// As [`Db::multi_get`].

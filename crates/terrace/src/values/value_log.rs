@@ -13,6 +13,8 @@
 //! Live bytes are counted from the SSTs of the current versions only
 //! ([`FileMeta::value_refs`]), so that a file or family that goes takes its references with it.
 
+mod value_length;
+
 use crate::event;
 use crate::values::excluded::{Excluded, Verdict};
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};

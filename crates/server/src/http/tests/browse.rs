@@ -162,6 +162,28 @@ fn a_long_compressed_string_is_not_read_and_its_length_is_unknown() {
     assert!(read_bytes() > before, "it lies in the log");
 }
 
+/// A few bytes of compressed form can stand for any number of equal ones.
+#[test]
+fn a_string_that_is_long_only_when_it_is_decompressed_is_not_decompressed() {
+    let mut store = small();
+    store.default_family.value_compression = terrace::Compression::Zstd;
+    store.default_family.value_separation_threshold = 16;
+    let served = Served::over(store, false, HttpOptions::default());
+    let most = crate::http::browse::MAX_READ_BYTES;
+    write(&served, |batch| {
+        for (key, length) in [("long", most + 1), ("short", most)] {
+            batch.put(0, key.as_bytes(), &vec![0_u8; length], &PutOptions::default()).unwrap();
+        }
+    });
+    let read_bytes = || served.made.db.metrics().value_read_bytes;
+    let before = read_bytes();
+    let long = served.json("/api/v1/value?key=long");
+    assert_eq!((&long["size"], &long["text"]), (&(most + 1).into(), &Value::Null));
+    assert!((1..1000).contains(&(read_bytes() - before)), "its compressed form was read");
+    let short = served.json("/api/v1/value?key=short");
+    assert_eq!((&short["size"], &short["text"]["len"]), (&most.into(), &most.into()));
+}
+
 #[test]
 fn long_elements_end_the_list_of_them() {
     let served = Served::open();
