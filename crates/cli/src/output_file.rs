@@ -3,7 +3,7 @@
 
 use crate::outcome::tell;
 use anyhow::{Context, Result, bail};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
@@ -44,11 +44,8 @@ impl OutputFile {
         let partial = path.with_file_name(name);
         // What an earlier process of this number may have left.
         drop(fs::remove_file(&partial));
-        // A dump has all that is in the store, whose files only their owner may read.
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial);
-        let output = Self { file: file.with_context(cannot)?, path, partial: Some(partial) };
-        // Where locks are not to be had, the process id in the name has to do.
-        let _ = output.file.try_lock();
+        let file = create_locked(&partial).with_context(cannot)?;
+        let output = Self { file, path, partial: Some(partial) };
         if let Some(old) = old {
             // Only root may give a file to another user; the others are its owner.
             let _ = fchown(&output.file, Some(old.uid()), Some(old.gid()));
@@ -70,23 +67,44 @@ impl OutputFile {
     }
 }
 
+/// Creates the file at `path`, which tells others by its lock that it is being written.
+fn create_locked(path: &Path) -> io::Result<File> {
+    loop {
+        // A dump has all that is in the store, whose files only their owner may read.
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        // Where locks are not to be had, the process id in the name has to do.
+        let _ = file.lock();
+        // Another call may have taken it for a left one while it was not locked.
+        if file.metadata()?.nlink() > 0 {
+            return Ok(file);
+        }
+    }
+}
+
 /// Removes what calls that were killed have left beside the file at `path`, and says so. Keys may be in it.
 fn remove_unfinished(path: &Path) {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return };
-    let is_unfinished = |found: &str| {
-        let number = found.strip_prefix(name).and_then(|rest| rest.strip_prefix('.'));
-        let number = number.and_then(|rest| rest.strip_suffix(".partial"));
-        let number = number.and_then(|number| number.parse::<u32>().ok());
-        // If a process has this number, which may be another one by now, the file stays.
-        number.is_some_and(|number| !Path::new("/proc").join(number.to_string()).exists())
+    let number_in = |found: &str| {
+        let number = found.strip_prefix(name)?.strip_prefix('.')?.strip_suffix(".partial")?;
+        number.parse::<u32>().ok()
     };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let entries = fs::read_dir(folder.unwrap_or(Path::new(".")));
     for entry in entries.into_iter().flatten().flatten() {
         let left = entry.path();
-        // A process that has another view of processes may write it.
-        let is_locked = || File::open(&left).is_ok_and(|file| file.try_lock().is_err());
-        if !entry.file_name().to_str().is_some_and(is_unfinished) || is_locked() {
+        let Some(number) = entry.file_name().to_str().and_then(number_in) else { continue };
+        // Anything else is somebody's, and to open a pipe may wait for ever.
+        if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            continue;
+        }
+        // Held until it is removed. What cannot be opened may be locked.
+        let Ok(file) = File::open(&left) else { continue };
+        let is_written = match file.try_lock() {
+            Ok(()) => false,
+            Err(TryLockError::WouldBlock) => true,
+            Err(TryLockError::Error(_)) => Path::new("/proc").join(number.to_string()).exists(),
+        };
+        if is_written {
             continue;
         }
         // What cannot be removed is no reason to write nothing.
@@ -158,6 +176,29 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         OutputFile::create(&path).unwrap().finish().unwrap();
         assert_eq!(mode_of(&path), 0o640);
+    }
+
+    #[test]
+    fn what_a_killed_call_has_left_is_removed_unless_somebody_writes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        // A process has the first number: it need not be the one that wrote the file.
+        for name in ["a.1.partial", "a.2.partial", "a.b.partial", "b.1.partial"] {
+            fs::write(path(name), "a part").unwrap();
+        }
+        let writer = File::open(path("a.2.partial")).unwrap();
+        writer.lock().unwrap();
+        fs::create_dir(path("a.3.partial")).unwrap();
+        let pipe = std::process::Command::new("mkfifo").arg(path("a.4.partial")).status();
+        assert!(pipe.unwrap().success());
+        OutputFile::create(&path("a")).unwrap().finish().unwrap();
+        assert!(!path("a.1.partial").exists());
+        for name in ["a.2.partial", "a.3.partial", "a.4.partial", "a.b.partial", "b.1.partial"] {
+            assert!(path(name).exists(), "{name}");
+        }
+        drop(writer);
+        OutputFile::create(&path("a")).unwrap().finish().unwrap();
+        assert!(!path("a.2.partial").exists());
     }
 
     #[test]

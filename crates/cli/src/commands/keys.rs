@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use terrace::vfs::PosixVfs;
-use terrace_encryption::{Key, KeyError, KeyRing, Target, rewrite, used_keys};
+use terrace_encryption::{Key, KeyError, KeyRing, Target, UsedKeys, rewrite, used_keys};
 use terrace_inspect::SizeBytes;
 use zeroize::Zeroizing;
 
@@ -86,17 +86,29 @@ fn add(named: &Path) -> Result<Outcome> {
 }
 
 fn tell_used(dir: &Path) -> Result<Outcome> {
-    let mut out = standard_output::read_or_not();
     let found = used_keys(&*PosixVfs::shared(), dir)?;
+    tell_found(found, &mut standard_output::read_or_not())
+}
+
+/// What is not known of some files is no answer to the question which keys may go.
+fn tell_found(found: UsedKeys, out: &mut dyn Write) -> Result<Outcome> {
     for (id, used) in found.keys {
         let key = id.map_or("not encrypted".into(), |id| format!("key {id}"));
         let (files, bytes) = (Grouped(used.files), SizeBytes(used.bytes));
         writeln!(out, "{key}: {files} files, {bytes}")?;
     }
-    for error in found.unreadable {
+    for error in &found.unreadable {
         writeln!(out, "unknown key: {error}")?;
     }
-    Ok(Outcome::Done)
+    Ok(outcome(&found.unreadable))
+}
+
+/// How a command ends that could not read some files.
+fn outcome(unreadable: &[terrace_base::Error]) -> Outcome {
+    match unreadable.is_empty() {
+        true => Outcome::Done,
+        false => Outcome::Partial,
+    }
 }
 
 /// Writes the files of a store anew that are not under the active key.
@@ -129,8 +141,28 @@ fn convert(args: &RewriteArgs, doing: &str, target: fn(KeyRing) -> Target) -> Re
     for error in &done.unreadable {
         tell(&format!("as it was: {error}"));
     }
-    Ok(match done.unreadable.is_empty() {
-        true => Outcome::Done,
-        false => Outcome::Partial,
-    })
+    Ok(outcome(&done.unreadable))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace_base::Error;
+    use terrace_encryption::UsedKey;
+
+    #[test]
+    fn keys_are_not_all_told_if_those_of_a_file_are_unknown() {
+        let told = |unreadable: Vec<Error>| {
+            let keys = [(Some(2), UsedKey { files: 1, bytes: 5 })].into();
+            let mut out = Vec::new();
+            let outcome = tell_found(UsedKeys { keys, unreadable }, &mut out).unwrap();
+            (outcome, String::from_utf8(out).unwrap())
+        };
+        let (outcome, text) = told(Vec::new());
+        assert!(outcome == Outcome::Done && text.starts_with("key 2: 1 files"), "{text}");
+        let lost = Error::io("read", Path::new("a.sst"), std::io::Error::other("lost"));
+        let (outcome, text) = told(vec![lost]);
+        assert_eq!(outcome, Outcome::Partial);
+        assert!(text.contains("key 2: ") && text.contains("unknown key: "), "{text}");
+    }
 }
