@@ -99,23 +99,37 @@ impl<'a> Edit<'a> {
         self.batch.put_cf(&self.view.family, key_key(id), key);
     }
 
-    /// Gives `key` a value that is there. Of two values for a key it has the one that was made later.
+    fn delete_key(&mut self, id: u64) {
+        self.batch.delete_cf(&self.view.family, key_key(id));
+    }
+
+    /// Gives `key` a value that is there. Of two values for a key it has the one that was made later; the other one keeps no
+    /// record of the key, by which it could come back when the key has been deleted.
     pub fn link(&mut self, key: &[u8], id: u64) -> Outcome<()> {
         self.make_root();
         let (path, leaf) = self.find(key)?;
         let order = self.order;
-        self.put_key(id, key);
-        match position(self.node(leaf)?, order, key) {
-            Ok(at) if self.node(leaf)?.entries[at].id >= id => Ok(()),
+        let found = position(self.node(leaf)?, order, key);
+        let entry = Entry { key: key.to_vec(), id };
+        match found {
             Ok(at) => {
-                self.node_mut(leaf)?.entries[at] = Entry { key: key.to_vec(), id };
-                Ok(())
+                let there = self.node(leaf)?.entries[at].id;
+                if there > id {
+                    self.delete_key(id);
+                    return Ok(());
+                }
+                if there < id {
+                    self.delete_key(there);
+                }
+                self.node_mut(leaf)?.entries[at] = entry;
             }
             Err(at) => {
-                self.node_mut(leaf)?.entries.insert(at, Entry { key: key.to_vec(), id });
-                self.split(path, leaf)
+                self.node_mut(leaf)?.entries.insert(at, entry);
+                self.split(path, leaf)?;
             }
         }
+        self.put_key(id, key);
+        Ok(())
     }
 
     /// Gives a tree without nodes its first leaf.
@@ -136,7 +150,7 @@ impl<'a> Edit<'a> {
         let Ok(at) = position(self.node(leaf)?, order, key) else { return Ok(()) };
         let removed = self.node_mut(leaf)?.entries.remove(at);
         self.batch.delete_cf(&self.view.family, value_key(removed.id));
-        self.batch.delete_cf(&self.view.family, key_key(removed.id));
+        self.delete_key(removed.id);
         self.remove_empty(path, leaf)
     }
 

@@ -169,8 +169,8 @@ pub fn refuse_other_order(db: &Db, order: &Order) -> Outcome<()> {
 }
 
 /// Makes a tree of the records in `family` if they are not one that is whole: each key whose value is there, and that a
-/// leaf or a record of its own names. `db` has nothing else to do meanwhile. Memory is bounded; an interruption leaves the records as they
-/// were, and more of them.
+/// leaf or a record of its own names. In one that is whole only records of keys that are lost are written again. `db` has
+/// nothing else to do meanwhile. Memory is bounded; an interruption leaves the records as they were, and more of them.
 ///
 /// # Errors
 /// `InvalidArgument` if the keys have another order than `order`, with nothing changed.
@@ -181,8 +181,9 @@ pub fn mend(db: &Db, family: &ColumnFamily, order: &Order) -> Outcome<()> {
 fn mend_with(db: &Db, family: &ColumnFamily, order: &Order, ids_together: u64) -> Outcome<()> {
     let view = View { family: family.clone(), reading: ReadOptions::default() };
     match check::check(&view, order, ids_together) {
+        Ok(()) => return rebuild::write_lost_keys(db, &view, ids_together),
         Err(failure) if failure.code == Code::Corruption => {}
-        checked => return checked,
+        Err(failure) => return Err(failure),
     }
     rebuild::rebuild(db, &view, order, ids_together)?;
     check::check(&view, order, ids_together)

@@ -2,7 +2,7 @@
 //!
 //! 1. Every key whose value is there goes into a tree of new nodes. Values stay where they are. Which key a value has
 //!    a leaf names, or, where that leaf is lost, the record `k`. An old state of a leaf may name a key that a newer leaf
-//!    names too: the value that was made later is its value.
+//!    names too: the value that was made later is its value, and the record `k` of the other one is removed.
 //! 2. One write, synced, says where the new root is and removes the old nodes.
 //! 3. Values that no leaf names, and keys without a value, are removed.
 //!
@@ -14,6 +14,7 @@ use super::key_order;
 use super::meta::Meta;
 use super::records::{
     ALL, count, each_key, each_node, each_unnamed, entries, keys_without_value, values,
+    values_without_key,
 };
 use super::view::{META, View, key_key, node_key, value_key};
 use crate::order::Order;
@@ -95,6 +96,28 @@ impl NewTree<'_> {
         self.meta = after;
         Ok(())
     }
+}
+
+/// Writes the records of keys that are lost in a tree that is whole, as its leaves name them.
+pub fn write_lost_keys(db: &Db, view: &View, ids_together: u64) -> Outcome<()> {
+    let mut from = 0;
+    while let Some(mut without) = values_without_key(view, from, ids_together)? {
+        from = without.end();
+        if without.is_empty() {
+            continue;
+        }
+        each_node(view, ALL, |nodes| {
+            let mut batch = WriteBatch::new();
+            for (key, id) in entries(nodes).filter(|(_, id)| without.remove(*id)) {
+                batch.put_cf(&view.family, key_key(id), key);
+            }
+            match batch.is_empty() {
+                true => Ok(()),
+                false => Ok(db.write_with(batch, &UNSYNCED)?),
+            }
+        })?;
+    }
+    Ok(())
 }
 
 /// Removes the values that no leaf names, with their keys.

@@ -162,6 +162,19 @@ pub fn each_unnamed(
     Ok(())
 }
 
+/// As [`values`], without those that have a record of their key. The set may be empty.
+pub fn values_without_key(view: &View, from: u64, count: u64) -> Outcome<Option<IdSet>> {
+    let Some(mut without) = values(view, from, count)? else { return Ok(None) };
+    let mut keys = records(view, &key_key(from), Some(&key_key(without.end())), true)?;
+    while keys.valid() {
+        if let Some(id) = id_of(KEY, keys.key()) {
+            without.remove(id);
+        }
+        keys.next()?;
+    }
+    Ok(Some(without))
+}
+
 /// The ids, from `from` on, of at most `most` records of keys whose values are not there.
 pub fn keys_without_value(view: &View, from: u64, most: usize) -> Outcome<Vec<u64>> {
     let mut keys = records(view, &key_key(from), Some(&key_key(ALL.end)), true)?;

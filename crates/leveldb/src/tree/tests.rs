@@ -375,6 +375,51 @@ fn a_key_is_found_by_its_leaf_or_by_its_own_record() {
     }
 }
 
+/// A value that is not that of its key would come back by such a record when the key has been deleted.
+#[test]
+fn only_the_value_in_force_has_a_record_of_its_key() {
+    let sim = SimVfs::new(1);
+    let (db, tree) = open(&sim);
+    let family = tree.family().clone();
+    for id in [5, 7, 9] {
+        family.put(super::view::key_key(id), b"key").unwrap();
+    }
+    let view = super::View { family: family.clone(), reading: ReadOptions::default() };
+    let order = strange();
+    let meta = super::Meta { next_id: 10, ..super::Meta::new(order.name()) };
+    let mut edit = super::Edit::new(view, &order, meta, terrace::WriteBatch::new());
+    for id in [5, 9, 7] {
+        edit.link(b"key", id).unwrap();
+    }
+    let (batch, _) = edit.finish_nodes();
+    db.write(batch).unwrap();
+    let mut left = records(&tree);
+    left.retain(|key, _| key.starts_with(b"k"));
+    assert_eq!(left, BTreeMap::from([(super::view::key_key(9).to_vec(), b"key".to_vec())]));
+}
+
+#[test]
+fn lost_records_of_keys_are_written_again_in_a_tree_that_is_whole() {
+    for seed in 0..10 {
+        let mut rng = SplitMix64::new(seed);
+        let sim = SimVfs::new(seed);
+        let (db, tree) = open(&sim);
+        for _ in 0..20 {
+            write(&db, &tree, &batch(&mut rng, 3), SyncMode::None).unwrap();
+        }
+        let whole = records(&tree);
+        // All of them, as in a tree of an earlier build, or some.
+        for kept in [0, 2] {
+            let mut found = whole.clone();
+            found.retain(|key, _| !key.starts_with(b"k") || below(&mut rng, 3) < kept);
+            assert!(found.len() < whole.len());
+            set_records(&tree, &found);
+            super::mend_with(&db, tree.family(), &strange(), IDS_TOGETHER).unwrap();
+            assert!(records(&tree) == whole, "seed {seed}");
+        }
+    }
+}
+
 /// Of any records, each as it was at some time or lost, comes a whole tree, in which every key has a value that it had.
 /// Those whose leaf and value are the newest are there.
 #[test]

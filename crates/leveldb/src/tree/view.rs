@@ -7,7 +7,8 @@
 //! v id:u64be a value
 //! ```
 //! No id is 0 or `u64::MAX`, and none is given twice. Reads and writes go by the nodes; the records `k` stand for the
-//! leaves where damage has taken those (`rebuild.rs`). A tree of an earlier build lacks them for what it wrote.
+//! leaves where damage has taken those (`rebuild.rs`). A tree that had version 1 lacks them for what was written then; a
+//! repair writes them.
 
 use super::damaged;
 use super::meta::Meta;
