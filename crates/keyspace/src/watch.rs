@@ -107,7 +107,9 @@ impl Watch {
         if self.held_bytes() + more > most_bytes {
             return false;
         }
-        *changes += 1;
+        if !fresh.is_empty() {
+            *changes += 1;
+        }
         for (db, key) in fresh {
             known.insert((db, key.to_vec()));
             self.held_bytes.fetch_add(held_bytes_of(key), Ordering::Relaxed);
@@ -141,7 +143,7 @@ impl Watch {
         reads_of: impl FnOnce(&Keys) -> ReadSet,
         is_unchanged: impl FnOnce(&ReadSet) -> Result<bool>,
     ) -> Result<()> {
-        let (reads, later, changes) = {
+        let (reads, later, changes, since_us) = {
             let mut state = self.state.lock();
             let age_us = now_us.saturating_sub(state.since_us);
             if age_us < RENEWED_AFTER_US + state.keys.len() as u64 * RENEWED_AFTER_US_PER_KEY {
@@ -149,14 +151,17 @@ impl Watch {
             }
             let Some(reads) = state.reads.clone() else { return Ok(()) };
             // After an error, too, it is not looked at again at once.
-            state.since_us = now_us;
+            let since_us = std::mem::replace(&mut state.since_us, now_us);
             // Before the old one is asked: what is written from here on is newer than both.
-            (reads, reads_of(&state.keys), state.changes)
+            (reads, reads_of(&state.keys), state.changes, since_us)
         };
         let is_unchanged = is_unchanged(&reads)?;
         let mut state = self.state.lock();
         if state.changes == changes {
             state.reads = is_unchanged.then_some(later);
+        } else if state.since_us == now_us {
+            // Nobody else has renewed it: it is as old as it was.
+            state.since_us = since_us;
         }
         Ok(())
     }
@@ -199,25 +204,31 @@ mod tests {
 
     const OLD_US: u64 = 60_000_000;
 
-    #[test]
-    fn nobody_waits_for_a_renewal_that_reads_the_device() {
+    fn opened() -> Db {
         let mut options = Options::default();
         options.advanced.vfs = Arc::new(SimVfs::new(1));
-        let db = Db::open("/db", options).unwrap();
-        let family = db.default_family();
-        let reads_of = |keys: &Keys| {
-            let mut reads = db.read_set();
-            keys.iter().for_each(|(_, key)| reads.watch(&family, key));
-            reads
+        Db::open("/db", options).unwrap()
+    }
+
+    fn reads_of(db: &Db, keys: &Keys) -> ReadSet {
+        let mut reads = db.read_set();
+        keys.iter().for_each(|(_, key)| reads.watch(&db.default_family(), key));
+        reads
+    }
+
+    fn add(db: &Db, watch: &Watch, key: &[u8]) {
+        let take_in = |reads: &mut ReadSet, _: u8, key: &[u8]| {
+            reads.watch_from_now(&db.default_family(), key);
         };
-        let add = |watch: &Watch, key: &[u8]| {
-            let keys = std::iter::once((0, key));
-            assert!(
-                watch.add(keys, usize::MAX, |reads, _, key| reads.watch_from_now(&family, key))
-            );
-        };
+        assert!(watch.add(std::iter::once((0, key)), usize::MAX, take_in));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_renewal_that_reads_the_device() {
+        let db = opened();
+        let reads_of = |keys: &Keys| reads_of(&db, keys);
         let watch = Watch::new(db.read_set(), 0);
-        add(&watch, b"k");
+        add(&db, &watch, b"k");
         let mut asked = 0;
         let renewed = watch.renew_if_old(OLD_US, reads_of, |reads| {
             asked += 1;
@@ -228,7 +239,7 @@ mod tests {
         // A key that is added meanwhile is not forgotten, nor is what a flush leaves as it is taken for a change.
         let renewed = watch.renew_if_old(2 * OLD_US, reads_of, |_| {
             asked += 1;
-            add(&watch, b"l");
+            add(&db, &watch, b"l");
             Ok(true)
         });
         renewed.unwrap();
@@ -242,5 +253,31 @@ mod tests {
         assert!(watch.is_unchanged(&db).unwrap());
         db.put(b"l", b"v").unwrap();
         assert!(!watch.is_unchanged(&db).unwrap());
+    }
+
+    #[test]
+    fn a_watch_is_renewed_although_its_client_goes_on_to_watch() {
+        let db = opened();
+        let reads_of = |keys: &Keys| reads_of(&db, keys);
+        let watch = Watch::new(db.read_set(), 0);
+        add(&db, &watch, b"k");
+        // With a key that is new the renewal is in vain, and the next look tries again.
+        let mut asked = 0;
+        let renewed = watch.renew_if_old(OLD_US, reads_of, |_| {
+            asked += 1;
+            add(&db, &watch, b"l");
+            Ok(false)
+        });
+        renewed.unwrap();
+        assert!(watch.is_unchanged(&db).unwrap());
+        // One that is watched already changes nothing.
+        let renewed = watch.renew_if_old(OLD_US + LOOK_EVERY_US, reads_of, |_| {
+            asked += 1;
+            add(&db, &watch, b"k");
+            Ok(false)
+        });
+        renewed.unwrap();
+        assert_eq!(asked, 2);
+        assert!(!watch.is_unchanged(&db).unwrap(), "what was found is forgotten");
     }
 }
