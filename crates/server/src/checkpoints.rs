@@ -32,6 +32,8 @@ struct State {
     count: AtomicU64,
     /// How long the last one took, in ms.
     took_ms: AtomicU64,
+    /// Since when one is being made; `None` if none is, or waits to be.
+    begun: Mutex<Option<Instant>>,
 }
 
 impl Checkpoints {
@@ -44,6 +46,12 @@ impl Checkpoints {
     /// Whether one is being made.
     pub fn is_running(&self) -> bool {
         self.state.makers.load(Ordering::Relaxed) > 0
+    }
+
+    /// For how long one has been made, in s, if one is being made.
+    pub fn running_s(&self) -> Option<u64> {
+        let begun = *self.state.begun.lock();
+        self.is_running().then(|| begun.map_or(0, |begun| begun.elapsed().as_secs()))
     }
 
     /// Whether the last one could not be made.
@@ -127,6 +135,7 @@ impl State {
     /// Makes one, and leaves.
     fn make(&self, space: &Keyspace) -> Result<()> {
         let (now_ms, begun) = (space.now_ms(), Instant::now());
+        *self.begun.lock() = Some(begun);
         let folder = folder_of(space.db().path());
         let made = make_in(&folder, space, now_ms);
         match &made {
@@ -139,6 +148,7 @@ impl State {
             Err(error) => tracing::error!(%error, "no checkpoint"),
         }
         self.has_failed.store(made.is_err(), Ordering::Relaxed);
+        *self.begun.lock() = None;
         self.leave();
         made.map(drop)
     }
@@ -207,6 +217,7 @@ mod tests {
         let being_made = checkpoints.making.lock();
         assert!(checkpoints.begin(&space));
         assert!(!checkpoints.begin(&space));
+        assert_eq!(checkpoints.running_s(), Some(0), "it waits to be made");
         assert!(!checkpoints.make_unless_running(&space).unwrap());
         // Another one, of a shutdown, has its turn first.
         checkpoints.state.enter();
@@ -220,5 +231,6 @@ mod tests {
         checkpoints.make(&space).unwrap();
         assert!(checkpoints.make_unless_running(&space).unwrap());
         assert!(checkpoints.last_ms() > 7 && !checkpoints.is_running());
+        assert_eq!(checkpoints.running_s(), None);
     }
 }

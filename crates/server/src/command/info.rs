@@ -241,9 +241,8 @@ fn persistence(page: &mut Page, facts: &ServerStatus<'_>) {
     page.line("rdb_saves", state.count());
     let took_s = state.took_ms().map_or(-1, |ms| (ms / 1000) as i64);
     page.line("rdb_last_bgsave_time_sec", took_s);
-    if !state.is_running() {
-        page.line("rdb_current_bgsave_time_sec", -1);
-    }
+    let runs_s = state.running_s().map_or(-1, |s| s as i64);
+    page.line("rdb_current_bgsave_time_sec", runs_s);
     // No process is forked for it.
     for name in [
         "current_cow_peak",
