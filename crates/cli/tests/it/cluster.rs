@@ -17,14 +17,16 @@ struct Up {
 
 impl Up {
     fn start(program: &Program, port: u16, flags: &[&str]) -> Self {
+        Self::start_to(Stdio::null(), program, port, flags)
+    }
+
+    fn start_to(out: Stdio, program: &Program, port: u16, flags: &[&str]) -> Self {
         let mut command = program.command(&["cluster", "up", "--http-port", "0"]);
         command.args(["--port", &port.to_string(), "--set", "maxmemory=64mb"]);
         // No pause of a loaded machine ends a lease.
         command.args(["--set", "cluster-lease=60000"]).args(flags);
-        let up = Self {
-            server: Server::start(Stdio::null(), command, port),
-            at: format!("127.0.0.1:{port}"),
-        };
+        let up =
+            Self { server: Server::start(out, command, port), at: format!("127.0.0.1:{port}") };
         until("not every shard is served", || {
             program.run(&["cluster", "status", "--at", &up.at]).code == 0
         });
@@ -56,6 +58,16 @@ fn answers_with(text: String, requests: usize) -> String {
         }
     });
     address
+}
+
+#[test]
+fn a_cluster_whose_output_has_no_room_serves_and_ends_well() {
+    let (program, port) = (Program::new(), free_ports(2));
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let up = Up::start_to(full.into(), &program, port, &["--instances", "2"]);
+    assert_eq!(up.client().call(&["SET", "key", "v"]), Reply::Simple(b"OK".into()));
+    until("it is logged", || up.server.log().contains("standard output cannot be written"));
+    up.stop();
 }
 
 #[test]

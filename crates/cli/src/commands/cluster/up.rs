@@ -139,8 +139,16 @@ pub fn run(args: &UpArgs, login: &Login, verbose: u8) -> Result<Outcome> {
         db.close()?;
     }
     ended?;
-    writeln!(standard_output::until_unread(), "stopped; everything acknowledged is in the logs")?;
+    say("stopped; everything acknowledged is in the logs\n");
     Ok(Outcome::Done)
+}
+
+/// Prints lines for people. Who is served does not depend on what can be printed.
+fn say(lines: &str) {
+    let mut out = standard_output::read_or_not();
+    if let Err(error) = out.write_all(lines.as_bytes()).and_then(|()| out.flush()) {
+        tracing::warn!("standard output cannot be written: {error}");
+    }
 }
 
 fn check(args: &UpArgs) -> Result<()> {
@@ -227,13 +235,9 @@ fn start(
         running.server().on_log_level(set_log_level);
     }
     let address = running.addresses().first().context("a node listens nowhere")?.to_string();
-    let mut out = standard_output::read_or_not();
-    write!(out, "node {}  {address}", at + 1)?;
-    if let Some(page) = running.http_addresses().first() {
-        write!(out, "  dashboard http://{page}/")?;
-    }
-    writeln!(out)?;
-    out.flush()?;
+    let page = running.http_addresses().first();
+    let page = page.map(|page| format!("  dashboard http://{page}/")).unwrap_or_default();
+    say(&format!("node {}  {address}{page}\n", at + 1));
     nodes.addresses.push(address);
     nodes.servers.push(running.server().clone());
     let thread = std::thread::Builder::new().name(node_name(at));
@@ -263,12 +267,11 @@ fn make(args: &UpArgs, login: &Login, nodes: &Nodes) -> Result<()> {
     } else {
         create::wait_until_served(first)?;
     }
-    let mut out = standard_output::read_or_not();
-    let dir = args.dir.display();
-    writeln!(out, "cluster {} in {dir}: every shard is served", args.name)?;
-    let port = args.port;
-    writeln!(out, "try: redis-cli -c -p {port} set hello world")?;
-    writeln!(out, "     terrace cluster status --at 127.0.0.1:{port}")?;
-    out.flush()?;
+    let (name, dir, port) = (&args.name, args.dir.display(), args.port);
+    say(&format!(
+        "cluster {name} in {dir}: every shard is served\n\
+         try: redis-cli -c -p {port} set hello world\n     \
+         terrace cluster status --at 127.0.0.1:{port}\n"
+    ));
     Ok(())
 }
