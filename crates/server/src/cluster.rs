@@ -19,13 +19,24 @@ pub use status::{ClusterFigures, ClusterStatus, NodeReport, NodeStatus, ShardSta
 use std::sync::{Arc, OnceLock};
 use terrace_cluster::{Coordinator, Placement, ServeGuard, Shard, ShardId, Slot, slot_of};
 
+/// How many calls of other nodes may wait for the next owners of their shards. Each takes room on the connection that it
+/// came by, which calls on other shards need: a quarter of it.
+const MAX_WAITING_CALLS: usize = 1024;
+
 /// See the module.
 #[derive(Default)]
 pub struct Cluster {
     coordinator: OnceLock<Arc<dyn Coordinator>>,
     admin: OnceLock<Arc<dyn ClusterAdmin>>,
+    /// One more for each [`WaitingCall`].
+    waiting_calls: Arc<()>,
     /// Clients get a redirection (`MOVED`), instead of being served by way of this node.
     redirects: bool,
+}
+
+/// While this lives, a call of another node waits for the next owner of a shard.
+pub(crate) struct WaitingCall {
+    _counted: Arc<()>,
 }
 
 /// What the keys of one command must have in common.
@@ -40,7 +51,7 @@ pub enum Unit {
 impl Cluster {
     /// Without a coordinator yet.
     pub fn new(redirects: bool) -> Self {
-        Self { coordinator: OnceLock::new(), admin: OnceLock::new(), redirects }
+        Self { redirects, ..Self::default() }
     }
 
     /// The coordinator is there. Only the first one counts.
@@ -84,6 +95,16 @@ impl Cluster {
     /// Guards commands on keys of this node; see [`ServeGuard`].
     pub fn guard(&self) -> Option<Box<dyn ServeGuard>> {
         self.coordinator().map(|coordinator| coordinator.guard())
+    }
+
+    /// A call of another node begins to wait for the next owner of a shard.
+    pub(crate) fn begin_waiting(&self) -> WaitingCall {
+        WaitingCall { _counted: self.waiting_calls.clone() }
+    }
+
+    /// Whether no more calls of other nodes may wait for the next owners of their shards.
+    pub(crate) fn has_enough_waiting(&self) -> bool {
+        Arc::strong_count(&self.waiting_calls) > MAX_WAITING_CALLS
     }
 
     /// Whether clients get redirections.

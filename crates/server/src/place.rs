@@ -196,8 +196,17 @@ impl Placing<'_> {
             Route::Held => Away::Wait(Await::Release(key.to_vec())).into(),
             Route::Instance(call) => Away::Send(CallTarget::Instance(call)).into(),
             Route::Owner(node) => self.to_owner(node, key),
-            Route::Changing(shard) => Away::Wait(Await::Served(shard)).into(),
+            Route::Changing(shard) => self.wait_for_owner(shard),
             Route::Unserved(why) => refused(format!("CLUSTERDOWN {why}")),
+        }
+    }
+
+    /// Of the calls of another node only some wait here; the others are routed again by that one until it sees itself that
+    /// the shard has no owner: then they wait there.
+    fn wait_for_owner(&self, shard: ShardId) -> Place {
+        match self.session.caller == Caller::Owner && self.cluster.has_enough_waiting() {
+            true => self.moved(),
+            false => Away::Wait(Await::Served(shard)).into(),
         }
     }
 
@@ -311,7 +320,7 @@ impl Placing<'_> {
                         return place;
                     }
                 }
-                Route::Changing(shard) => return Away::Wait(Await::Served(*shard)).into(),
+                Route::Changing(shard) => return self.wait_for_owner(*shard),
                 Route::Unserved(why) => return refused(format!("CLUSTERDOWN {why}")),
                 _ => {}
             }

@@ -7,7 +7,7 @@
 
 use super::merge::Merge;
 use super::split::{Part, Split};
-use super::{Await, Away, ON_SHARD, Place, Placing, refused};
+use super::{Away, ON_SHARD, Place, Placing, refused};
 use crate::command::{ANNOUNCE, CommandSpec, EXECUTE, is_flush_option};
 use crate::session::Caller;
 use std::collections::BTreeSet;
@@ -98,7 +98,7 @@ impl Placing<'_> {
                     Err(place) => place,
                 }
             }
-            Route::Changing(shard) => Away::Wait(Await::Served(shard)).into(),
+            Route::Changing(shard) => self.wait_for_owner(shard),
             Route::Unserved(why) => refused(format!("CLUSTERDOWN {why}")),
         }
     }
@@ -112,7 +112,7 @@ impl Placing<'_> {
             Route::Owner(node) if self.session.caller != Caller::Owner => CallTarget::Owner(node),
             Route::Owner(_) => return Err(self.moved()),
             Route::Instance(call) => CallTarget::Instance(call),
-            Route::Changing(shard) => return Err(Away::Wait(Await::Served(shard)).into()),
+            Route::Changing(shard) => return Err(self.wait_for_owner(shard)),
             Route::Unserved(why) => return Err(refused(format!("CLUSTERDOWN {why}"))),
         };
         Ok(Part { target, requests, replies: 1, keys: Vec::new() })

@@ -13,7 +13,7 @@ use crate::net::open_call::OpenCall;
 use crate::net::phase::{Blocked, Phase};
 use crate::net::transport::Transport;
 use crate::place::Await;
-use crate::session::Origin;
+use crate::session::{Caller, Origin};
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// Connections without a call that are kept.
@@ -104,11 +104,19 @@ impl EventLoop {
         client.awaits = true;
         client.phase.block(Blocked::Cluster);
         let (home, id) = (self.handle.clone(), client.id);
+        let is_of_another = client.call.as_ref().is_some_and(|call| call.caller == Caller::Owner);
         let done = Box::new(move || home.send(Message::Resume { token, id }));
         match until {
             Await::Release(key) => coordinator.when_released(0, key, done),
             Await::Home(key) => coordinator.recall(0, key, done),
-            Await::Served(shard) => coordinator.when_served(*shard, done),
+            Await::Served(shard) => {
+                let waiting = is_of_another.then(|| cluster.begin_waiting());
+                let done = move || {
+                    drop(waiting);
+                    done();
+                };
+                coordinator.when_served(*shard, Box::new(done));
+            }
             Await::Admin(request) => {
                 let slot = AdminSlot::default();
                 if let Some(state) = &mut client.state {

@@ -1,11 +1,16 @@
 //! Commands on a shard that has just lost its owner wait for the next one.
 
+use super::answer;
 use super::fake::FakeCluster;
-use crate::client::{bulk, error, int, ok, text, until};
-use terrace_cluster::{Placement, ShardId};
+use crate::client::{HANG_GUARD, bulk, error, int, ok, text, until};
+use std::sync::mpsc;
+use terrace_cluster::{CallMode, CommandExecutor, IncomingCall, Placement, ReplyProtocol, ShardId};
 use terrace_resp::Reply;
 
 const SHARD: ShardId = ShardId(1);
+
+/// How many calls of other nodes a node lets wait.
+const MAX_WAITING: usize = 1024;
 
 #[test]
 fn commands_wait_for_the_next_owner_of_their_shard_and_others_go_on() {
@@ -63,4 +68,45 @@ fn commands_are_refused_when_no_owner_has_come() {
     shared.end_change(SHARD);
     let refused = error(&client.reply());
     assert!(refused.starts_with("CLUSTERDOWN"), "{refused}");
+}
+
+/// Each that waits takes room on its connection, also from calls on shards that are served.
+#[test]
+fn only_some_calls_of_other_nodes_wait_for_an_owner_and_the_others_are_routed_again_there() {
+    let cluster = FakeCluster::new(Placement::Slots, 2, &[]);
+    let key = cluster.key_of(1, "k");
+    let shared = &cluster.shared;
+    let executor = cluster.served[1].running().call_executor();
+    let (replied, replies) = mpsc::channel();
+    let patient = format!("PATIENT\r\nINCR {key}\r\n");
+    let begin = || {
+        let (mode, protocol) = (CallMode::Owner, ReplyProtocol::Resp2);
+        let requests = patient.clone().into_bytes();
+        let replied = replied.clone();
+        let done = Box::new(move |reply| replied.send(reply).unwrap());
+        executor.execute(IncomingCall { mode, db: 0, protocol, requests }, done);
+    };
+    // What has waited makes room for others.
+    for _ in 0..2 {
+        shared.give_up(SHARD);
+        (0..MAX_WAITING).for_each(|_| begin());
+        until("not all of them wait", || shared.waiting_for_owner(SHARD) == MAX_WAITING);
+        for requests in [patient.clone(), format!("INCR {key}\r\n")] {
+            let moved = answer(&cluster, 1, CallMode::Owner, requests.as_bytes()).unwrap();
+            assert_eq!(String::from_utf8(moved).unwrap(), "-TERRACEMOVED 1\r\n");
+        }
+        let mut client = cluster.client(1);
+        client.send(&["STRLEN", &*key]);
+        until("the client does not", || shared.waiting_for_owner(SHARD) == MAX_WAITING + 1);
+        shared.end_change(SHARD);
+        for _ in 0..MAX_WAITING {
+            let reply = replies.recv_timeout(HANG_GUARD).unwrap().unwrap();
+            assert!(reply.starts_with(b":"), "{}", reply.escape_ascii());
+        }
+        let reply = client.reply();
+        assert!(matches!(reply, Reply::Integer(_)), "{reply:?}");
+    }
+    let count = (2 * MAX_WAITING).to_string();
+    assert_eq!(cluster.client(0).say(&format!("GET {key}")), bulk(&count));
+    cluster.settle();
 }
