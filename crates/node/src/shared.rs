@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::cmp::Ordering;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -110,8 +110,8 @@ pub(crate) struct Shared {
     pub epochs: Mutex<Epochs>,
     /// Held while an epoch becomes known.
     pub raising: Mutex<()>,
-    /// Shards for which a call has begun a fence that is not over, or has just failed.
-    pub fencing: Mutex<BTreeSet<ShardId>>,
+    /// Shards for which a call has begun a fence that is not over, or has just failed; the latest epoch of these.
+    pub fencing: Mutex<BTreeMap<ShardId, Epoch>>,
     pub peers: Mutex<HashMap<NodeId, (String, Arc<Peer>)>>,
 }
 
@@ -212,10 +212,15 @@ impl Shared {
         fenced.await.unwrap_or_else(|_| Err(StoreError("the node is ending".into())))
     }
 
-    /// Begins a fence for a call that comes again, unless there is one of its shard: many calls come, and often.
+    /// Begins a fence for a call that comes again, unless there is one of its shard and this epoch or a later one: many
+    /// calls come, and often.
     pub fn begin_fence(self: &Arc<Self>, shard: ShardId, epoch: Epoch) {
-        if !self.fencing.lock().insert(shard) {
-            return;
+        {
+            let mut fencing = self.fencing.lock();
+            if fencing.get(&shard).is_some_and(|begun| epoch <= *begun) {
+                return;
+            }
+            fencing.insert(shard, epoch);
         }
         let this = self.clone();
         self.runtime.spawn(async move {
@@ -223,7 +228,10 @@ impl Shared {
                 tracing::warn!("epoch {epoch} of shard {shard} is not known here: {error}");
                 tokio::time::sleep(FENCE_AGAIN).await;
             }
-            this.fencing.lock().remove(&shard);
+            let mut fencing = this.fencing.lock();
+            if fencing.get(&shard) == Some(&epoch) {
+                fencing.remove(&shard);
+            }
         });
     }
 

@@ -56,3 +56,20 @@ async fn an_epoch_that_cannot_be_made_durable_is_not_tried_by_each_of_many_calls
     store.refuse_epochs(false);
     wait_for("the call to be admitted", async || coordinator.admit(call).ok()).await;
 }
+
+/// The next owner's first call comes once, and again only when its epoch is known.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_later_epoch_does_not_wait_for_an_earlier_one_that_could_not_be_made_durable() {
+    let dir = tempfile::tempdir().unwrap();
+    let cluster = two_nodes(&dir, "later").await;
+    let (coordinator, store) = (cluster.nodes[0].node().coordinator(), &cluster.nodes[0].store);
+    let instance = cluster.nodes[0].id();
+    let call = |epoch| ShardCall { instance, shard: ShardId(2), epoch: Epoch(epoch) };
+    store.refuse_epochs(true);
+    let before = store.epoch_tries();
+    assert!(coordinator.admit(call(1_000_000)).is_err());
+    wait_for("the first try", async || (store.epoch_tries() > before).then_some(())).await;
+    store.refuse_epochs(false);
+    assert!(coordinator.admit(call(1_000_001)).is_err());
+    wait_for("the later one", async || (store.epoch_tries() > before + 1).then_some(())).await;
+}
