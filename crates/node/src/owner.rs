@@ -344,7 +344,12 @@ impl Owner {
     /// Answers those whose key is in no move and where it shall be, or whose move did not succeed.
     fn settle(&mut self) {
         let mut is_misplaced = false;
-        for finished in self.mover.take_finished() {
+        let all_finished = self.mover.take_finished();
+        if !all_finished.is_empty() {
+            let now = self.start.elapsed();
+            self.overdue.retain(|_, until| now < *until);
+        }
+        for finished in all_finished {
             self.sweep.note_move(self.start.elapsed());
             if finished.outcome == Outcome::Moved {
                 let count = finished.keys.len() as u64;
@@ -371,7 +376,9 @@ impl Owner {
                 match &undone {
                     Some(why) => {
                         self.wishes.fail(key, at, why);
-                        if finished.outcome == Outcome::Undone(Some(Refusal::TooLarge)) {
+                        if finished.direction == Direction::Home
+                            && finished.outcome == Outcome::Undone(Some(Refusal::TooLarge))
+                        {
                             // To find that out costs reading as much as may be moved.
                             let until = self.start.elapsed() + RECALL_LIMIT;
                             self.overdue.insert(key.clone(), until);
