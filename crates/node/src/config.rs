@@ -10,8 +10,9 @@ use terrace_cluster::{MoveLimits, Placement, PlanSpec};
 /// The shortest time of a lease: shorter ones end where a machine is busy.
 pub const MIN_LEASE: Duration = Duration::from_secs(1);
 
-/// The default of [`NodeConfig::hand_over`]: a hand-over takes a fifth of it where the machines are not busy.
-pub const HAND_OVER: Duration = Duration::from_secs(1);
+/// The default of [`NodeConfig::hand_over`]: the two seconds for which an owner that ends in order may wait for calls that
+/// are under way, and one for the next owner, which takes a fifth of that where the machines are not busy.
+pub const HAND_OVER: Duration = Duration::from_secs(3);
 
 /// What a node is started with.
 #[derive(Clone)]
