@@ -350,7 +350,7 @@ impl FramesFile {
             } else if progress.has_lost() || progress.end <= self.len.start {
                 // What was there when the file was opened, or may be.
                 progress.pass(progress.end, self.file.path())?;
-            } else if progress.end <= self.len.end {
+            } else if progress.passes_loss() && progress.end <= self.len.end {
                 // The device gives now what it did not give then, and the content ends before what it might have had.
                 progress.lose(self.unreadable());
                 progress.pass(progress.end, self.file.path())?;

@@ -67,8 +67,8 @@ pub struct UsedKeys {
 /// room for a copy of the largest file. Files that are not the store's are left alone.
 ///
 /// # Errors
-/// An I/O error of kind `WouldBlock` if a process has the store open, also read-only, and one of kind `NotFound` if there
-/// is no file of a store; `Unsupported` for files whose key is missing, and `Corruption` for those that are not what was
+/// An I/O error of kind `WouldBlock` if a process has the store open, also read-only with a lock, and one of kind `NotFound`
+/// if there is no file of a store; `Unsupported` for files whose key is missing, and `Corruption` for those that are not what was
 /// written, and I/O for what the device does not give: the store is then as before. Other I/O: it is as after a crash.
 pub fn rewrite(
     below: &Arc<dyn Vfs>,
@@ -152,7 +152,8 @@ fn advise(error: Error, target: &Target) -> Error {
             };
             let why = format!(
                 "{source}: nothing is changed; repair the store first with `terrace repair`, or, if one part of it is \
-                 encrypted and another is not, go back with `terrace {back}` and then repair it"
+                 encrypted and another is not, go back with `terrace {back}` and then repair it; if that is refused as well, \
+                 restore a backup"
             );
             Error::Io { op, path, source: std::io::Error::new(source.kind(), why) }
         }

@@ -373,6 +373,7 @@ fn a_half_converted_store_that_loses_a_sector_goes_back_and_is_repaired() {
     let before = raw_files(&image);
     let refused = convert(&image, &encrypt).unwrap_err().to_string();
     assert!(refused.contains("go back with `terrace decrypt`"), "{refused}");
+    assert!(refused.contains("if that is refused as well, restore a backup"), "{refused}");
     assert!(raw_files(&image) == before);
     convert(&image, &Target::Plain(ring(&[1]))).unwrap();
     let in_the_clear = options(Arc::new(image.clone()));
