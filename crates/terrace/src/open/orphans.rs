@@ -15,6 +15,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use terrace_base::{FileNumber, SegmentNumber};
 use terrace_log::{LogReader, Step};
+use terrace_manifest::evidence::EVIDENCE_FILES;
 use terrace_manifest::names::{self, BACKUP_WORK_DIR, FileName};
 use terrace_manifest::{ManifestState, SegmentKind};
 use terrace_vfs::{Vfs, empty_dir, partial_path};
@@ -45,7 +46,7 @@ pub(crate) fn remove_backup_work(vfs: &dyn Vfs, dir: &Path) {
 /// Settles every file in `dir` that neither `state` nor the log with its `history` needs. `skipped` are
 /// the segments that recovery left out because no link leads to them. Foreign files stay, as
 /// `numbers` tells them. What goes and readers of the writer before still need goes when they do. What cannot be removed stays,
-/// and keeps no store closed.
+/// and keeps no store closed, unless it is in the way of what the store will write.
 pub(crate) fn settle(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -90,6 +91,7 @@ pub(crate) fn settle(
             FileName::Temp => {
                 match vfs.remove(&path) {
                     Ok(()) => changed = true,
+                    Err(error) if is_written_again(dir, &path) => return Err(error.into()),
                     Err(error) => event::unfinished_file_stays(&error),
                 }
                 Fate::Stays
@@ -114,6 +116,12 @@ pub(crate) fn settle(
         vfs.sync_dir(dir)?;
     }
     Ok(())
+}
+
+/// Whether the store writes the temporary file at `path` again while it is open, which would fail then.
+fn is_written_again(dir: &Path, path: &Path) -> bool {
+    let is_of_evidence = |number| *path == names::evidence_temp_path(dir, number);
+    *path == names::current_temp_path(dir) || (1..=EVIDENCE_FILES as u64).any(is_of_evidence)
 }
 
 fn lost_if(lost: bool, why: &'static str) -> Fate {

@@ -76,6 +76,28 @@ fn a_file_that_cannot_be_removed_keeps_no_store_closed_and_goes_when_it_can() {
     assert!(!sim.exists(&temp).unwrap() && !sim.exists(&values).unwrap());
 }
 
+/// The next switch of the manifest, or new evidence, would find it in its way.
+#[test]
+fn a_temporary_file_that_is_written_again_has_to_go_before_a_store_opens() {
+    let dir = Path::new(DIR);
+    for temp in [names::current_temp_path(dir), names::evidence_temp_path(dir, 2)] {
+        let (sim, _) = store();
+        assert!(sim.write_file(&temp, b""));
+        let stubborn = temp.clone();
+        let vfs = BeforeCalls::new(sim.clone(), move |call, path| match call {
+            Call::Remove if *path == *stubborn => {
+                Err(Error::io("remove", path, std::io::Error::from_raw_os_error(EIO)))
+            }
+            _ => Ok(()),
+        });
+        assert!(Db::open(DIR, options_over(Arc::new(vfs))).is_err(), "{temp:?}");
+        let db = Db::open(DIR, options(&sim)).unwrap();
+        assert!(db.get(b"key").unwrap().is_some());
+        db.close().unwrap();
+        assert!(!sim.exists(&temp).unwrap());
+    }
+}
+
 #[test]
 fn what_a_crash_leaves_of_a_job_is_deleted() {
     let (sim, file) = store();
