@@ -105,7 +105,8 @@ impl BackgroundErrors {
         let mut state = self.state.lock();
         let result = change(&mut state);
         let count = state.files.len() + state.jobs.len() + state.stuck.len();
-        self.count.store(count + usize::from(state.room_wanted.is_some()), Ordering::Relaxed);
+        let count = count + state.range_attempts.len() + usize::from(state.room_wanted.is_some());
+        self.count.store(count, Ordering::Relaxed);
         result
     }
 
@@ -413,6 +414,19 @@ mod tests {
         assert!(!errors.may_begin(Work::Compaction, 2, now_us), "it wanted no room");
         errors.succeeded(Work::Compaction, 1, std::iter::empty());
         errors.succeeded(Work::Compaction, 2, std::iter::empty());
+        assert!(errors.is_empty());
+    }
+
+    #[test]
+    fn an_attempt_in_vain_has_its_pause_where_nothing_else_has_failed() {
+        let errors = BackgroundErrors::default();
+        errors.range_attempt_failed(1, 0);
+        assert!(!errors.may_attempt_ranges(1, FIRST_RANGE_PAUSE_US - 1));
+        assert!(errors.may_attempt_ranges(1, FIRST_RANGE_PAUSE_US));
+        errors.range_attempt_succeeded(1);
+        assert!(errors.may_attempt_ranges(1, 0) && errors.is_empty());
+        errors.range_attempt_failed(1, 0);
+        errors.forget_family(1);
         assert!(errors.is_empty());
     }
 
