@@ -46,8 +46,11 @@ pub(crate) fn run(
     let enough = |segment: &&SegmentStats| segment.garbage_share() >= min_share;
     let wanted: BTreeSet<SegmentNumber> =
         stats.iter().filter(enough).map(|segment| segment.number).collect();
-    let _asked = Asked::new(env, &wanted);
+    let asked = Asked::new(env, &wanted);
     let result = empty(env, &wanted, progress);
+    drop(asked);
+    // What is still there is a victim no more: merges for other reasons need no room for its values.
+    gc::step(env);
     install::drop_dead_segments(&env.versions)?;
     env.purge();
     result
@@ -70,10 +73,10 @@ impl<'a> Asked<'a> {
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        self.env.garbage.asked.lock().retain(|number, callers| {
-            *callers -= usize::from(self.wanted.contains(number));
-            *callers > 0
-        });
+        // A step lets go of those with no caller left.
+        let mut asked = self.env.garbage.asked.lock();
+        let asked = asked.iter_mut().filter(|(number, _)| self.wanted.contains(*number));
+        asked.for_each(|(_, callers)| *callers = callers.saturating_sub(1));
     }
 }
 

@@ -239,16 +239,16 @@ pub(crate) fn run_for_values(
 
 /// What a job leaves free that is begun although it may not fit: what other writes need, and what they would resume with.
 /// On a full disk, where none are taken, it may have all there is.
-fn kept_room<'a>(env: &'a JobEnv, job: &Job) -> Option<KeptRoom<'a>> {
-    let is_bound = job.is_attempt && !env.base.health.is_disk_full();
+fn kept_room(env: &JobEnv) -> Option<KeptRoom<'_>> {
     let bytes = || choose::besides(env).saturating_add(room_for_writes(env));
-    is_bound.then(|| KeptRoom::new(&*env.base.vfs, &env.base.dir, bytes()))
+    let is_full = env.base.health.is_disk_full();
+    (!is_full).then(|| KeptRoom::new(&*env.base.vfs, &env.base.dir, bytes()))
 }
 
 /// Runs and installs a choice, and keeps the stats on what fails and when it is tried again.
 pub(super) fn execute(env: &JobEnv, job: &Job) -> Result<Volume> {
     let Job { family, choice, is_attempt } = job;
-    let kept = kept_room(env, job);
+    let kept = kept_room(env);
     let may_not_fit = *is_attempt || env.base.health.is_disk_full();
     let number = compact_events::begun(env, family, choice);
     let start = Instant::now();
@@ -260,7 +260,7 @@ pub(super) fn execute(env: &JobEnv, job: &Job) -> Result<Volume> {
             let done = Merged { volume: (0, 0), outputs: outputs.collect() };
             (install_edit(env, family, moved.edit(), Vec::new()).map(|()| done), &[][..])
         }
-        Choice::Merge(merge) => (run_merge(env, family, merge, kept.as_ref()), &merge.inputs[..]),
+        Choice::Merge(merge) => (run_merge(env, job, merge, kept.as_ref()), &merge.inputs[..]),
     };
     compact_events::ended(env, family, choice, number, start.elapsed(), &result);
     let read = files.iter().flat_map(|(level, files)| files.iter().map(|f| (*level, f)));
@@ -274,7 +274,7 @@ pub(super) fn execute(env: &JobEnv, job: &Job) -> Result<Volume> {
         }
         Err(Error::Closed | Error::Poisoned(_)) => {}
         // It has ended before it found the disk full: nothing has changed, and there is room for others.
-        Err(Error::DiskFull(_)) if kept.as_ref().is_some_and(KeptRoom::is_met) => {
+        Err(Error::DiskFull(_)) if *is_attempt && kept.as_ref().is_some_and(KeptRoom::is_met) => {
             if deletes_ranges(choice) {
                 let now_us = env.base.clock.monotonic_us();
                 env.jobs.errors.range_attempt_failed(family.id, now_us);
@@ -349,18 +349,25 @@ fn quarantine(
     }
 }
 
+/// Runs and installs `merge`, the choice of `job`. `kept_room` binds an attempt, and every merge that moves values which a
+/// caller of `collect_garbage` asks for: there may be any number of them.
 fn run_merge(
     env: &JobEnv,
-    family: &Arc<Family>,
+    job: &Job,
     merge: &Compaction,
     kept_room: Option<&KeptRoom<'_>>,
 ) -> Result<Merged> {
+    let family = &job.family;
     let start = Instant::now();
+    // Segments are asked for before they are victims, and until they are victims no more.
+    let was_asked_for = gc::is_asked_for(env, merge);
     // What is a victim by now is emptied by this merge if it comes to it.
     gc::step(env);
     let state = family.hold_state();
     let moving = moving(env);
     let moves = moving.as_ref().is_some_and(|moving| moving.moves(merge));
+    let is_asked_for = moves && (was_asked_for || gc::is_asked_for(env, merge));
+    let kept_room = kept_room.filter(|_| job.is_attempt || is_asked_for);
     let entered = env.jobs.list.enter(&*env.base.clock, job_start(family, merge, moves));
     let moving_job = moves.then(|| env.garbage.enter_job());
     let filtering = filtering(family, merge, &state.version);

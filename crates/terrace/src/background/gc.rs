@@ -21,7 +21,7 @@ mod hidden;
 mod tests;
 pub(crate) mod victims;
 
-use crate::background::compaction::pick::MIN_HIDDEN_PART;
+use crate::background::compaction::pick::{Compaction, MIN_HIDDEN_PART};
 use crate::background::env::JobEnv;
 use crate::background::full_disk::room_for_writes;
 use crate::env::reserve;
@@ -63,10 +63,14 @@ pub(crate) fn step(env: &JobEnv) {
     let open_garbage = (open_bytes as f64 * estimate.newest_share) as u64;
     let before = env.read.value_log.victims().clone();
     let full = full_disk(env);
-    // Those that were taken for their room are chosen anew when there is some.
-    let kept = match gc.note_full(full.is_some()) && full.is_none() {
+    let asked = gc.asked.lock().clone();
+    let of_none = asked.iter().filter(|(_, callers)| **callers == 0);
+    let left: HashSet<SegmentNumber> = of_none.map(|(number, _)| *number).collect();
+    // Those that were taken for their room are chosen anew when there is some, and so are those that nobody asks for
+    // any more.
+    let kept: Arc<HashSet<SegmentNumber>> = match gc.note_full(full.is_some()) && full.is_none() {
         true => Arc::default(),
-        false => before.clone(),
+        false => Arc::new(before.difference(&left).copied().collect()),
     };
     let stats = GarbageStats {
         segments: &segments,
@@ -82,7 +86,8 @@ pub(crate) fn step(env: &JobEnv) {
         None => victims::choose(&stats),
     };
     let there = |number: &&SegmentNumber| segments.iter().any(|segment| segment.number == **number);
-    victims.extend(gc.asked.lock().keys().filter(there));
+    let wanted = asked.iter().filter(|(_, callers)| **callers > 0);
+    victims.extend(wanted.map(|(number, _)| number).filter(there));
     let share = stats.garbage_share(false);
     let collecting = allowed < 1.0 && (share > ratio * REVEAL_FROM || !victims.is_empty());
     let garbage: u64 = segments.iter().map(SegmentStats::garbage_bytes).sum();
@@ -96,6 +101,14 @@ pub(crate) fn step(env: &JobEnv) {
         env.read.value_log.set_victims(victims);
         env.jobs.scheduler.wake();
     }
+    gc.asked.lock().retain(|number, callers| *callers > 0 || !left.contains(number));
+}
+
+/// Whether `merge` reads values of segments that somebody asks for, or did until a step comes to it.
+pub(crate) fn is_asked_for(env: &JobEnv, merge: &Compaction) -> bool {
+    let asked = env.garbage.asked.lock();
+    let mut references = merge.files().flat_map(|file| &file.value_refs);
+    !asked.is_empty() && references.any(|reference| asked.contains_key(&reference.segment))
 }
 
 /// A full disk.

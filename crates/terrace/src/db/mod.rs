@@ -281,6 +281,9 @@ impl Db {
 
     /// Merges everything in `range` of the default family down to the last level, dropping what
     /// nobody can see any more.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`] without room for what it merges, with room left for writes; I/O; corruption.
     pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         self.default.compact_range(range)
     }
@@ -303,7 +306,7 @@ impl Db {
     /// Costs one write of every value that is moved, and of the SSTs that refer to them.
     ///
     /// # Errors
-    /// A share that is not from 0 to 1; I/O; corruption, with nothing lost.
+    /// A share that is not from 0 to 1; [`Error::DiskFull`], as of [`Db::compact_range`]; I/O; corruption, with nothing lost.
     pub fn collect_garbage(&self, min_share: f64) -> Result<()> {
         self.collect_garbage_with(min_share, &mut |_| {})
     }

@@ -24,7 +24,8 @@ pub(crate) struct Garbage {
     hidden: ArcSwap<HashMap<FileNumber, u64>>,
     /// Whether there is enough garbage that looking for more pays.
     collecting: AtomicBool,
-    /// Segments that callers of `collect_garbage` want gone, and how many of them do.
+    /// Segments that callers of `collect_garbage` want gone, and how many of them do; with none, until the step that
+    /// takes them out of the victims.
     pub asked: Mutex<HashMap<SegmentNumber, usize>>,
     /// Whether the last step chose what fits on a full disk.
     was_full: AtomicBool,
@@ -65,7 +66,7 @@ impl Garbage {
 
     /// Whether victim segments have waited too long, or a caller waits for them.
     pub fn is_overdue(&self, now_us: u64) -> bool {
-        if !self.asked.lock().is_empty() {
+        if self.asked.lock().values().any(|callers| *callers > 0) {
             return true;
         }
         let waiting = self.waiting.lock();
@@ -203,5 +204,7 @@ mod tests {
         assert!(!garbage.is_overdue(u64::MAX));
         garbage.asked.lock().insert(SegmentNumber::new(7), 1);
         assert!(garbage.is_overdue(0));
+        garbage.asked.lock().insert(SegmentNumber::new(7), 0);
+        assert!(!garbage.is_overdue(0), "nobody asks any more");
     }
 }

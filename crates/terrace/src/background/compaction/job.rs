@@ -12,7 +12,7 @@
 
 use super::kept_room::KeptRoom;
 use super::pick::{Compaction, File, Span, deletes_ranges};
-use super::values::{Moved, Moving, References, Stage, StageContext, handle_of, remove_segments};
+use super::values::{Moved, Moving, References, Stage, StageContext, remove_segments};
 use crate::background::filter::{Filter, FilterCounts, Filtering};
 use crate::background::fold::{Fold, Folding, Sink};
 use crate::background::output::{Output, OutputContext};
@@ -324,29 +324,23 @@ fn run_piece(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Resul
     if compaction.output_level > 0 {
         output = output.aligned_to(&compaction.grandparents);
     }
-    let mut staged = Staged { stage: Stage::new(stage_context(ctx), plan.moving, output), kept: 0 };
+    let stage = Stage::new(stage_context(ctx), plan.moving, output);
+    let mut staged =
+        Staged { stage, kept: 0, moving: plan.moving, room: ctx.kept_room, unlooked_bytes: 0 };
     let mut merge = MergingIter::new(open_inputs(plan, start, end)?);
     match start {
         Some(start) => merge.seek(start, u64::MAX)?,
         None => merge.seek_to_first()?,
     }
     let mut piece = Piece::default();
-    let (mut raw_bytes, mut unlooked_bytes) = (0, 0);
+    let mut raw_bytes = 0;
     while merge.valid() {
         let (user_key, value) = (merge.user_key(), merge.value());
         if end.is_some_and(|end| user_key >= end) {
             break;
         }
         piece.read += 1;
-        let entry_bytes = (user_key.len() + value.len()) as u64;
-        raw_bytes += entry_bytes;
-        if let Some(room) = ctx.kept_room {
-            unlooked_bytes += entry_bytes + moved_bytes(plan, merge.trailer(), value);
-            if unlooked_bytes >= room.look_bytes() {
-                unlooked_bytes = 0;
-                room.look()?;
-            }
-        }
+        raw_bytes += (user_key.len() + value.len()) as u64;
         fold.next(user_key, merge.trailer(), value, &mut staged)?;
         if piece.read.is_multiple_of(LOOK_ENTRIES) {
             ctx.progress.read.fetch_add(std::mem::take(&mut raw_bytes), Ordering::Relaxed);
@@ -366,22 +360,36 @@ fn run_piece(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Resul
     Ok(Some(piece))
 }
 
-/// Stored bytes of the value of an entry, if it may move.
-fn moved_bytes(plan: &Plan<'_>, trailer: u64, value: &[u8]) -> u64 {
-    let handle = plan.moving.and_then(|_| handle_of(trailer, value));
-    handle.map_or(0, |handle| u64::from(handle.len))
-}
-
 /// The stage that moves values, with a count of what goes through it.
 struct Staged<'a> {
     stage: Stage<'a>,
     kept: u64,
+    moving: Option<&'a Moving<'a>>,
+    room: Option<&'a KeptRoom<'a>>,
+    /// Bytes kept since the last look at what is free: what is dropped takes no room.
+    unlooked_bytes: u64,
+}
+
+impl Staged<'_> {
+    /// Looks at what is free, once enough is kept.
+    fn look(&mut self, room: &KeptRoom<'_>, bytes: u64) -> Result<()> {
+        self.unlooked_bytes += bytes;
+        if self.unlooked_bytes >= room.look_bytes() {
+            self.unlooked_bytes = 0;
+            room.look()?;
+        }
+        Ok(())
+    }
 }
 
 impl Sink for Staged<'_> {
     #[inline]
     fn keep(&mut self, user_key: &[u8], trailer: u64, value: &[u8]) -> Result<()> {
         self.kept += 1;
+        if let Some(room) = self.room {
+            let moved = self.moving.map_or(0, |moving| moving.moved_bytes(trailer, value));
+            self.look(room, (user_key.len() + value.len()) as u64 + moved)?;
+        }
         self.stage.add(user_key, trailer, value)
     }
 

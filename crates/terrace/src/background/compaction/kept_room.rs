@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use terrace_base::{Error, Result};
 use terrace_vfs::Vfs;
 
-/// A merge looks when it has read one part in this many of what is to stay free ...
+/// A merge looks when it has written one part in this many of what is to stay free ...
 const LOOK_PARTS: u64 = 16;
 /// ... within these bounds.
 const MIN_LOOK_BYTES: u64 = 4 << 10;
@@ -29,7 +29,7 @@ impl<'a> KeptRoom<'a> {
         Self { vfs, dir, bytes, is_met: AtomicBool::new(false) }
     }
 
-    /// Bytes that a piece of the merge reads between two looks.
+    /// Bytes that a piece of the merge writes between two looks.
     pub fn look_bytes(&self) -> u64 {
         (self.bytes / LOOK_PARTS).clamp(MIN_LOOK_BYTES, MAX_LOOK_BYTES)
     }

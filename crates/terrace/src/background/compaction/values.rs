@@ -58,6 +58,13 @@ impl Moving<'_> {
         held > 0 && (worth_it || compaction.reason == Reason::Values)
     }
 
+    /// Stored bytes of the value of an entry that stays, if it moves.
+    pub fn moved_bytes(&self, trailer: u64, value: &[u8]) -> u64 {
+        let handle = handle_of(trailer, value);
+        let moves = handle.filter(|handle| self.victims.contains(&handle.segment));
+        moves.map_or(0, |handle| u64::from(handle.len))
+    }
+
     /// Refuses inputs that refer to a segment that is not there.
     pub fn check_inputs<'f>(&self, inputs: impl Iterator<Item = &'f Arc<FileMeta>>) -> Result<()> {
         for reference in inputs.flat_map(|file| &file.value_refs) {
@@ -130,7 +137,7 @@ impl References {
 
 /// Where the value of an entry is, if it is separated.
 #[inline]
-pub(super) fn handle_of(trailer: u64, value: &[u8]) -> Option<ValueHandle> {
+fn handle_of(trailer: u64, value: &[u8]) -> Option<ValueHandle> {
     ValueHandle::of_entry(trailer_kind(trailer)?, value)
 }
 

@@ -40,6 +40,8 @@ struct Store {
     snapshots: Vec<SeqNo>,
     log: ValueLog,
     victims: HashSet<SegmentNumber>,
+    /// What a merge leaves free; `None`: nothing.
+    kept_bytes: Option<u64>,
 }
 
 impl Store {
@@ -72,6 +74,7 @@ impl Store {
             snapshots: Vec::new(),
             log,
             victims: HashSet::new(),
+            kept_bytes: None,
         }
     }
 
@@ -172,6 +175,7 @@ impl Store {
     }
 
     fn run(&self, compaction: &Compaction, cancel: &AtomicBool) -> Result<Option<JobOutput>> {
+        let room = self.kept_bytes.map(|bytes| KeptRoom::new(&self.sim, Path::new(DIR), bytes));
         run(
             &JobContext {
                 vfs: &self.vfs,
@@ -194,8 +198,7 @@ impl Store {
                     segment_bytes: 4 << 10,
                 }),
                 filtering: None,
-                kept_room: None,
-                kept_room: None,
+                kept_room: room.as_ref(),
             },
             compaction,
         )
@@ -242,6 +245,32 @@ impl Store {
         }
         (entries, RangeTombstones::new(tombstones))
     }
+}
+
+/// It may be what makes room.
+#[test]
+fn a_merge_that_writes_nothing_ends_for_no_want_of_room() {
+    let mut store = Store::new();
+    let put = pack_trailer(SeqNo::new(1), ValueKind::Put);
+    let entries = (0..2000).map(|n| (format!("key{n:05}").into_bytes(), put, vec![7; 60]));
+    store.add_run(6, entries.collect(), Vec::new(), true);
+    let all = RangeTombstone { start: b"k".to_vec(), end: b"l".to_vec(), seqno: SeqNo::new(2) };
+    store.add_run(0, Vec::new(), vec![all], true);
+    store.inputs.sort_by_key(|(level, _)| *level);
+    let used_bytes: u64 = store.sim.files().into_iter().map(|(_, bytes)| bytes).sum();
+    store.sim.set_capacity_bytes(Some(used_bytes + (32 << 10)));
+    store.kept_bytes = Some(64 << 10);
+    let merge = |store: &Store| {
+        let compaction = Compaction { grandparents: Vec::new(), ..store.compaction(6) };
+        store.run(&compaction, &AtomicBool::new(false))
+    };
+    let done = merge(&store).unwrap().unwrap();
+    assert!(done.edit.added.is_empty() && done.stats.dropped_entries == 2000);
+    // Without the range everything stays.
+    store.inputs.remove(0);
+    let before = store.file_names();
+    assert!(merge(&store).unwrap_err().is_no_space());
+    assert_eq!(store.file_names(), before);
 }
 
 /// Whether `part` covers nothing that `whole` does not, and with `exact` nothing less either,
