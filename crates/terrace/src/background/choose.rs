@@ -27,6 +27,9 @@ const SMALL_PARTS: u64 = 4;
 /// Smaller merges that are looked for in the place of one that does not fit.
 const MAX_SMALLER: usize = 16;
 
+/// Least room that one file takes.
+const LEAST_FILE_BYTES: u64 = 4 << 10;
+
 /// What all families' choices are made from that is not theirs: separated values, and files that
 /// cannot be read.
 pub(super) struct Shared {
@@ -165,11 +168,15 @@ impl Room {
     }
 }
 
-/// Room that the outputs of `merge` may take, with the values that it moves.
+/// Room that the outputs of `merge` may take, with the values that it moves. A file that deletes ranges becomes as many as
+/// it meets where it is divided in place.
 pub(super) fn needs_bytes(env: &JobEnv, merge: &Compaction) -> u64 {
     let victims = env.read.value_log.victims();
     let moved = merge.files().map(|file| pick::victim_bytes(file, &victims));
-    merge.input_bytes().saturating_add(moved.sum())
+    let divides =
+        merge.start_level == merge.output_level && merge.files().any(|f| pick::deletes_ranges(f));
+    let pieces = if divides { merge.grandparents.len() as u64 } else { 0 };
+    merge.input_bytes().saturating_add(moved.sum()).saturating_add(pieces * LEAST_FILE_BYTES)
 }
 
 /// As `choose`, but only what fits into `room`; the choice, and whether another one was wanted.

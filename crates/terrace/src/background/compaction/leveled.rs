@@ -167,7 +167,8 @@ pub(crate) fn pick_deleted_ranges(input: &PickInput<'_>) -> Choice {
     };
     from_l0()
         .flatten()
-        .or_else(|| rewrite(input, Reason::Tombstones, deletes_ranges))
+        // Whole: to divide a file would take room before any is freed.
+        .or_else(|| rewrite_with(input, Reason::Tombstones, deletes_ranges, false))
         .unwrap_or(Choice::Nothing)
 }
 
@@ -362,14 +363,24 @@ fn rewrite(
     reason: Reason,
     wants: impl Fn(&FileMeta) -> bool,
 ) -> Option<Choice> {
+    rewrite_with(input, reason, wants, true)
+}
+
+/// As [`rewrite`]; without `divides` a file goes down whole, whatever it meets.
+fn rewrite_with(
+    input: &PickInput<'_>,
+    reason: Reason,
+    wants: impl Fn(&FileMeta) -> bool,
+    divides: bool,
+) -> Option<Choice> {
     (1..LEVEL_COUNT).find_map(|level| {
         input.files(level).iter().filter(|f| wants(f)).find_map(|file| {
             let span = Span::of([file])?;
             let deeper = (level + 1..LEVEL_COUNT).any(|l| !input.overlapping(l, &span).is_empty());
             // Tombstones that a snapshot needs survive in place: rewriting would never end.
-            let free = input.snapshots_oldest.is_none_or(|oldest| file.largest_seqno <= oldest);
+            let free = input.is_seen_by_all(file);
             match deeper {
-                true if is_to_be_divided(input, level, file, &span) => {
+                true if divides && is_to_be_divided(input, level, file, &span) => {
                     input.complete(level, vec![file.clone()], level, reason)
                 }
                 true => input.complete(level, vec![file.clone()], level + 1, reason),
@@ -388,14 +399,16 @@ fn has_many_tombstones(input: &PickInput<'_>, file: &FileMeta) -> bool {
 }
 
 /// Whether no level of files that `file` overlaps is more than a merge takes while there are writes, or what it deletes is
-/// worth more. A file of a few range tombstones may span everything, and delete little of that.
+/// worth more. A file of a few range tombstones may span everything, and delete little of that; and nothing of it while
+/// an older snapshot needs that.
 fn may_sink(input: &PickInput<'_>, file: &FileMeta) -> bool {
     let span =
         Span { start: &file.smallest, end: &file.largest, end_exclusive: file.largest_exclusive };
     let met_bytes = |level| total_bytes(input.overlapping(level, &span));
-    (1..LEVEL_COUNT).all(|level| met_bytes(level) <= most_merge_bytes(input))
-        || is_one_range(file)
-        || input.has_waited_for(file, (1..LEVEL_COUNT).map(met_bytes).sum())
+    let is_little = (1..LEVEL_COUNT).all(|level| met_bytes(level) <= most_merge_bytes(input));
+    let is_worth_it =
+        || is_one_range(file) || input.has_waited_for(file, (1..LEVEL_COUNT).map(met_bytes).sum());
+    input.is_seen_by_all(file) && (is_little || is_worth_it())
 }
 
 /// Most input bytes of one merge while there are writes.

@@ -388,14 +388,6 @@ impl<'f> Span<'f> {
         (Bound::Included(self.start), end)
     }
 
-    /// Whether all keys that `file` may hold lie in the hull.
-    pub fn contains(&self, file: &FileMeta) -> bool {
-        let largest = file.largest.as_slice();
-        let ends_inside = largest < self.end
-            || (largest == self.end && (file.largest_exclusive || !self.end_exclusive));
-        self.start <= file.smallest.as_slice() && ends_inside
-    }
-
     /// Whether `file` may hold a key of the hull.
     pub fn overlaps(&self, file: &FileMeta) -> bool {
         let (start, end) = self.bounds();
@@ -419,6 +411,11 @@ impl<'a> PickInput<'a> {
     pub fn has_waited_for(&self, file: &FileMeta, bytes: u64) -> bool {
         let age_ms = self.now_ms.saturating_sub(file.created_ms);
         age_ms.saturating_mul(BYTES_PER_MS_OF_AGE) >= bytes
+    }
+
+    /// Whether no snapshot is older than what `file` holds: what its tombstones delete is needed by none.
+    pub fn is_seen_by_all(&self, file: &FileMeta) -> bool {
+        self.snapshots_oldest.is_none_or(|oldest| file.largest_seqno <= oldest)
     }
 
     /// Whether `file` may not be an input: a running compaction reads it, or it cannot be read.

@@ -14,16 +14,20 @@
 //! 3. *count*: if there are still more runs than that, the newest ones, as many as it takes until there are
 //!    no more.
 //!
+//! Range tombstones count for nothing there: what they delete goes with the next merge of all runs, when the store is
+//! idle, on a full disk, or by `compact_range`. What a snapshot has kept of a deleted range in the oldest run goes with
+//! the next merge of that run.
+//!
 //! If merging the newer runs into the oldest would reveal much garbage in the value log, all are
 //! merged whatever their number. Files with values in victim segments are rewritten in place: those
 //! of the oldest run, and when it must be now, all.
 
 use super::pick::{
     Choice, File, LAST_LEVEL, Manual, ManualStep, PickInput, Reason, Span, deletes_ranges,
-    is_one_range, mostly_deletes_keys, patience, total_bytes,
+    mostly_deletes_keys, patience, total_bytes,
 };
 use std::ops::Range;
-use terrace_manifest::{FileMeta, LEVEL_COUNT};
+use terrace_manifest::LEVEL_COUNT;
 
 /// Bytes of the newer runs per 100 bytes of the oldest at which everything is merged.
 const MAX_SPACE_PERCENT: u64 = 200;
@@ -160,7 +164,7 @@ fn by_count(input: &PickInput<'_>, runs: &[Run<'_>], bound: usize) -> Option<Cho
 
 /// Files of which enough has expired, or that are mostly tombstones: those of the oldest run one by one, in
 /// place; another run with all older ones, so that what it hides goes as well, once it has a share of their
-/// entries, or deletes ranges of them, that is worth it.
+/// entries that is worth it.
 fn due(input: &PickInput<'_>, runs: &[Run<'_>]) -> Option<Choice> {
     let is_due = |f: &File| f.ttl_due_ms.is_some_and(|due| due <= input.now_ms);
     let is_dense = |f: &File| mostly_deletes_keys(f);
@@ -173,8 +177,7 @@ fn due(input: &PickInput<'_>, runs: &[Run<'_>]) -> Option<Choice> {
             let wanted = wanted.sum::<u64>();
             wanted > 0 && wanted.saturating_mul(MAX_DUE_RATIO) >= rest
         };
-        let deletes = || pays(&is_dense) || hides_ranges(input, &runs[at..]);
-        let reason = match (pays(&is_due), deletes()) {
+        let reason = match (pays(&is_due), pays(&is_dense)) {
             (true, _) => Some(Reason::Ttl),
             (false, true) => Some(Reason::Tombstones),
             (false, false) => None,
@@ -183,36 +186,15 @@ fn due(input: &PickInput<'_>, runs: &[Run<'_>]) -> Option<Choice> {
         merge(input, runs, at..runs.len(), reason?)
     });
     // Tombstones that a snapshot needs survive in place: rewriting would never end.
-    let seen_by_all =
-        |f: &File| input.snapshots_oldest.is_none_or(|oldest| f.largest_seqno <= oldest);
     of_newer.or_else(|| {
         oldest.files.iter().find_map(|file| {
             let reason = match is_due(file) {
                 true => Reason::Ttl,
-                // Ranges that it deletes were left there for a snapshot, with what they hide in the run itself.
-                false if (is_dense(file) || deletes_ranges(file)) && seen_by_all(file) => {
-                    Reason::Tombstones
-                }
+                false if is_dense(file) && input.is_seen_by_all(file) => Reason::Tombstones,
                 false => return None,
             };
             input.complete(oldest.level, vec![file.clone()], oldest.level, reason)
         })
-    })
-}
-
-/// Whether the ranges that the newest of `runs` deletes cover a share of them that is worth a merge of all; where that is
-/// not known since there are several, once they have waited long enough for it.
-fn hides_ranges(input: &PickInput<'_>, runs: &[Run<'_>]) -> bool {
-    let Some((newest, older)) = runs.split_first() else { return false };
-    let bytes: u64 = runs.iter().map(|run| run.bytes).sum();
-    newest.files.iter().filter(|file| deletes_ranges(file)).any(|file| {
-        let Some(span) = Span::of([file]) else { return false };
-        let is_share = |counts: &dyn Fn(&FileMeta) -> bool| {
-            let counted = older.iter().flat_map(|run| run.files).filter(|f| counts(f));
-            total_bytes(counted).saturating_mul(MAX_DUE_RATIO) >= bytes
-        };
-        (is_one_range(file) && is_share(&|f| span.contains(f)))
-            || (input.has_waited_for(file, bytes) && is_share(&|f| span.overlaps(f)))
     })
 }
 
