@@ -280,35 +280,50 @@ impl Node {
     /// Gives up all shards of a node and lets it take none, or lets it take them again.
     ///
     /// # Errors
-    /// The node does not answer, or no other one would take its shards.
+    /// The node does not answer, or no other one would take its shards. It takes shards then as it did before, or the
+    /// text says that it does not.
     pub async fn drain(&self, node: NodeId, is_over: bool) -> Result<(), Error> {
-        let alone = || {
-            let why = "no other node that is alive takes shards: its keys would not be served";
-            Error::Unserved(why.into())
-        };
-        if !is_over && !self.has_other_coordinator(node).await? {
-            return Err(alone());
-        }
         let unserved = |status: tonic::Status| Error::Unserved(status.message().to_string());
+        if is_over {
+            let peer = self.shared.known_peer(node).map_err(unserved)?;
+            return peer.drain(true).await.map_err(unserved);
+        }
+        let was_drained = self.look_for_others(node).await?;
         let peer = self.shared.known_peer(node).map_err(unserved)?;
-        peer.drain(is_over).await.map_err(unserved)?;
+        peer.drain(false).await.map_err(unserved)?;
         // Of two at the same time each may have counted on the other's node. The metadata say of this one by now that it
         // is drained, so that the later one sees it.
-        if !is_over && !self.has_other_coordinator(node).await? {
-            peer.drain(true).await.map_err(unserved)?;
-            return Err(alone());
+        let Err(error) = self.look_for_others(node).await else { return Ok(()) };
+        let stays = |why: &str| Error::Unserved(format!("{error}; node {node} {why}"));
+        if was_drained {
+            return Err(stays("stays drained, as it was before"));
         }
-        Ok(())
+        match peer.drain(true).await {
+            Ok(()) => Err(error),
+            Err(status) => {
+                let why = status.message();
+                Err(stays(&format!(
+                    "stays drained, as it could not be asked to take shards: {why}"
+                )))
+            }
+        }
     }
 
-    /// Whether a node other than this one is alive and takes shards, by the metadata of this moment.
-    async fn has_other_coordinator(&self, node: NodeId) -> Result<bool, Error> {
+    /// Whether a node is drained, by the metadata of this moment.
+    ///
+    /// # Errors
+    /// By these no other node is alive and takes shards, or they cannot be read.
+    async fn look_for_others(&self, node: NodeId) -> Result<bool, Error> {
         let (layout, metadata) = (&self.shared.layout, &self.shared.metadata);
         let snapshot = metadata.snapshot(layout.prefix()).await?;
         let directory = Directory::new(layout.clone(), snapshot);
         let takes_shards =
             |id: NodeId| directory.state_of(id) == Some(NodeState::Coordinator) && id != node;
-        Ok(directory.members().iter().any(|member| takes_shards(member.id)))
+        if !directory.members().iter().any(|member| takes_shards(member.id)) {
+            let why = "no other node that is alive takes shards: its keys would not be served";
+            return Err(Error::Unserved(why.into()));
+        }
+        Ok(directory.state_of(node) == Some(NodeState::Draining))
     }
 
     /// Why this node can never join the cluster, as soon as that is known; `None` when the node has ended. What is
@@ -320,7 +335,7 @@ impl Node {
 
     /// Gives up its shards and its lease, so that others need not wait for the lease's end, and ends.
     pub async fn leave(&self) {
-        let _ = tokio::time::timeout(LEAVE_TIMEOUT, self.roles.drain(false)).await;
+        let _ = tokio::time::timeout(LEAVE_TIMEOUT, self.roles.give_up_shards()).await;
         let lease = *self.shared.lease.borrow();
         if let Some(lease) = lease {
             self.shared.stamp.lose();

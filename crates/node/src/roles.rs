@@ -15,6 +15,12 @@ use terrace_cluster::{
 use tokio::sync::oneshot;
 use tonic::Status;
 
+/// How long the answer to a drain takes, at most; the drain goes on after that. Administrators wait for a minute.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How often is looked whether shards are given up.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
 /// How long a shard's task may take to answer.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -28,6 +34,14 @@ fn internal(error: impl std::fmt::Display) -> Status {
 }
 
 impl NodeRoles {
+    /// Takes no shards from now on, and waits until none is served here, whether others see that or not.
+    pub async fn give_up_shards(&self) {
+        self.shared.is_draining.send_replace(true);
+        while !self.shared.view.load().owned.is_empty() {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
     fn owned(&self, shard: ShardId) -> Result<Arc<OwnedShard>, Status> {
         let view = self.shared.view.load();
         let owned = view.owned.get(&shard);
@@ -169,13 +183,21 @@ impl Roles for NodeRoles {
             let state = directory.and_then(|directory| directory.state_of(self.shared.me));
             state == Some(NodeState::Coordinator)
         };
-        while !is_over && (takes_shards() || !self.shared.view.load().owned.is_empty()) {
-            if !*draining.borrow() {
-                return Err(Status::aborted("it was asked to take shards again meanwhile"));
+        let given_up = async {
+            while !is_over && (takes_shards() || !self.shared.view.load().owned.is_empty()) {
+                if !*draining.borrow() {
+                    return Err(Status::aborted("it was asked to take shards again meanwhile"));
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        Ok(())
+            Ok(())
+        };
+        let in_time = tokio::time::timeout(DRAIN_TIMEOUT, given_up).await;
+        in_time.unwrap_or_else(|_| {
+            let me = self.shared.me;
+            let why = format!("node {me} is drained, but has not given up all of its shards yet");
+            Err(Status::unavailable(why))
+        })
     }
 }
 

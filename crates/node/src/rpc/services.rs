@@ -66,7 +66,7 @@ pub trait Roles: CallSink {
     /// What the node does at the moment.
     async fn status(&self) -> api::StatusReply;
 
-    /// Gives up all shards and takes none, or takes them again.
+    /// Gives up all shards and takes none, or takes them again. Waits for a bounded time until all can see it.
     async fn drain(&self, is_over: bool) -> Result<(), Status>;
 }
 

@@ -1,9 +1,11 @@
 //! The scenarios with metadata in a store of this process.
 
+use crate::harness::{TestCluster, wait_for};
 use crate::scenarios;
 use std::sync::Arc;
 use terrace::{Db, Options, SystemClock};
 use terrace_metadata::{Embedded, Metadata};
+use terrace_node::Error;
 
 fn metadata(dir: &tempfile::TempDir) -> Arc<dyn Metadata> {
     let db = Db::open(dir.path(), Options::default()).unwrap();
@@ -50,4 +52,25 @@ async fn a_drained_node_gives_its_shards_up() {
 async fn two_drains_at_once_leave_a_node_that_serves() {
     let dir = tempfile::tempdir().unwrap();
     scenarios::two_drains_at_once_leave_a_node_that_serves(metadata(&dir)).await;
+}
+
+/// Who drains a node looks at the metadata again when that has given up its shards.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_that_fails_half_way_is_undone() {
+    let dir = tempfile::tempdir().unwrap();
+    let cluster = TestCluster::start(metadata(&dir), 2, "undone").await;
+    let [drained, by] = [0, 1].map(|at: usize| &cluster.nodes[at]);
+    // The drain is not over before others can see it.
+    drained.metadata.cut(true);
+    let (node, id) = (by.node.clone().unwrap(), drained.id());
+    let draining = tokio::spawn(async move { node.drain(id, false).await });
+    let is_draining = async || drained.node().status().await.is_draining;
+    wait_for("the drain to begin", async || is_draining().await.then_some(())).await;
+    by.metadata.cut(true);
+    drained.metadata.cut(false);
+    let failed = draining.await.unwrap().unwrap_err();
+    assert!(matches!(failed, Error::Metadata(_)), "{failed}");
+    assert!(!is_draining().await);
+    by.metadata.cut(false);
+    cluster.wait_until_served_by(0, 0).await;
 }
