@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::record_reader::{DumpedFamily, Record, RecordReader};
 use crate::record_writer::{Counts, RecordWriter};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use terrace::{
@@ -120,7 +120,7 @@ fn open_family(db: &Db, name: &str) -> Result<ColumnFamily> {
 /// that the dump names: it opens with no others from then on. The operators need not be there.
 ///
 /// # Errors
-/// The store does not open, or has other operators already.
+/// The store does not open, or has other operators already; `DiskFull` if the names may have found no room.
 pub fn name_merge_operators(
     dir: &Path,
     mut options: Options,
@@ -140,7 +140,17 @@ pub fn name_merge_operators(
             false => options.column_families.push((name.clone(), family)),
         }
     }
-    Ok(Db::open(dir, options)?.close()?)
+    let db = Db::open(dir, options)?;
+    // A store opens on a full disk: what is to be written then waits in memory for room.
+    let is_full = db.is_disk_full();
+    db.close()?;
+    if is_full {
+        let why = "there is no room for the names of merge operators";
+        let source = io::Error::new(io::ErrorKind::StorageFull, why);
+        let error = terrace_base::Error::io("write the manifest in", dir, source);
+        return Err(terrace::Error::from(error).into());
+    }
+    Ok(())
 }
 
 /// The built-in operator of this name, or one that stands for it in a store without operands.

@@ -3,9 +3,10 @@
 use crate::{NEXT_CENTURY, dump, open, read, restore};
 use proptest::prelude::*;
 use std::sync::Arc;
+use terrace::vfs::SimVfs;
 use terrace::{CfOptions, Db, Options, WriteBatch, builtin_merge_operator};
 use terrace_base::clock::ManualClock;
-use terrace_dump::RecordReader;
+use terrace_dump::{DumpedFamily, Error, RecordReader};
 
 #[test]
 fn a_full_circle_gives_the_same_bytes() {
@@ -141,6 +142,26 @@ fn merge_operators_keep_their_names() {
     let expected = [Some("counter".to_string()), None, Some("first".into())];
     assert_eq!(["default", "plain", "theirs"].map(operator), expected);
     assert!(dump(&db).0 == dumped);
+}
+
+/// Names that a store keeps in memory until there is room end with the process.
+#[test]
+fn names_of_merge_operators_without_room_are_an_error() {
+    let sim = SimVfs::new(1);
+    let mut options = Options { memory_budget: 8 << 20, ..Options::default() };
+    options.advanced.vfs = Arc::new(sim.clone());
+    options.advanced.reserve_bytes = 0;
+    Db::open("db", options.clone()).unwrap().close().unwrap();
+    let counter = Some("counter".to_string());
+    let families = [DumpedFamily { name: "default".into(), merge_operator: counter }];
+    let name = || terrace_dump::name_merge_operators("db".as_ref(), options.clone(), &families);
+    sim.set_capacity_bytes(Some(0));
+    let error = name().unwrap_err();
+    assert!(matches!(error, Error::Store(terrace::Error::DiskFull(_))), "{error}");
+    sim.set_capacity_bytes(None);
+    name().unwrap();
+    let error = Db::open("db", options.clone()).map(drop).unwrap_err();
+    assert!(error.to_string().contains("has the merge operator `counter`"), "{error}");
 }
 
 proptest! {
