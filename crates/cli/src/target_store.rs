@@ -3,7 +3,7 @@
 //! The store is made in `DIR.partial`, which becomes `DIR` by a rename when everything is in it and
 //! durable. So `DIR` is never a part of a store: an error removes `DIR.partial`, a killed process
 //! leaves it, and the next one removes it. A file in it, which is locked while the process lives, tells
-//! what was left from a directory of the user's. Called by `restore` and `convert`.
+//! what was left from a directory of the user's: it comes first and goes last. Called by `restore` and `convert`.
 
 use crate::outcome::tell;
 use anyhow::{Context, Result, bail};
@@ -15,6 +15,9 @@ use terrace_base::Error;
 
 /// The locked file, which no store has.
 const MARK: &str = "UNFINISHED";
+
+/// A directory in the unfinished one that takes the place of an empty `DIR`, and so shows that one can.
+const TRIAL: &str = "trial";
 
 /// Where a store is made before it has its name. Dropped before [`Self::finish`], it leaves nothing.
 pub struct Target {
@@ -54,16 +57,20 @@ impl Target {
         let cannot = || format!("cannot make {}", partial.display());
         fs::create_dir(&partial).with_context(cannot)?;
         let mut target = Self { dir, partial: partial.clone(), finished: false, lock: None };
-        if let Some(old) = old {
-            fs::set_permissions(&partial, old.permissions()).with_context(cannot)?;
-            // Whether a directory can take its place is better known before than after hours.
-            fs::rename(&partial, &target.dir).with_context(|| target.cannot_replace())?;
-            fs::create_dir(&partial).with_context(cannot)?;
+        if let Some(old) = &old {
             fs::set_permissions(&partial, old.permissions()).with_context(cannot)?;
         }
         target.lock = Some(PosixVfs::new().lock(&partial.join(MARK)).with_context(cannot)?);
         // After a power cut it must be there if anything else is.
         File::open(&partial).and_then(|partial| partial.sync_all()).with_context(cannot)?;
+        if let Some(old) = old {
+            // Whether a directory can take its place is better known before than after hours. Not `partial` itself: until its
+            // mark is locked it may be that of another process, and it must not be in two places.
+            let trial = partial.join(TRIAL);
+            fs::create_dir(&trial).with_context(cannot)?;
+            fs::set_permissions(&trial, old.permissions()).with_context(cannot)?;
+            fs::rename(&trial, &target.dir).with_context(|| target.cannot_replace())?;
+        }
         Ok(target)
     }
 
@@ -88,7 +95,7 @@ impl Drop for Target {
         // The error that brought us here is the one to tell.
         match self.lock {
             _ if self.finished => {}
-            Some(_) => drop(fs::remove_dir_all(&self.partial)),
+            Some(_) => drop(remove_marked(&self.partial)),
             None => drop(fs::remove_dir(&self.partial)),
         }
     }
@@ -119,9 +126,22 @@ fn remove_unfinished(partial: &Path) -> Result<()> {
         }
         locked => locked.with_context(|| format!("cannot lock {shown}"))?,
     };
-    fs::remove_dir_all(partial).with_context(|| format!("cannot remove {shown}"))?;
+    remove_marked(partial).with_context(|| format!("cannot remove {shown}"))?;
     tell(&format!("removed {shown}, which a killed restore or conversion had left"));
     Ok(())
+}
+
+/// Removes a directory whose mark is locked. The mark goes last, so that what a kill leaves is marked, or empty.
+fn remove_marked(partial: &Path) -> io::Result<()> {
+    let entries = fs::read_dir(partial)?.collect::<io::Result<Vec<_>>>()?;
+    for entry in entries.iter().filter(|entry| entry.file_name() != MARK) {
+        match entry.file_type()?.is_dir() {
+            true => fs::remove_dir_all(entry.path())?,
+            false => fs::remove_file(entry.path())?,
+        }
+    }
+    fs::remove_file(partial.join(MARK))?;
+    fs::remove_dir(partial)
 }
 
 /// The path with its last component, which can be replaced, and the directories above made.
