@@ -146,8 +146,7 @@ impl Backups {
         let file = BackupFile { name, size_bytes: found.size_bytes, hash: found.hash };
         let path = self.content_path(&file);
         let vfs = &*self.vfs;
-        let is_there = vfs.exists(&path)? && vfs.is_under_active_key(&path)?;
-        if is_there && vfs.len(&path)? == file.size_bytes {
+        if vfs.exists(&path)? && is_whole(vfs, &path, file.size_bytes)? {
             return Ok((file, false));
         }
         let partial = partial_path(&path);
@@ -155,5 +154,16 @@ impl Backups {
         check(&source, copied, content(&file))?;
         vfs.rename(&partial, &path)?;
         Ok((file, true))
+    }
+}
+
+/// Whether the content at `path` is there under the active key and has its length. One so damaged that nothing can be read
+/// of it is not there: it is copied anew, for all backups that have it.
+fn is_whole(vfs: &dyn Vfs, path: &Path, size_bytes: u64) -> Result<bool> {
+    let looked =
+        vfs.is_under_active_key(path).and_then(|active| Ok(active && vfs.len(path)? == size_bytes));
+    match looked {
+        Err(error) if error.is_corruption() => Ok(false),
+        looked => Ok(looked?),
     }
 }

@@ -59,7 +59,8 @@ impl Backups {
         for name in self.vfs.list(&files)? {
             if !named.contains(&name) && is_content(&name) {
                 let path = files.join(name);
-                removed_bytes += self.vfs.len(&path)?;
+                // One that is damaged may not tell, and goes all the same.
+                removed_bytes += self.vfs.len(&path).unwrap_or(0);
                 self.vfs.remove(&path)?;
             }
         }

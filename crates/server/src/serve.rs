@@ -266,6 +266,8 @@ impl Running {
     /// As [`Self::wait`].
     pub fn end(self) -> Result<(), ServeError> {
         self.server.stop.request();
+        // What is under way may wait for a flush, and nobody is served any more whom that would slow down.
+        self.server.space.db().set_rate_limit_bytes_per_s(0);
         if let Some(membership) = &self.membership {
             membership.leave();
         }

@@ -342,7 +342,7 @@ fn append(
     // Separated values are read from the file.
     let is_handed = |p: &Pending| p.sync != SyncMode::Buffered || p.batch.separated().0 > 0;
     let through = env.base.options.sync == SyncMode::Buffered && group.iter().any(is_handed);
-    let write = |payloads: &[&[u8]]| match through {
+    let mut write = |payloads: &[&[u8]]| match through {
         true => log.writer.append_through(payloads),
         false => log.writer.append(payloads),
     };
