@@ -1,6 +1,6 @@
 //! Options over a connection: what is live and what is not, the file written and read again.
 
-use crate::client::{Client, bulk, error, int, ok, shown, text};
+use crate::client::{Client, bulk, error, int, ok, shown, text, until};
 use crate::served::Served;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -316,4 +316,30 @@ fn users_that_commands_have_changed_are_written_too() {
     assert_eq!(client.say("CONFIG REWRITE"), ok());
     let written = std::fs::read_to_string(&path).unwrap();
     assert!(!written.contains("[[user]]"), "{written}");
+}
+
+/// Whether a write has had to wait for memtables or files.
+fn writes_have_stopped(client: &mut Client) -> bool {
+    let info = text(&client.call(&["INFO", "all"]));
+    info.split("stops=").skip(1).any(|rest| !rest.starts_with('0'))
+}
+
+#[test]
+fn a_bound_on_writes_that_commands_wait_for_holds_no_end_up() {
+    let dir = Arc::new(tempfile::tempdir().unwrap());
+    let served = Served::start(dir, None, &[("rate-limit-bytes", "1")], &|options| {
+        options.memory_budget = 4 << 20;
+        options.advanced.memtable_bytes = 64 << 10;
+    });
+    let mut writer = TcpStream::connect(served.address()).unwrap();
+    let writer = std::thread::spawn(move || {
+        let command = format!("SET key {}\r\n", "v".repeat(900));
+        // Until the server has gone.
+        while writer.write_all(command.as_bytes()).is_ok() {}
+    });
+    let mut client = served.client();
+    until("writes never wait", || writes_have_stopped(&mut client));
+    drop(client);
+    served.try_end().unwrap();
+    writer.join().unwrap();
 }
