@@ -420,3 +420,22 @@ fn a_family_is_not_dropped_before_what_was_written_earlier_is_durable() {
         }
     }
 }
+
+#[test]
+fn a_bound_on_writes_does_not_hold_the_open_up() {
+    let sim = SimVfs::new(7);
+    let mut options = small_options(Arc::new(sim.clone()), &stopped_clock());
+    options.advanced.memtable_bytes = 512 << 10;
+    let store = Store::open(options.clone()).unwrap();
+    (0..150).for_each(|number| store.db.put(key(number), [b'v'; 2000]).unwrap());
+    // At a byte per second what is replayed would take days to be flushed.
+    options.advanced.rate_limit_bytes_per_s = 1;
+    let after = reopen(sim.kill_image(), &options).unwrap();
+    assert!(
+        after.db.metrics().levels.iter().any(|level| level.file_count > 0),
+        "it is not flushed"
+    );
+    assert!((0..150).all(|number| after.db.get(key(number)).unwrap().is_some()));
+    assert_eq!(after.db.option("rate_limit_bytes_per_s").as_deref(), Some("1"));
+    after.db.close().unwrap();
+}
