@@ -383,6 +383,7 @@ impl Dump<'_> {
         self.line(handle.offset, &stored, "properties")?;
         let value_refs = std::mem::take(&mut properties.value_refs);
         let family = properties.family.take();
+        let merge_operator = properties.merge_operator.take();
         for line in format!("{properties:#?}").lines() {
             let field = line.trim().trim_end_matches(',');
             // Keys are shown as text below; the debug form spreads them over many lines.
@@ -400,6 +401,9 @@ impl Dump<'_> {
         }
         if let Some((id, name)) = family {
             self.row("", &[], &format!("  family {id}: {name:?}"))?;
+        }
+        if let Some(name) = merge_operator {
+            self.row("", &[], &format!("  merge operator: {name:?}"))?;
         }
         for ValueRef { segment, bytes } in value_refs {
             self.row("", &[], &format!("  value segment {segment}: {bytes} bytes"))?;

@@ -50,6 +50,8 @@ pub struct SstOptions {
     pub flushed_seqno: SeqNo,
     /// As in the properties.
     pub is_hot_checkpoint: bool,
+    /// The family's merge operator, recorded in the properties if an operand is added.
+    pub merge_operator: Option<String>,
 }
 
 impl Default for SstOptions {
@@ -67,6 +69,7 @@ impl Default for SstOptions {
             family: None,
             flushed_seqno: SeqNo::ZERO,
             is_hot_checkpoint: false,
+            merge_operator: None,
         }
     }
 }

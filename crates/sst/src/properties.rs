@@ -65,7 +65,8 @@ pub struct Properties {
     /// The sequence number of every entry and range tombstone, which are stored with 0: of files that were
     /// written before the store knew it (ingestion).
     pub global_seqno: Option<SeqNo>,
-    /// The name of the merge operator whose operands the file has: of files that were written outside a store.
+    /// The name of the merge operator whose operands the file has; none in files without operands, and in those that stores of
+    /// earlier builds wrote.
     pub merge_operator: Option<String>,
     /// The order of user keys; this version knows [`COMPARATOR`] only.
     pub comparator: String,
@@ -238,6 +239,7 @@ impl Properties {
             + self.comparator.len()
             + self.family.as_ref().map_or(0, |(_, name)| name.len())
             + self.filter.len()
+            + self.merge_operator.as_ref().map_or(0, String::len)
             + self.value_refs.len() * size_of::<ValueRef>()
     }
 }

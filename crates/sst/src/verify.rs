@@ -24,6 +24,8 @@ pub struct VerifyReport {
     pub data_blocks: u64,
     /// Entries decoded.
     pub entries: u64,
+    /// Operands of merges among them.
+    pub operands: u64,
     /// Index partitions read.
     pub index_partitions: u64,
     /// Filter partitions read.
@@ -226,6 +228,7 @@ impl Walk<'_> {
         self.key_bytes += key.len() as u64;
         self.value_bytes += value.len() as u64;
         let kind = trailer_kind(trailer);
+        self.report.operands += u64::from(kind.is_some_and(ValueKind::is_operand));
         self.tombstones += u64::from(kind == Some(ValueKind::Delete));
         if let Some(handle) = kind.and_then(|kind| ValueHandle::of_entry(kind, value)) {
             self.values.add(&handle, key.len());

@@ -64,6 +64,7 @@ pub struct SstWriter {
     seqnos: Option<(SeqNo, SeqNo)>,
     expiries: ExpiryHistogram,
     values: ValueTally,
+    has_operands: bool,
     properties: Properties,
 }
 
@@ -106,6 +107,7 @@ impl SstWriter {
             seqnos: None,
             expiries: ExpiryHistogram::default(),
             values: ValueTally::default(),
+            has_operands: false,
             properties: Properties {
                 compression: options.compression,
                 filter: options.filter.to_string(),
@@ -163,6 +165,7 @@ impl SstWriter {
         properties.raw_key_bytes += user_key.len() as u64;
         properties.raw_value_bytes += value.len() as u64;
         self.note_seqno(trailer_seqno(trailer));
+        self.has_operands |= kind.is_operand();
         match kind {
             ValueKind::Delete => self.properties.tombstone_count += 1,
             ValueKind::PutTtl | ValueKind::PutTtlHandle => {
@@ -190,11 +193,6 @@ impl SstWriter {
     /// The range tombstones of the file, already clipped to its key range; replaces earlier ones.
     pub fn set_range_tombstones(&mut self, tombstones: impl Into<Arc<RangeTombstones>>) {
         self.range_tombstones = tombstones.into();
-    }
-
-    /// Names the merge operator that the operands in the file are for.
-    pub fn set_merge_operator(&mut self, name: &str) {
-        self.properties.merge_operator = Some(name.to_string());
     }
 
     /// About how long the file would be if it were finished now.
@@ -339,7 +337,7 @@ impl SstWriter {
         Ok((Some(training), written))
     }
 
-    /// What only the end shows: bounds, sequence numbers, expiry.
+    /// What only the end shows: bounds, sequence numbers, expiry, the operator of operands.
     fn complete_properties(&mut self) {
         let tombstones = Arc::clone(&self.range_tombstones);
         let has_points = self.properties.entry_count > 0;
@@ -364,6 +362,7 @@ impl SstWriter {
         let raw = properties.raw_key_bytes + properties.raw_value_bytes;
         properties.ttl_due_ms = std::mem::take(&mut self.expiries).due_ms(raw);
         properties.value_refs = std::mem::take(&mut self.values).finish();
+        properties.merge_operator = self.options.merge_operator.take_if(|_| self.has_operands);
     }
 }
 

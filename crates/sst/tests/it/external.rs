@@ -194,14 +194,12 @@ fn operands_and_versions_that_one_sequence_number_cannot_order_are_not_copied() 
     let expiry = [0xff; 8];
     let of = |entries: &[(u64, &[u8])], operator: Option<&str>| {
         let vfs = SimVfs::new(1);
+        let options =
+            SstOptions { merge_operator: operator.map(String::from), ..SstOptions::default() };
         let mut writer =
-            SstWriter::create(&vfs, external(), EXTERNAL_FILE_NUMBER, SstOptions::default())
-                .unwrap();
+            SstWriter::create(&vfs, external(), EXTERNAL_FILE_NUMBER, options).unwrap();
         for (trailer, value) in entries {
             writer.add(b"key", *trailer, value).unwrap();
-        }
-        if let Some(name) = operator {
-            writer.set_merge_operator(name);
         }
         writer.finish().unwrap();
         copied(&vfs, 3, stamp(GLOBAL)).map(|_| vfs)
@@ -215,5 +213,10 @@ fn operands_and_versions_that_one_sequence_number_cannot_order_are_not_copied() 
     let vfs = of(&[(trailer(ValueKind::Merge), b"1")], Some("append")).unwrap();
     let reader = open(&vfs, 3, &reader_options(100_000)).unwrap();
     assert_eq!(reader.properties().merge_operator.as_deref(), Some("append"));
-    reader.verify().unwrap();
+    assert_eq!(reader.verify().unwrap().operands, 1);
+    // Whose operator a file without operands has does not matter.
+    let vfs = of(&[(trailer(ValueKind::Put), b"1")], Some("append")).unwrap();
+    let reader = open(&vfs, 3, &reader_options(100_000)).unwrap();
+    assert_eq!(reader.properties().merge_operator, None);
+    assert_eq!(reader.verify().unwrap().operands, 0);
 }

@@ -42,9 +42,8 @@ pub struct SstWriter {
     path: PathBuf,
     last_key: Option<Vec<u8>>,
     ranges: Vec<RangeTombstone>,
-    /// The name of the merge operator, if the options have one.
-    merge_operator: Option<String>,
-    has_operands: bool,
+    /// Whether the options have a merge operator.
+    has_operator: bool,
     /// Reused for values with an expiry.
     buffer: Vec<u8>,
 }
@@ -106,8 +105,7 @@ impl SstWriter {
             path,
             last_key: None,
             ranges: Vec::new(),
-            merge_operator: options.merge_operator.as_ref().map(|operator| operator.name().into()),
-            has_operands: false,
+            has_operator: options.merge_operator.is_some(),
             buffer: Vec::new(),
         })
     }
@@ -148,13 +146,11 @@ impl SstWriter {
     /// # Errors
     /// As [`SstWriter::put`]; `InvalidArgument` if the options have no merge operator.
     pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
-        if self.merge_operator.is_none() {
+        if !self.has_operator {
             let text = "the options that the file is written with name no merge operator";
             return Err(Error::InvalidArgument(text.into()));
         }
-        self.add(key.as_ref(), ValueKind::Merge, operand.as_ref())?;
-        self.has_operands = true;
-        Ok(())
+        self.add(key.as_ref(), ValueKind::Merge, operand.as_ref())
     }
 
     /// Deletes every key in `[start, end)` that the store has when the file is ingested. In any order, beside
@@ -186,9 +182,6 @@ impl SstWriter {
             self.writer = Some(writer);
             let text = "nothing was added to the file: there would be nothing to ingest";
             return Err(Error::InvalidArgument(text.into()));
-        }
-        if let Some(name) = self.merge_operator.as_ref().filter(|_| self.has_operands) {
-            writer.set_merge_operator(name);
         }
         writer.set_range_tombstones(RangeTombstones::new(std::mem::take(&mut self.ranges)));
         let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());

@@ -266,12 +266,24 @@ pub(crate) fn family_options<'a>(options: &'a Options, name: &str) -> &'a CfOpti
     named.map_or(&options.default_family, |(_, cf)| cf)
 }
 
-/// The merge operator that a family is opened with. What the default family has is only meant for a family
-/// that is not named if it has none of its own.
-fn merge_operator(
+/// The merge operator that a family is opened with.
+///
+/// # Errors
+/// As [`families::merge_operator`].
+pub(crate) fn merge_operator(
     options: &Options,
     family: &FamilyState,
 ) -> Result<Option<Arc<dyn MergeOperator>>> {
+    let stored = family.merge_operator.as_deref();
+    families::merge_operator(&family.name, stored, given_operator(options, family))
+}
+
+/// The merge operator that `options` have for a family. What the default family has is only meant for a family
+/// that is not named if it has none of its own.
+pub(crate) fn given_operator<'a>(
+    options: &'a Options,
+    family: &FamilyState,
+) -> Option<&'a Arc<dyn MergeOperator>> {
     let is_named = family.name == families::DEFAULT_FAMILY
         || options.column_families.iter().any(|(name, _)| *name == family.name);
     let stored = family.merge_operator.as_deref();
@@ -279,7 +291,7 @@ fn merge_operator(
     let is_meant = |given: &&Arc<dyn MergeOperator>| {
         is_named || stored.is_none_or(|stored| stored == given.name())
     };
-    families::merge_operator(&family.name, stored, given.filter(is_meant))
+    given.filter(is_meant)
 }
 
 /// The families of `state`; those that are in `known` already as they are.

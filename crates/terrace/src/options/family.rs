@@ -82,6 +82,7 @@ impl FamilyOptions {
             family: self.family.clone(),
             flushed_seqno: SeqNo::ZERO,
             is_hot_checkpoint: false,
+            merge_operator: self.merge_operator.as_ref().map(|operator| operator.name().into()),
         }
     }
 }

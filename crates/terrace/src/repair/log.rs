@@ -21,6 +21,8 @@ pub(super) struct LogSurvey {
     pub batches: u64,
     /// Ids of the families that the batches write to.
     pub families: BTreeSet<u32>,
+    /// Of those: the ones that they merge operands into.
+    pub operands: BTreeSet<u32>,
     /// The names that their keys tell.
     pub names: BTreeMap<u32, &'static str>,
     pub end: Option<LogPosition>,
@@ -111,6 +113,9 @@ fn read(log: &recover::Log<'_>, signs: &[FamilySign]) -> terrace_base::Result<Lo
         next_seqno = first + u64::from(count);
         for op in ops.map_err(|at| wrong(batch::not_a_batch(at)))? {
             survey.families.insert(op.family);
+            if op.kind.is_operand() {
+                survey.operands.insert(op.family);
+            }
             if let Some(sign) = signs.iter().find(|sign| sign.is_of(op.family, op.key)) {
                 survey.names.insert(op.family, sign.name);
             }

@@ -3,7 +3,7 @@
 //! 1. *Survey.* The manifest, or the newest that says anything, up to its first damage ([`base`]); every SST,
 //!    read whole, with the values that it refers to ([`ssts`], [`values`]); the log ([`log`]); every segment as a file
 //!    ([`segments`]).
-//! 2. *Plan* ([`plan`]). What the manifest names and is sound stays where it is. If edits of the manifest may be
+//! 2. *Plan* ([`plan`], [`operators`]). What the manifest names and is sound stays where it is. If edits of the manifest may be
 //!    lost, SSTs that it does not name are taken in: their properties say whose they are. Their level is
 //!    unknown, so all files of such a family are merged, by sequence number.
 //! 3. *Write* ([`carry_out`]). Damaged SSTs are written anew without what is damaged, families are merged, and
@@ -21,6 +21,7 @@ mod carry_out;
 mod log;
 mod mend;
 mod merge;
+mod operators;
 mod plan;
 mod segments;
 mod ssts;
@@ -102,7 +103,8 @@ pub struct RepairReport {
 /// # Errors
 /// [`Error::Locked`] if a process has it open; [`Error::NotAStore`] if there is no file of a store;
 /// [`Error::Unsupported`] for files of later builds; [`Error::Io`] and [`Error::DiskFull`]: the store is as it
-/// was, or can be repaired again.
+/// was, or can be repaired again; [`Error::InvalidArgument`] if `options` give a family another merge operator than the one that it
+/// has: the store is as it was.
 ///
 /// The losses that a repair was about to tell which was killed are in the report of the next one. That counts as told what this
 /// function returns: a program that may be killed before it has passed it on calls [`repair_telling`].
@@ -157,6 +159,10 @@ fn run(dir: &Path, options: Options, how: RepairOptions) -> Result<RepairReport>
         return Ok(repair.report);
     }
     repair.be_quiet(&plan);
+    // Before anything is merged with an operator that the operands are not for.
+    for family in plan.state.families.values() {
+        read_write::merge_operator(&repair.options, family)?;
+    }
     let inner = match plan.is_sound() {
         true => read_write::recover_and_write(dir, &repair.options, 0)?,
         false => repair.carry_out(plan)?,
@@ -256,26 +262,31 @@ impl Repair<'_> {
         Ok(self.vfs.sync_dir(&lost)?)
     }
 
-    /// Options for an open that does nothing but recover.
+    /// Options for an open that does nothing but recover: every family has its own, so that none gets what is meant for another.
     fn be_quiet(&mut self, plan: &Plan) {
-        let known = |name: &str| plan.state.family_named(name).is_some();
-        self.options.column_families.retain(|(name, _)| known(name));
-        self.options.create_if_missing = false;
+        let mut families = Vec::new();
         for family in plan.state.families.values() {
-            let Some(stored) = &family.merge_operator else { continue };
             let given = read_write::family_options(&self.options, &family.name);
-            if given.merge_operator.is_none() && builtin_merge_operator(stored).is_none() {
-                let operator = Arc::new(NotGiven { name: stored.clone() });
-                let options = CfOptions { merge_operator: Some(operator), ..given.clone() };
-                self.options.column_families.retain(|(name, _)| *name != family.name);
-                match family.name == DEFAULT_FAMILY {
-                    true => self.options.default_family = options,
-                    false => self.options.column_families.push((family.name.clone(), options)),
-                }
+            let operator = read_write::given_operator(&self.options, family).cloned();
+            let merge_operator = operator.or_else(|| stand_in(family.merge_operator.as_deref()?));
+            families.push((family.name.clone(), CfOptions { merge_operator, ..given.clone() }));
+        }
+        self.options.column_families.clear();
+        for (name, options) in families {
+            match name == DEFAULT_FAMILY {
+                true => self.options.default_family = options,
+                false => self.options.column_families.push((name, options)),
             }
         }
+        self.options.create_if_missing = false;
         self.options.advanced.compact_when_idle = false;
     }
+}
+
+/// The merge operator that a store calls `name`, for a repair that was not given it.
+fn stand_in(name: &str) -> Option<Arc<dyn MergeOperator>> {
+    let unknown = || Arc::new(NotGiven { name: name.to_string() }) as Arc<dyn MergeOperator>;
+    Some(builtin_merge_operator(name).unwrap_or_else(unknown))
 }
 
 /// Stands for a merge operator that the store names and that was not given: operands stay as they are.

@@ -119,6 +119,8 @@ impl Repair<'_> {
                 }
             }
         }
+        let may_lack = proof != Proof::Whole || take_all;
+        let named = may_lack && self.name_operators(&mut state, &families, &log);
         flushed_seqnos(&mut state, &families);
         let segments = state.segments.clone();
         let files = families.values().flat_map(|files| &files.ssts);
@@ -128,7 +130,7 @@ impl Repair<'_> {
         let told = self.report.lost.is_empty() && aside.is_empty() && mended.is_empty();
         let merges = families.values().any(Files::merge);
         let sound = opens && told && !log.salvages && !merges && !take_all;
-        let sound = sound && segments == state.segments;
+        let sound = sound && !named && segments == state.segments;
         let number = newest.saturating_add(1);
         Ok(Plan { state, claims, number, numbers, families, aside, mended, log, sound })
     }

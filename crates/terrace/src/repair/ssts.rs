@@ -13,7 +13,7 @@ use crate::version::unpublished;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use terrace_base::key::trailer_kind;
-use terrace_base::{FileNumber, SeqNo, ValueHandle};
+use terrace_base::{FileNumber, SeqNo, ValueHandle, ValueKind};
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{FileMeta, Version};
 use terrace_sst::{
@@ -39,6 +39,10 @@ pub(super) struct Sst {
     /// was hot.
     pub flushed_seqno: SeqNo,
     pub is_hot_checkpoint: bool,
+    /// The operator that its operands are for, if it says so.
+    pub merge_operator: Option<String>,
+    /// Whether operands are among the entries that can be read.
+    pub has_operands: bool,
     /// None: it is sound. Else it has to be written anew.
     pub damage: Option<Damage>,
 }
@@ -54,6 +58,8 @@ pub(super) struct Damage {
     pub first_value: Option<(Vec<u8>, String)>,
     /// Entries that can be read.
     pub entries: u64,
+    /// Operands among them.
+    pub operands: u64,
 }
 
 impl Damage {
@@ -118,14 +124,15 @@ impl Repair<'_> {
     fn read_sst(&self, number: FileNumber, values: &mut Values) -> terrace_base::Result<Sst> {
         let reader = self.open_sst(number)?;
         let properties = reader.properties();
-        let why = match reader.verify() {
-            Ok(_) => None,
-            Err(error) if is_damage(&error) => Some(error.to_string()),
+        let (mut operands, why) = match reader.verify() {
+            Ok(report) => (report.operands, None),
+            Err(error) if is_damage(&error) => (0, Some(error.to_string())),
             Err(error) => return Err(error),
         };
         let mut damage = Damage::default();
         if why.is_some() || !properties.value_refs.is_empty() {
             damage = self.pass(&reader, values, None)?;
+            operands = operands.max(damage.operands);
             damage.why = why;
         }
         let meta = file_meta(number, reader.size_bytes(), properties.clone());
@@ -137,6 +144,8 @@ impl Repair<'_> {
                 stated => stated,
             },
             is_hot_checkpoint: properties.is_hot_checkpoint,
+            merge_operator: properties.merge_operator.clone(),
+            has_operands: operands > 0,
             damage: (!damage.is_none()).then_some(damage),
             meta,
         })
@@ -248,6 +257,7 @@ fn settle(
             continue;
         }
         damage.entries += 1;
+        damage.operands += u64::from(trailer_kind(*trailer).is_some_and(ValueKind::is_operand));
         if let Some(output) = output {
             output.add(key, *trailer, value)?;
         }

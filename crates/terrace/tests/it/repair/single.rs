@@ -4,8 +4,12 @@ use crate::harness::{DIR, key, small_options, stopped_clock};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace::vfs::{SimVfs, Vfs};
-use terrace::{CfOptions, Db, Error, FamilySign, Options, RepairOptions, RepairReport};
+use terrace::{
+    CfOptions, CounterOperator, Db, Error, FamilySign, Options, RepairOptions, RepairReport,
+    associative, builtin_merge_operator,
+};
 use terrace_base::ManualClock;
+use terrace_manifest::Manifest;
 
 struct Fixture {
     sim: SimVfs,
@@ -21,6 +25,14 @@ impl Fixture {
         options.default_family.value_separation_threshold = 16;
         options.default_family.value_compression = terrace::Compression::None;
         Self { sim, clock, options }
+    }
+
+    /// Flushed files stay as they are, until a repair.
+    fn without_compactions() -> Self {
+        let mut fixture = Self::new();
+        fixture.options.advanced.l0_compaction_trigger = 10;
+        fixture.options.advanced.compact_when_idle = false;
+        fixture
     }
 
     fn open(&self) -> Db {
@@ -367,4 +379,114 @@ fn of_a_last_segment_without_header_nothing_is_replayed_that_the_report_does_not
     let mut options = fixture.options.clone();
     options.advanced.vfs = Arc::new(opened.clone());
     assert_eq!(repaired, shown(&Fixture { sim: opened, options, ..fixture }), "{report:?}");
+}
+
+/// What a repair merges without the operator names it still.
+#[test]
+fn a_family_has_the_merge_operator_that_its_ssts_name() {
+    let mine = associative("mine", |_, existing, operand| {
+        Ok([existing.unwrap_or_default(), operand].concat())
+    });
+    let append = builtin_merge_operator("append:,").unwrap();
+    for (operator, folded, rounds) in [(mine, "ab", 2), (append, "a,b", 1)] {
+        let mut fixture = Fixture::without_compactions();
+        let unnamed = fixture.options.clone();
+        let mut other = fixture.options.clone();
+        other.default_family.merge_operator = builtin_merge_operator("counter");
+        fixture.options.default_family.merge_operator = Some(operator);
+        let db = fixture.open();
+        let plain = db.create_column_family("plain", CfOptions::default()).unwrap();
+        plain.put(key(1), "plain").unwrap();
+        for operand in ["a", "b"] {
+            db.merge(key(1), operand).unwrap();
+            db.flush().unwrap();
+        }
+        drop(plain);
+        db.close().unwrap();
+        assert_eq!(fixture.files(".sst").len(), 3);
+        for _ in 0..rounds {
+            fixture.lose_the_manifest();
+            let refused = terrace::repair(DIR, other.clone(), RepairOptions::default());
+            assert!(matches!(refused, Err(Error::InvalidArgument(_))), "{refused:?}");
+            assert!(fixture.files("MANIFEST").is_empty(), "{:?}", fixture.sim.files());
+            let how = RepairOptions::default();
+            let report = terrace::repair(DIR, unnamed.clone(), how).unwrap();
+            let is_told = report.saved.iter().any(|line| line.contains("its merge operator"));
+            assert!(is_told && !tells_lost_operator(&report), "{report:?}");
+            // A family without one does not get that of the default family.
+            let state = Manifest::read(&fixture.sim, Path::new(DIR)).unwrap();
+            assert_eq!(state.family_named("plain").unwrap().merge_operator, None);
+        }
+        assert!(matches!(Db::open(DIR, other), Err(Error::InvalidArgument(_))));
+        let db = fixture.open();
+        assert_eq!(db.get(key(1)).unwrap().as_deref(), Some(folded.as_bytes()));
+    }
+}
+
+/// First there are operands in the log only, then in an SST that does not name their operator.
+#[test]
+fn a_merge_operator_that_nothing_names_is_lost_unless_the_repair_is_given_it() {
+    let mut fixture = Fixture::without_compactions();
+    let unnamed = fixture.options.clone();
+    fixture.options.default_family.merge_operator = builtin_merge_operator("append:,");
+    let db = fixture.open();
+    db.merge(key(1), "a").unwrap();
+    db.sync().unwrap();
+    let image = fixture.sim.kill_image();
+    drop(db);
+    for (given, is_given) in [(&unnamed, false), (&fixture.options, true)] {
+        let sim = image.kill_image();
+        let on_image = |options: &Options| {
+            let mut options = options.clone();
+            options.advanced.vfs = Arc::new(sim.clone());
+            options
+        };
+        let (options, unnamed) = (on_image(given), on_image(&unnamed));
+        let fixture = Fixture { sim: sim.clone(), clock: fixture.clock.clone(), options };
+        assert!(fixture.files(".sst").is_empty(), "{:?}", fixture.sim.files());
+        for _ in 0..2 {
+            fixture.lose_the_manifest();
+            let report = fixture.repair(false);
+            assert_eq!(tells_lost_operator(&report), !is_given, "{report:?}");
+            assert!(!fixture.files(".sst").is_empty(), "{:?}", fixture.sim.files());
+        }
+        let db = Db::open(DIR, unnamed).unwrap();
+        let family = db.column_family("default").unwrap();
+        assert_eq!(family.merge_operator(), is_given.then_some("append:,"));
+    }
+}
+
+/// An earlier build had forgotten it in a repair.
+#[test]
+fn of_ssts_that_name_several_merge_operators_the_newest_counts_and_the_others_are_told() {
+    let mut fixture = Fixture::without_compactions();
+    fixture.options.default_family.merge_operator = builtin_merge_operator("append:,");
+    let db = fixture.open();
+    db.merge(key(1), "a").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let old = fixture.files(".sst").pop().unwrap();
+    let bytes = fixture.sim.read_file(&old).unwrap();
+    fixture.files("").iter().for_each(|path| fixture.sim.remove(path).unwrap());
+    fixture.options.default_family.merge_operator = builtin_merge_operator("counter");
+    let db = fixture.open();
+    for n in 2..5 {
+        db.merge(key(n), CounterOperator::encode(7)).unwrap();
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    assert!(fixture.files(".sst").iter().max().is_some_and(|newest| *newest > old));
+    assert!(fixture.sim.write_file(&old, bytes));
+    fixture.lose_the_manifest();
+    fixture.options.default_family.merge_operator = None;
+    let report = fixture.repair(false);
+    let is_told = report.lost.iter().any(|line| line.ends_with("others name `append:,`"));
+    assert!(is_told && tells_lost_operator(&report), "{report:?}");
+    let db = fixture.open();
+    assert_eq!(db.column_family("default").unwrap().merge_operator(), Some("counter"));
+    assert_eq!(db.get(key(4)).unwrap().as_deref(), Some(&CounterOperator::encode(7)[..]));
+}
+
+fn tells_lost_operator(report: &RepairReport) -> bool {
+    report.lost.iter().any(|line| line.starts_with("which merge operator the family `default` has"))
 }
