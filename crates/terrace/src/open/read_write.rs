@@ -412,7 +412,8 @@ impl Nouns {
             max_open - value_files,
         );
         let table_cache = Arc::new(table_cache.read_only(read_only));
-        let limiter = Arc::new(RateLimiter::new(options.advanced.rate_limit_bytes_per_s));
+        // Until the store is open there is nobody whom its writes could slow down.
+        let limiter = Arc::new(RateLimiter::new(0));
         let (reader_pins, dir) = (ReaderPins::none(dir), dir.to_path_buf());
         Ok(Self { dir, filters, table_cache, value_log, limiter, reader_pins })
     }
@@ -443,6 +444,7 @@ impl Nouns {
         let segments: Vec<SegmentMeta> = manifest.state.segments.values().copied().collect();
         self.value_log.seal(&segments);
         let read_only = log.is_none();
+        self.limiter.set_rate(options.advanced.rate_limit_bytes_per_s);
         let base = Arc::new(BaseEnv::new(&self.dir, options, self.limiter, read_only)?);
         let trends = Trends::new(base.clock.monotonic_us());
         let (jobs, garbage) = (Arc::<Jobs>::default(), Arc::<Garbage>::default());
