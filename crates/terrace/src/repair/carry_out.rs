@@ -12,7 +12,7 @@ use crate::open::orphans;
 use crate::open::read_write;
 use crate::options::FamilyOptions;
 use crate::version::file_numbers::FileNumbers;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use terrace_base::{FileNumber, SegmentNumber};
 use terrace_log::SegmentFile;
 use terrace_manifest::names::{self, FileName};
@@ -23,6 +23,7 @@ impl Repair<'_> {
     pub(super) fn carry_out(&mut self, plan: Plan) -> Result<Inner> {
         let Plan { mut state, claims, number, numbers, families, mut aside, mended, log, .. } =
             plan;
+        let damaged = damaged_segments(&families);
         for (id, files) in families {
             let Some(family) = state.families.get_mut(&id) else { continue };
             self.place(family, files, &numbers, &mut aside)?;
@@ -30,6 +31,8 @@ impl Repair<'_> {
         self.vfs.sync_dir(self.dir)?;
         state.next_file_number = state.next_file_number.max(numbers.next());
         let kept = self.back_up(&state, &numbers, &mended)?;
+        self.keep_segments(&state, &damaged, &kept)?;
+        self.set_unknown_aside(&state, &numbers, &mut aside)?;
         if !self.report.lost.is_empty() {
             unended::write(&*self.vfs, self.dir, &self.report.lost)?;
         }
@@ -155,6 +158,13 @@ impl Repair<'_> {
         }
         Ok(self.vfs.sync_dir(&names::lost_dir(self.dir))?)
     }
+}
+
+/// The segments with values that are damaged.
+fn damaged_segments(families: &BTreeMap<u32, Files>) -> BTreeSet<SegmentNumber> {
+    let ssts = families.values().flat_map(|files| &files.ssts);
+    let damage = ssts.filter_map(|(_, sst)| sst.damage.as_ref());
+    damage.flat_map(|damage| damage.value_segments.iter().copied()).collect()
 }
 
 /// Whether the store that came out has values in segment `number`, or change feeds read it.

@@ -18,6 +18,7 @@
 
 mod base;
 mod carry_out;
+mod keep;
 mod log;
 mod mend;
 mod merge;
@@ -98,7 +99,8 @@ pub struct RepairReport {
 ///
 /// `options` are as for [`Db::open`]; families that they name and the store does not have are not created.
 /// The file system needs room for a copy of every family that is merged. Nothing is deleted: what is
-/// replaced or cannot be read moves to `lost/` in `dir`.
+/// replaced or cannot be read moves to `lost/` in `dir`. Value segments that the store may delete from then on, since what referred
+/// to them is lost, are there as well, unless that takes a copy for which there is no room: the report says so.
 ///
 /// # Errors
 /// [`Error::Locked`] if a process has it open; [`Error::NotAStore`] if there is no file of a store;

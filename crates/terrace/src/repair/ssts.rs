@@ -10,10 +10,10 @@ use crate::jobs::job_list::JobProgress;
 use crate::metrics::training::TrainingTally;
 use crate::options::FamilyOptions;
 use crate::version::unpublished;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use terrace_base::key::trailer_kind;
-use terrace_base::{FileNumber, SeqNo, ValueHandle, ValueKind};
+use terrace_base::{FileNumber, SegmentNumber, SeqNo, ValueHandle, ValueKind};
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{FileMeta, Version};
 use terrace_sst::{
@@ -56,6 +56,8 @@ pub(super) struct Damage {
     /// Entries whose value is lost, and of the first: key, and why.
     pub values: u64,
     pub first_value: Option<(Vec<u8>, String)>,
+    /// Where the lost values stand.
+    pub value_segments: BTreeSet<SegmentNumber>,
     /// Entries that can be read.
     pub entries: u64,
     /// Operands among them.
@@ -251,8 +253,9 @@ fn settle(
         entries.iter().filter_map(|e| e.handle.map(|at| (e.key.as_slice(), at))).collect();
     let mut faults = values.check(&wanted)?.into_iter();
     for Waiting { key, trailer, value, handle } in &entries {
-        if let Some(why) = handle.and_then(|_| faults.next().flatten()) {
+        if let Some((at, why)) = handle.and_then(|at| Some((at, faults.next().flatten()?))) {
             damage.values += 1;
+            damage.value_segments.insert(at.segment);
             damage.first_value.get_or_insert_with(|| (key.clone(), why));
             continue;
         }

@@ -1,0 +1,207 @@
+//! Value segments that nothing refers to after a repair: the store deletes them, and `lost/` has them.
+
+use crate::harness::{DIR, key, small_options, stopped_clock};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use terrace::vfs::{SimVfs, Vfs};
+use terrace::{Compression, Db, Options, RepairOptions, RepairReport};
+use terrace_base::Error;
+use terrace_vfs::{BeforeCalls, Call};
+
+const VALUE: [u8; 200] = [0xAA; 200];
+const KEYS: u64 = 10;
+
+/// A store with one SST, the values of which stand in one segment that is not of the log any more.
+struct Separated {
+    sim: SimVfs,
+    options: Options,
+    sst: PathBuf,
+    segment: PathBuf,
+}
+
+impl Separated {
+    fn new() -> Self {
+        let sim = SimVfs::new(1);
+        let mut options = small_options(Arc::new(sim.clone()), &stopped_clock());
+        options.column_families.clear();
+        options.default_family.value_separation_threshold = 16;
+        options.default_family.value_compression = Compression::None;
+        options.advanced.log_retention_bytes = 0;
+        let db = Db::open(DIR, options.clone()).unwrap();
+        (0..KEYS).for_each(|n| db.put(key(n), VALUE).unwrap());
+        db.flush().unwrap();
+        db.close().unwrap();
+        Db::open(DIR, options.clone()).unwrap().close().unwrap();
+        let of = |ending: &str| -> Vec<PathBuf> {
+            let files = sim.files().into_iter().map(|(path, _)| path);
+            files.filter(|path| path.extension().is_some_and(|e| e == ending)).collect()
+        };
+        let (ssts, has_value) = (of("sst"), |path: &PathBuf| {
+            sim.read_file(path).unwrap().windows(VALUE.len()).any(|bytes| bytes == VALUE)
+        });
+        assert_eq!(ssts.len(), 1, "{:?}", sim.files());
+        let segments: Vec<PathBuf> = of("log").into_iter().filter(has_value).collect();
+        assert_eq!(segments.len(), 1, "{:?}", sim.files());
+        Self { options, sst: ssts[0].clone(), segment: segments[0].clone(), sim }
+    }
+
+    fn repair_over(&self, vfs: Arc<dyn Vfs>, from_lost: bool) -> RepairReport {
+        let mut options = self.options.clone();
+        options.advanced.vfs = vfs;
+        let how = RepairOptions { from_lost, ..RepairOptions::default() };
+        terrace::repair(DIR, options, how).unwrap()
+    }
+
+    fn repair(&self, from_lost: bool) -> RepairReport {
+        self.repair_over(Arc::new(self.sim.clone()), from_lost)
+    }
+
+    /// Deletes what nothing needs.
+    fn use_it(&self) {
+        for _ in 0..2 {
+            let db = Db::open(DIR, self.options.clone()).unwrap();
+            db.put(key(KEYS), b"later").unwrap();
+            db.flush().unwrap();
+            db.close().unwrap();
+        }
+        assert!(!self.sim.exists(&self.segment).unwrap(), "nothing refers to it");
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.sim.read_file(&self.segment).unwrap()
+    }
+
+    fn in_lost(path: &Path) -> PathBuf {
+        Path::new(DIR).join("lost").join(path.file_name().unwrap())
+    }
+
+    fn count(&self) -> usize {
+        let db = Db::open(DIR, self.options.clone()).unwrap();
+        let is_there = |n: &u64| db.get(key(*n)).unwrap().as_deref() == Some(&VALUE[..]);
+        (0..KEYS).filter(is_there).count()
+    }
+}
+
+#[test]
+fn a_segment_with_a_damaged_value_is_in_lost_also_when_the_store_has_deleted_it() {
+    // With one value damaged the others keep the segment; with all of them nothing does.
+    for damaged in [1, KEYS as usize] {
+        let store = Separated::new();
+        let bytes = store.bytes();
+        let mut at = 0;
+        for _ in 0..damaged {
+            let next = bytes[at..].windows(VALUE.len()).position(|part| part == VALUE).unwrap();
+            at += next + VALUE.len();
+            assert!(store.sim.corrupt(&store.segment, at as u64 - 90, 1));
+        }
+        let bytes = store.bytes();
+        let report = store.repair(false);
+        let told = format!("the values of {damaged} keys");
+        assert!(report.lost.iter().any(|line| line.contains(&told)), "{report:?}");
+        let noted = report.notes.iter().any(|line| line.contains("in lost/ as well"));
+        assert!(noted, "{report:?}");
+        if damaged == KEYS as usize {
+            store.use_it();
+        }
+        assert!(store.sim.read_file(Separated::in_lost(&store.segment)).unwrap() == bytes);
+        assert_eq!(store.count(), KEYS as usize - damaged);
+        assert!(store.repair(false).was_sound);
+    }
+}
+
+#[test]
+fn values_of_a_lost_sst_are_there_when_it_is_found_again() {
+    for is_removed in [true, false] {
+        let store = Separated::new();
+        let sst = store.sim.read_file(&store.sst).unwrap();
+        match is_removed {
+            true => store.sim.remove(&store.sst).unwrap(),
+            false => assert!(store.sim.corrupt(&store.sst, sst.len() as u64 - 9, 1)),
+        }
+        let bytes = store.bytes();
+        let report = store.repair(false);
+        let noted = report.notes.iter().any(|line| line.contains("in lost/ as well"));
+        assert!(!report.lost.is_empty() && noted, "{report:?}");
+        store.use_it();
+        assert!(store.sim.read_file(Separated::in_lost(&store.segment)).unwrap() == bytes);
+        assert_eq!(store.count(), 0);
+        assert!(store.sim.write_file(Separated::in_lost(&store.sst), sst));
+        let report = store.repair(true);
+        assert!(report.lost.is_empty(), "{report:?}");
+        assert_eq!(store.count(), KEYS as usize, "{report:?}");
+    }
+}
+
+/// A repair that is killed while it copies leaves nothing that is taken for the segment, and each repair keeps it once.
+#[test]
+fn of_a_repair_that_is_cut_short_the_segment_is_in_lost_as_a_whole_or_not_at_all() {
+    for links in [true, false] {
+        let store = Separated::new();
+        store.sim.remove(&store.sst).unwrap();
+        // A power cut does not bring it back.
+        store.sim.sync_dir(Path::new(DIR)).unwrap();
+        let (bytes, kept) = (store.bytes(), Separated::in_lost(&store.segment));
+        let (mut calls, mut ended, mut without) = (0, false, 0);
+        while !ended {
+            let image = store.sim.kill_image();
+            let over = |image: &SimVfs| -> Arc<dyn Vfs> {
+                match links {
+                    true => Arc::new(image.clone()),
+                    false => without_links(image, false),
+                }
+            };
+            let mut options = store.options.clone();
+            options.advanced.vfs = over(&image);
+            image.crash_after(calls);
+            ended = terrace::repair(DIR, options, RepairOptions::default()).is_ok();
+            for left in [image.kill_image(), image.crash_image(calls)] {
+                match left.exists(&kept).unwrap() {
+                    true => assert!(left.read_file(&kept).unwrap() == bytes, "call {calls}"),
+                    false => {
+                        without += 1;
+                        assert!(left.exists(&store.segment).unwrap(), "call {calls}");
+                    }
+                }
+                store.repair_over(over(&left), false);
+                assert!(left.read_file(&kept).unwrap() == bytes, "call {calls}");
+                let again = PathBuf::from(format!("{}.1", kept.display()));
+                assert!(!left.exists(&again).unwrap(), "call {calls}");
+            }
+            calls += 1;
+        }
+        assert!(without > 4 && calls > 20, "{without} of {calls}");
+    }
+}
+
+/// As on FAT, with room for a copy of a value segment or without.
+fn without_links(sim: &SimVfs, is_full: bool) -> Arc<dyn Vfs> {
+    let is_full = AtomicBool::new(is_full);
+    Arc::new(BeforeCalls::new(sim.clone(), move |call, path| match call {
+        Call::HardLink(_) => Err(Error::io("link", path, ErrorKind::Unsupported.into())),
+        // The first is that of the segment.
+        Call::Create
+            if path.ends_with("lost/rewrite.tmp") && is_full.swap(false, Ordering::Relaxed) =>
+        {
+            Err(Error::io("create", path, ErrorKind::StorageFull.into()))
+        }
+        _ => Ok(()),
+    }))
+}
+
+#[test]
+fn without_hard_links_a_copy_is_in_lost_and_where_there_is_no_room_the_report_says_so() {
+    for is_full in [false, true] {
+        let store = Separated::new();
+        store.sim.remove(&store.sst).unwrap();
+        let bytes = store.bytes();
+        let report = store.repair_over(without_links(&store.sim, is_full), false);
+        let told = report.lost.iter().any(|line| line.contains("no room for copies"));
+        assert_eq!(told, is_full, "{report:?}");
+        store.use_it();
+        let kept = store.sim.read_file(Separated::in_lost(&store.segment));
+        assert!(kept == (!is_full).then_some(bytes), "{report:?}");
+        assert!(store.repair(false).was_sound);
+    }
+}
