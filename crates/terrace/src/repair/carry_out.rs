@@ -1,6 +1,7 @@
 //! Writing the repaired store.
 
 use super::Repair;
+use super::keep::is_same;
 use super::merge::LAST_LEVEL;
 use super::plan::{Files, Plan};
 use super::ssts::version_of;
@@ -141,8 +142,13 @@ impl Repair<'_> {
             if !goes {
                 continue;
             }
-            let target = orphans::free_name(&*self.vfs, self.dir, &name)?;
-            checkpoint::link_around_loss(&*self.vfs, &self.dir.join(&name), &target)?;
+            let path = self.dir.join(&name);
+            let is_segment = matches!(names::parse(&name), Log(_) | ValueLog(_));
+            // One that was taken back is there still.
+            if !is_segment || !is_same(&*self.vfs, &path, &names::lost_dir(self.dir).join(&name)) {
+                let target = orphans::free_name(&*self.vfs, self.dir, &name)?;
+                checkpoint::link_around_loss(&*self.vfs, &path, &target)?;
+            }
             kept.insert(name);
         }
         self.vfs.sync_dir(&names::lost_dir(self.dir))?;

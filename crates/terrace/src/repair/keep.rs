@@ -12,9 +12,13 @@ use std::path::Path;
 use terrace_base::SegmentNumber;
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{ManifestState, SegmentKind};
+use terrace_vfs::{OpenMode, Vfs};
 
 /// Bytes that copies leave free for what the repair still writes.
 const LEFT_FREE_BYTES: u64 = 64 << 20;
+
+/// Bytes of two files that are compared at once.
+const PIECE_BYTES: u64 = 1 << 20;
 
 impl Repair<'_> {
     /// Gives `lost/` the segments of `state` that no SST of it refers to, and those that have `damaged` values. What was
@@ -68,22 +72,20 @@ impl Repair<'_> {
     fn keep(&self, path: &Path, name: &str) -> Result<bool> {
         let lost = names::lost_dir(self.dir);
         let target = lost.join(name);
-        let len = |path: &Path| self.vfs.len(path).ok();
-        let size_bytes = len(path);
-        // Of a repair that did not end, or of an earlier one: a segment with values does not change.
-        if size_bytes.is_some() && len(&target) >= size_bytes {
+        // Of a repair that did not end, or of an earlier one.
+        if is_same(&*self.vfs, path, &target) {
             return Ok(true);
         }
         self.vfs.create_dir_all(&lost)?;
         if self.vfs.exists(&target)? {
-            // What was cut when it was copied has the name that is taken back.
+            // The name by which it is taken back is for what the store has had last.
             let copy = orphans::free_name(&*self.vfs, self.dir, name)?;
             self.vfs.rename(&target, &copy)?;
         }
         if self.vfs.hard_link(path, &target).is_ok() {
             return Ok(true);
         }
-        let needed = size_bytes.unwrap_or(0).saturating_add(LEFT_FREE_BYTES);
+        let needed = self.vfs.len(path).unwrap_or(0).saturating_add(LEFT_FREE_BYTES);
         if self.vfs.free_space_bytes(self.dir).is_ok_and(|free| free < needed) {
             return Ok(false);
         }
@@ -128,4 +130,28 @@ impl Repair<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether both files are there, can be read, and have the same in them.
+pub(super) fn is_same(vfs: &dyn Vfs, one: &Path, other: &Path) -> bool {
+    let compare = || -> terrace_base::Result<bool> {
+        let one = vfs.open(one, OpenMode::default())?;
+        let other = vfs.open(other, OpenMode::default())?;
+        if one.len() != other.len() {
+            return Ok(false);
+        }
+        let mut offset = 0;
+        while offset < one.len() {
+            let len = PIECE_BYTES.min(one.len() - offset) as usize;
+            let (mut left, mut right) = (vec![0; len], vec![0; len]);
+            one.read_at(offset, &mut left)?;
+            other.read_at(offset, &mut right)?;
+            if left != right {
+                return Ok(false);
+            }
+            offset += len as u64;
+        }
+        Ok(true)
+    };
+    compare().unwrap_or(false)
 }

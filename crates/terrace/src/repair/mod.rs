@@ -246,7 +246,8 @@ impl Repair<'_> {
         Ok(true)
     }
 
-    /// Moves SSTs and segments from `lost/` back under their names, if these are free.
+    /// Takes SSTs and segments from `lost/` back under their names, if these are free. Segments stay there too, where there are
+    /// hard links: an open deletes those that no SST turns out to refer to.
     fn take_back(&mut self) -> Result<()> {
         let lost = names::lost_dir(self.dir);
         if !self.vfs.exists(&lost)? {
@@ -255,8 +256,12 @@ impl Repair<'_> {
         for name in self.vfs.list(&lost)? {
             use FileName::{Log, Sst, ValueLog};
             let is_data = matches!(names::parse(&name), Sst(_) | Log(_) | ValueLog(_));
-            if is_data && !self.vfs.exists(&self.dir.join(&name))? {
-                self.vfs.rename(&lost.join(&name), &self.dir.join(&name))?;
+            let (from, to) = (lost.join(&name), self.dir.join(&name));
+            if is_data && !self.vfs.exists(&to)? {
+                let is_sst = matches!(names::parse(&name), Sst(_));
+                if is_sst || self.vfs.hard_link(&from, &to).is_err() {
+                    self.vfs.rename(&from, &to)?;
+                }
                 self.saved(format!("{name}: taken back from lost/"));
             }
         }

@@ -127,6 +127,11 @@ fn values_of_a_lost_sst_are_there_when_it_is_found_again() {
         store.use_it();
         assert!(store.sim.read_file(Separated::in_lost(&store.segment)).unwrap() == bytes);
         assert_eq!(store.count(), 0);
+        // Without the SST nothing needs what is taken back.
+        store.repair(true);
+        store.use_it();
+        assert!(store.sim.read_file(Separated::in_lost(&store.segment)).unwrap() == bytes);
+        assert!(!store.sim.exists(&second_of(&store.segment)).unwrap(), "kept once");
         assert!(store.sim.write_file(Separated::in_lost(&store.sst), sst));
         let report = store.repair(true);
         assert!(report.lost.is_empty(), "{report:?}");
@@ -166,13 +171,17 @@ fn of_a_repair_that_is_cut_short_the_segment_is_in_lost_as_a_whole_or_not_at_all
                 }
                 store.repair_over(over(&left), false);
                 assert!(left.read_file(&kept).unwrap() == bytes, "call {calls}");
-                let again = PathBuf::from(format!("{}.1", kept.display()));
-                assert!(!left.exists(&again).unwrap(), "call {calls}");
+                assert!(!left.exists(&second_of(&store.segment)).unwrap(), "call {calls}");
             }
             calls += 1;
         }
         assert!(without > 4 && calls > 20, "{without} of {calls}");
     }
+}
+
+/// What a segment is called of which `lost/` has another.
+fn second_of(segment: &Path) -> PathBuf {
+    PathBuf::from(format!("{}.1", Separated::in_lost(segment).display()))
 }
 
 /// As on FAT, with room for a copy of a value segment or without.
