@@ -38,6 +38,7 @@ pub mod http;
 pub mod net;
 mod serve;
 
+pub use process::resident_bytes;
 pub use serve::{Running, ServeError};
 pub use server::Server;
 

@@ -81,7 +81,7 @@ impl FromArgMatches for ServeArgs {
 
 /// Serves until a signal or a command stops it.
 pub fn run(args: ServeArgs, verbose: u8) -> Result<Outcome> {
-    allocator::give_back_large_blocks();
+    allocator::give_back_memory();
     let default = PathBuf::from(DEFAULT_FILE);
     let file = args.file.or_else(|| default.is_file().then_some(default));
     let mut flags = args.flags;

@@ -86,7 +86,7 @@ impl Nodes {
 
 /// Starts the nodes, makes the cluster unless there is one, and waits for a signal.
 pub fn run(args: &UpArgs, login: &Login, verbose: u8) -> Result<Outcome> {
-    allocator::give_back_large_blocks();
+    allocator::give_back_memory();
     check(args)?;
     std::fs::create_dir_all(&args.dir)
         .with_context(|| format!("cannot make {}", args.dir.display()))?;
