@@ -13,6 +13,7 @@ use crate::open::orphans;
 use crate::open::read_write;
 use crate::options::FamilyOptions;
 use crate::version::file_numbers::FileNumbers;
+use crate::version::install;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use terrace_base::{FileNumber, SegmentNumber};
 use terrace_log::SegmentFile;
@@ -49,6 +50,8 @@ impl Repair<'_> {
         let (inner, log) =
             read_write::recover_log(dir, &self.options, (manifest, state), claims, salvages)?;
         self.report.log_batches = log.records;
+        // `lost/` has them: whoever looks at the store next finds nothing that it does not need.
+        install::drop_dead_segments(&inner.versions)?;
         for SegmentFile { number, path } in mended {
             // What nothing needs is gone, or goes as it is when readers in other processes need it no more.
             if is_needed(&inner, number) && self.vfs.exists(&path)? {
