@@ -5,9 +5,9 @@ use super::direct;
 use super::output::{Output, read_up_to, set_direct, write_all_at};
 use crate::counters::{count_read, count_write};
 use crate::{AppendFile, CreateOptions, OpenMode, RandomFile};
-use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
+use rustix::fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate, fcntl_setfl};
 use rustix::io::{Errno, retry_on_intr};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
@@ -27,11 +27,7 @@ pub(super) struct PosixRandomFile {
 
 impl PosixRandomFile {
     pub(super) fn open(path: &Path, mode: OpenMode) -> io::Result<Self> {
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        if metadata.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
-        }
+        let (file, metadata) = open_existing(path)?;
         let direct = mode.direct && set_direct(&file, true);
         if mode.random {
             let _ = fadvise(&file, 0, None, Advice::Random);
@@ -88,6 +84,27 @@ impl RandomFile for PosixRandomFile {
         if let (false, Some(len)) = (self.direct.load(Relaxed), NonZeroU64::new(len)) {
             let _ = fadvise(&self.file, offset, Some(len), Advice::WillNeed);
         }
+    }
+}
+
+/// Opens the regular file `path` for reading. Anything else is an error: a named pipe has no end, and to open it would
+/// wait for a writer.
+pub(super) fn open_existing(path: &Path) -> io::Result<(File, Metadata)> {
+    let no_wait = OFlags::NONBLOCK.bits() as i32;
+    let file = OpenOptions::new().read(true).custom_flags(no_wait).open(path)?;
+    let metadata = check_regular(&file)?;
+    // Some kernels give up reads of a ring for it. Every other flag that can be set is off here.
+    fcntl_setfl(&file, OFlags::empty())?;
+    Ok((file, metadata))
+}
+
+/// The metadata of a file, which must be a regular one.
+pub(super) fn check_regular(file: &File) -> io::Result<Metadata> {
+    let metadata = file.metadata()?;
+    match metadata.file_type() {
+        kind if kind.is_file() => Ok(metadata),
+        kind if kind.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Advisory locks on files, exclusive and shared: `flock` against other processes, and a list of what
 //! this process holds, because some network file systems give a process the locks it already has.
 
+use super::file::{check_regular, open_existing};
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::retry_on_intr;
@@ -47,7 +48,7 @@ impl FileLock {
             .truncate(false)
             .mode(0o600)
             .open(path)?;
-        let identity = identity(&file.metadata()?);
+        let identity = identity(&check_regular(&file)?);
         retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive))?;
         // Who had it may have removed the file meanwhile: this is then the lock of nothing.
         if path.metadata().ok().map(|metadata| self::identity(&metadata)) != Some(identity) {
@@ -64,8 +65,8 @@ impl FileLock {
         if known == Some(&Holders::Exclusive) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let file = File::open(path)?;
-        let identity = identity(&file.metadata()?);
+        let (file, metadata) = open_existing(path)?;
+        let identity = identity(&metadata);
         retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockShared))?;
         let before = match held.get(&identity) {
             Some(Holders::Shared(count)) => *count,

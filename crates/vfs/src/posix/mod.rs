@@ -14,7 +14,7 @@ mod tests;
 use crate::counters::count_sync;
 use crate::{AppendFile, CreateOptions, OpenMode, RandomFile, Vfs};
 use direct::DirectFile;
-use file::{BufferedFile, PosixRandomFile, create_new};
+use file::{BufferedFile, PosixRandomFile, create_new, open_existing};
 use lock::FileLock;
 use output::set_direct;
 use rustix::io::{Errno, retry_on_intr};
@@ -179,7 +179,7 @@ impl Vfs for PosixVfs {
     }
 
     fn sync_file(&self, path: &Path) -> Result<()> {
-        let file = at("open", path, File::open(path))?;
+        let (file, _) = at("open", path, open_existing(path))?;
         at("sync", path, sync_content(&file))
     }
 

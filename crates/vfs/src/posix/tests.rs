@@ -54,6 +54,37 @@ fn what_a_failed_reservation_leaves_is_cut_off() {
     assert_eq!(fs::read(&path).unwrap(), b"all");
 }
 
+/// To open one for reading would wait for a writer, who may never come.
+#[test]
+fn a_named_pipe_is_refused_without_a_wait() {
+    let dir = directory();
+    let path = dir.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let refused = [
+        PosixVfs.open(&path, OpenMode::default()).map(drop),
+        PosixVfs.open(&path, OpenMode { direct: true, random: true }).map(drop),
+        PosixVfs.sync_file(&path),
+        PosixVfs.lock(&path).map(drop),
+        PosixVfs.lock_shared(&path).map(drop),
+    ];
+    for refused in refused {
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("pipe") && error.contains("not a regular file"), "{error}");
+    }
+}
+
+/// Some kernels fail reads of a ring from files with this flag, where the content is not in memory.
+#[test]
+fn open_files_are_read_with_waiting() {
+    let dir = directory();
+    let path = dir.path().join("a");
+    fs::write(&path, b"content").unwrap();
+    let (file, metadata) = open_existing(&path).unwrap();
+    let flags = rustix::fs::fcntl_getfl(&file).unwrap();
+    assert!(!flags.contains(rustix::fs::OFlags::NONBLOCK), "{flags:?}");
+    assert_eq!(metadata.len(), 7);
+}
+
 #[test]
 fn direct_appends_of_odd_sizes_make_the_same_file() {
     let dir = directory();
