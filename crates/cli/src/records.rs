@@ -122,6 +122,11 @@ impl Records {
         Ok(self.lines.append(&mut self.line)? && self.read_line(record)?)
     }
 
+    /// The first record, if there is one and [`Self::next`] has not given it.
+    pub fn first(&self) -> Option<&Record> {
+        self.first.as_ref()
+    }
+
     /// The input.
     pub fn lines(&self) -> &Lines {
         &self.lines

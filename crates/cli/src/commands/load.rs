@@ -21,6 +21,9 @@ use terrace_inspect::SizeBytes;
 /// A batch is written when it has this many bytes, however few records that is.
 const BATCH_BYTES: usize = 4 << 20;
 
+/// Said where the first record, or all of its batch, was refused.
+const NOTHING_LOADED: &str = "nothing was loaded";
+
 /// Arguments of `load`.
 #[derive(Debug, clap::Args)]
 pub struct LoadArgs {
@@ -89,6 +92,9 @@ fn column(text: &str) -> Result<usize, String> {
 pub fn run(args: &LoadArgs) -> Result<Outcome> {
     let lines = Lines::open(&args.file, args.max_line)?;
     let mut records = Records::open(&args.file, lines, &args.wanted())?;
+    if let Some(first) = records.first() {
+        check_length(first, &records).context(NOTHING_LOADED)?;
+    }
     let sync = if args.sync { SyncMode::Batch } else { SyncMode::None };
     let options = Options { sync, ..args.store.options() };
     let (db, family) =
@@ -101,7 +107,7 @@ pub fn run(args: &LoadArgs) -> Result<Outcome> {
     let closed = db.close().context("closing the store");
     let seconds = start.elapsed().as_secs_f64();
     loaded.with_context(|| match written {
-        0 => "nothing was loaded".to_string(),
+        0 => NOTHING_LOADED.to_string(),
         n => format!("the first {n} records are loaded, the rest is not"),
     })?;
     closed?;
@@ -137,10 +143,10 @@ impl Load<'_> {
                 Ok(false) => break Ok(()),
                 Err(error) => break Err(error),
             }
-            let Record { key, value, expires_at_ms } = &record;
-            if let Some(why) = too_long(key.len(), value.len()) {
-                break Err(anyhow!("{}: {why}", records.lines().place()));
+            if let Err(error) = check_length(&record, records) {
+                break Err(error);
             }
+            let Record { key, value, expires_at_ms } = &record;
             self.bytes += (key.len() + value.len()) as u64;
             match expires_at_ms {
                 Some(at) => self.batch.put_until_cf(&self.family, key, value, *at),
@@ -168,6 +174,14 @@ impl Load<'_> {
             out.flush()?;
         }
         Ok(())
+    }
+}
+
+/// Refuses a record that no batch takes; it is the one that `records` has read last.
+fn check_length(record: &Record, records: &Records) -> Result<()> {
+    match too_long(record.key.len(), record.value.len()) {
+        Some(why) => Err(anyhow!("{}: {why}", records.lines().place())),
+        None => Ok(()),
     }
 }
 

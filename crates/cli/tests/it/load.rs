@@ -191,6 +191,21 @@ fn malformed_lines_are_named_and_what_stands_before_is_kept() {
 }
 
 #[test]
+fn a_first_record_that_no_store_takes_makes_none() {
+    let program = Program::new();
+    let long = format!("{}\tv\na\t1\n", "k".repeat(70_000));
+    for (name, text) in [("in.tsv", long.clone()), ("header.tsv", format!("key\tvalue\n{long}"))] {
+        let file = program.write(name, text);
+        let header: &[&str] = if name == "in.tsv" { &[] } else { &["--header"] };
+        let said = program.fails(1, &[&["load", &file], header].concat());
+        let line = if header.is_empty() { 1 } else { 2 };
+        assert!(said.contains(&format!("{name}:{line}: the key has 70000 bytes")), "{said}");
+        assert!(said.contains("nothing was loaded"), "{said}");
+        assert!(!program.store().exists(), "a refused file made a store");
+    }
+}
+
+#[test]
 fn a_cut_off_or_damaged_compressed_file_is_told() {
     let program = Program::new();
     let lines: String = (0..50_000).map(|n| format!("key{n}\tvalue {}\n", n * 7919)).collect();
