@@ -32,7 +32,7 @@ pub const ENCRYPTED_MAGIC: [u8; 8] = *b"\x93TERCRY\x1a";
 /// Paths are used as they are given. Durability is explicit: file contents by
 /// [`AppendFile::sync`] and [`Vfs::sync_file`], directory entries by [`Vfs::sync_dir`]; nothing else promises any.
 pub trait Vfs: Send + Sync + 'static {
-    /// Opens an existing file for reading.
+    /// Opens an existing file for reading. What is no regular file is an error, at once.
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn RandomFile>>;
     /// Creates a file for appending; it must not exist. The directory is not synced.
     fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>>;
