@@ -14,6 +14,9 @@ use terrace_base::{FileNumber, SegmentNumber};
 const FORCE_AFTER_US: u64 = 20_000_000;
 /// From this much garbage over the allowed ratio on, as a share of the log, writers are slowed most.
 const SLOWEST_ABOVE: f64 = 0.02;
+/// Garbage over the ratio that slows nobody, in memtables: what is not flushed yet is not known to be garbage, and of a small log
+/// that is most of it.
+const SMALL_MEMTABLES: f64 = 8.0;
 /// What the ratio may be passed by while no merge is due: the next flush makes one due.
 const BETWEEN_MERGES: f64 = 0.02;
 
@@ -74,16 +77,17 @@ impl Garbage {
     }
 
     /// How far collection is behind: 0 if it is not, 1 and above if writers must be slowed most.
-    /// While it has nothing to do but wait for more writes, a little more garbage is all right.
-    /// Costs a few loads.
+    /// While it has nothing to do but wait for more writes, a little more garbage is all right, and so is as much as
+    /// some memtables of `memtable_bytes` stand for. Costs a few loads.
     #[inline]
-    pub fn pressure(&self, counted_bytes: u64, ratio: f64) -> f64 {
+    pub fn pressure(&self, counted_bytes: u64, ratio: f64, memtable_bytes: usize) -> f64 {
         let load = &self.load;
         if load.log_bytes.load(Ordering::Relaxed) == 0 {
             return 0.0;
         }
         let busy = load.due.load(Ordering::Relaxed) || load.jobs.load(Ordering::Relaxed) > 0;
-        load.pressure(counted_bytes, if busy { ratio } else { ratio + BETWEEN_MERGES })
+        let ratio = if busy { ratio } else { ratio + BETWEEN_MERGES };
+        load.pressure(counted_bytes, ratio, memtable_bytes as f64 * SMALL_MEMTABLES)
     }
 
     /// Adds to the time that writers owe; gives all of it once that is at least `least_us`, else 0.
@@ -157,12 +161,15 @@ impl Drop for MovingJob<'_> {
 }
 
 impl Load {
-    fn pressure(&self, counted_bytes: u64, ratio: f64) -> f64 {
+    /// `small_bytes` over the ratio are free, but in a log of which they are a small part.
+    fn pressure(&self, counted_bytes: u64, ratio: f64, small_bytes: f64) -> f64 {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
         let fresh = (counted_bytes as f64 - get(&self.counted_bytes)).max(0.0);
         let garbage = get(&self.garbage_bytes) + fresh * get(&self.growth_permille) / 1e3;
-        let share = garbage / (get(&self.log_bytes) + fresh).max(1.0);
-        ((share - ratio) / SLOWEST_ABOVE).max(0.0)
+        let log = (get(&self.log_bytes) + fresh).max(1.0);
+        let slowest = log * SLOWEST_ABOVE;
+        let free = (small_bytes - slowest).max(0.0);
+        ((garbage - ratio * log - free) / slowest.max(small_bytes / 4.0)).max(0.0)
     }
 }
 
@@ -174,18 +181,33 @@ mod tests {
     fn pressure_grows_with_what_is_written_and_sooner_while_there_is_work() {
         let garbage = Garbage::default();
         garbage.note_load(1000, 290, 5000, 1.0);
-        assert_eq!(garbage.pressure(5030, 0.3), 0.0);
-        assert!(garbage.pressure(5500, 0.3) > 1.0, "something is behind all the same");
+        assert_eq!(garbage.pressure(5030, 0.3, 0), 0.0);
+        assert!(garbage.pressure(5500, 0.3, 0) > 1.0, "something is behind all the same");
         let job = garbage.enter_job();
-        assert_eq!(garbage.pressure(5000, 0.3), 0.0);
-        let some = garbage.pressure(5030, 0.3);
-        let more = garbage.pressure(5150, 0.3);
+        assert_eq!(garbage.pressure(5000, 0.3, 0), 0.0);
+        let some = garbage.pressure(5030, 0.3, 0);
+        let more = garbage.pressure(5150, 0.3, 0);
         assert!(0.0 < some && some < more && more >= 1.0, "{some} {more}");
-        assert_eq!(garbage.pressure(5150, 0.5), 0.0);
+        assert_eq!(garbage.pressure(5150, 0.5, 0), 0.0);
         drop(job);
-        assert_eq!(garbage.pressure(5030, 0.3), 0.0);
+        assert_eq!(garbage.pressure(5030, 0.3, 0), 0.0);
         garbage.set_due(true);
-        assert_eq!(garbage.pressure(5150, 0.3), more);
+        assert_eq!(garbage.pressure(5150, 0.3, 0), more);
+    }
+
+    #[test]
+    fn a_small_log_slows_nobody_and_a_large_one_as_if_memtables_were_small() {
+        let garbage = Garbage::default();
+        garbage.set_due(true);
+        let memtable_bytes = 100;
+        // Nearly all of it is garbage: less than eight memtables.
+        garbage.note_load(900, 800, 0, 1.0);
+        assert_eq!(garbage.pressure(0, 0.3, memtable_bytes), 0.0);
+        assert!(garbage.pressure(0, 0.3, 0) > 1.0);
+        assert!(garbage.pressure(1500, 0.3, memtable_bytes) > 1.0, "it has grown");
+        garbage.note_load(100_000, 31_000, 0, 1.0);
+        let large = garbage.pressure(0, 0.3, memtable_bytes);
+        assert!(large > 0.0 && large == garbage.pressure(0, 0.3, 0), "{large}");
     }
 
     #[test]

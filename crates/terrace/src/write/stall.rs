@@ -169,7 +169,9 @@ fn slow(env: &CommitEnv, family: &Family, pressure: f64, cause: StallCause, byte
 /// How far garbage collection is behind: above 0 it slows writers.
 fn collection_pressure(env: &CommitEnv) -> f64 {
     let log_bytes = env.base.counters.log_bytes.load(Ordering::Relaxed);
-    env.garbage.pressure(log_bytes, env.base.dynamic.gc_garbage_ratio())
+    let (ratio, memtable_bytes) =
+        (env.base.dynamic.gc_garbage_ratio(), env.base.dynamic.memtable_bytes());
+    env.garbage.pressure(log_bytes, ratio, memtable_bytes)
 }
 
 /// Slows writers while there is more garbage than garbage collection keeps up with; never stops

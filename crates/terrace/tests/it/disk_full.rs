@@ -1,7 +1,9 @@
 //! A disk that is really full: deletions are taken and empty it, and the store opens, is read, and
 //! is written again as soon as there is room.
 
-use crate::harness::{DIR, Store, draw_separation, eventually, key, small_options, stopped_clock};
+use crate::harness::{
+    DIR, FAMILIES, Store, draw_separation, eventually, key, small_options, stopped_clock,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use terrace::vfs::SimVfs;
@@ -413,5 +415,24 @@ fn a_checkpoint_takes_no_room_for_writes_that_do_not_come() {
         });
         let (_, bytes) = logs.max().unwrap();
         assert_eq!(bytes, terrace_log::format::HEADER_BYTES);
+    }
+}
+
+#[test]
+fn a_column_family_is_dropped_on_a_full_disk_and_gives_its_room_back() {
+    for seed in 0..4 {
+        let sim = SimVfs::new(seed);
+        let store = Store::open(options(&sim, seed, 64 << 10)).unwrap();
+        sim.set_capacity_bytes(Some(used_bytes(&sim) + (300 << 10)));
+        let mut filled = 0;
+        while taken(seed, store.families[1].put(key(filled), [b'v'; 200])) {
+            filled += 1;
+            assert!(filled < 100_000, "the disk is never full");
+        }
+        // A flush or merge may hold what room there is, for a moment.
+        eventually("the family is dropped", || {
+            taken(seed, store.db.drop_column_family(FAMILIES[1]))
+        });
+        eventually("there is room", || taken(seed, store.db.put(b"after", [b'v'; 200])));
     }
 }
