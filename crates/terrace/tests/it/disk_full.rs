@@ -4,6 +4,7 @@
 use crate::harness::{
     DIR, FAMILIES, Store, draw_separation, eventually, key, small_options, stopped_clock,
 };
+use crate::model::FAMILIES;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use terrace::vfs::SimVfs;
