@@ -1,9 +1,7 @@
 //! A disk that is really full: deletions are taken and empty it, and the store opens, is read, and
 //! is written again as soon as there is room.
 
-use crate::harness::{
-    DIR, FAMILIES, Store, draw_separation, eventually, key, small_options, stopped_clock,
-};
+use crate::harness::{DIR, Store, draw_separation, eventually, key, small_options, stopped_clock};
 use crate::model::FAMILIES;
 use std::collections::BTreeMap;
 use std::sync::Arc;
