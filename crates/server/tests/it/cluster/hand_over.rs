@@ -4,7 +4,7 @@ use super::answer;
 use super::fake::FakeCluster;
 use crate::client::{HANG_GUARD, bulk, error, int, ok, text, until};
 use std::sync::mpsc;
-use terrace_cluster::{CallMode, CommandExecutor, IncomingCall, Placement, ReplyProtocol, ShardId};
+use terrace_cluster::{CallMode, IncomingCall, Placement, ReplyProtocol, ShardId};
 use terrace_resp::Reply;
 
 const SHARD: ShardId = ShardId(1);
