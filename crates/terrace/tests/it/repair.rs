@@ -237,42 +237,6 @@ fn a_lost_log_segment_costs_its_writes_and_what_follows_it_is_saved() {
     }
 }
 
-/// What stands in its place says whose it is: nothing of it counts, and nothing but the segment is lost.
-#[test]
-fn a_log_segment_in_whose_place_another_stands_is_lost_and_the_rest_is_saved() {
-    let specimen = specimen(60);
-    let logs = of_kind(&specimen, "log");
-    assert!(logs.len() >= 2);
-    let tells = |report: &RepairReport, path: &Path| {
-        let told = format!("log segment {} at offset 0", crate::mutants::file_number(path));
-        report.lost.iter().any(|line| line.contains(&told))
-    };
-    for (at, path) in logs.iter().enumerate() {
-        let [image, without] = [(); 2].map(|()| specimen.sim.kill_image());
-        let other = &logs[(at + 1) % logs.len()];
-        assert!(image.write_file(path, specimen.sim.read_file(other).unwrap()));
-        without.remove(path).unwrap();
-        let report = repaired(&specimen, &image);
-        assert!(tells(&report, path), "{report:?}");
-        repaired(&specimen, &without);
-        assert_eq!(wrong(&specimen, &image), wrong(&specimen, &without), "{}", path.display());
-        assert!(image.exists(&Path::new(DIR).join("lost").join(name(path))).unwrap());
-        assert!(repaired(&specimen, &image).was_sound);
-    }
-    // A copy of one behind the end of the log.
-    let image = specimen.sim.kill_image();
-    let newest = logs.iter().map(|path| crate::mutants::file_number(path)).max().unwrap();
-    let stray = Path::new(DIR).join(format!("{:06}.log", newest + 50));
-    image.hard_link(&logs[0], &stray).unwrap();
-    specimen.open(&image, false).map(drop).unwrap_err();
-    let report = repaired(&specimen, &image);
-    assert!(tells(&report, &stray), "{report:?}");
-    assert_eq!(wrong(&specimen, &image), []);
-    assert!(!image.exists(&stray).unwrap());
-    assert!(image.exists(&Path::new(DIR).join("lost").join(name(&stray))).unwrap());
-    assert!(repaired(&specimen, &image).was_sound);
-}
-
 /// The evidence has what was durable of it, which a segment that begins anew under its number has not.
 #[test]
 fn the_number_of_a_lost_log_segment_is_not_given_again() {
