@@ -300,7 +300,7 @@ impl Vfs for EncryptedVfs {
         let file = self.below.open_around_loss(path)?;
         match Kind::of(path) {
             Kind::Empty => Ok(file),
-            _ => self.content(file, PagesFile::new_around_loss),
+            _ => self.content(file, PagesFile::of_what_is_left),
         }
     }
 

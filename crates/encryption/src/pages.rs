@@ -204,7 +204,7 @@ impl PagesFile {
     ///
     /// # Errors
     /// I/O, but for a page that the device does not give; `Corruption` if nothing follows the header.
-    pub fn new_around_loss(file: Arc<dyn RandomFile>, key: LessSafeKey) -> Result<Self> {
+    pub fn of_what_is_left(file: Arc<dyn RandomFile>, key: LessSafeKey) -> Result<Self> {
         let body = file.len().saturating_sub(HEADER_BYTES as u64);
         if body == 0 {
             let why = "an encrypted file was cut off behind its header, or never written";

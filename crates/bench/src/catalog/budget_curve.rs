@@ -56,6 +56,6 @@ mod tests {
         assert_eq!((all[0], all[8]), (MIN_MEMORY_BYTES, 1_080_000_000));
         assert!(all.is_sorted());
         // Several shares of little data are less than the least memory.
-        assert_eq!(memories(100 << 20).len(), 3);
+        assert_eq!(memories(100 << 20).len(), 4);
     }
 }

@@ -329,7 +329,7 @@ fn a_block_that_the_device_does_not_give_costs_its_content_and_no_other() {
     }
 }
 
-/// A sector may be given at the second try: whoever asked for the length before has been promised more than there is.
+/// A sector may be given at the second try: a reader that asked for the length before was promised more than there is.
 #[test]
 fn a_last_block_that_the_device_gives_later_ends_where_it_ends() {
     let (sim, vfs) = new(1);

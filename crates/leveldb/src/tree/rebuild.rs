@@ -39,7 +39,7 @@ pub fn rebuild(db: &Db, view: &View, order: &Order, ids_together: u64) -> Outcom
     let first_new = first_new.ok_or_else(|| damaged("its ids are used up"))?;
     let first_new = before.as_ref().map_or(1, |meta| meta.next_id).max(first_new);
     let meta = Meta { next_id: first_new, ..Meta::new(order.name()) };
-    let mut made = NewTree { db, view, order, meta };
+    let mut made = Rebuilt { db, view, order, meta };
 
     let mut from = 0;
     while let Some(mut unlinked) = values(view, from, ids_together)? {
@@ -78,14 +78,14 @@ fn max_named(view: &View) -> Outcome<u64> {
 }
 
 /// The tree that is being made, which is not in force yet.
-struct NewTree<'a> {
+struct Rebuilt<'a> {
     db: &'a Db,
     view: &'a View,
     order: &'a Order,
     meta: Meta,
 }
 
-impl NewTree<'_> {
+impl Rebuilt<'_> {
     /// Adds keys, each with the id of its value, by one write.
     fn link<'k>(&mut self, mut entries: impl Iterator<Item = (&'k [u8], u64)>) -> Outcome<()> {
         let (view, meta) = (self.view.clone(), self.meta.clone());

@@ -50,7 +50,7 @@ impl Repair<'_> {
         let (inner, log) =
             read_write::recover_log(dir, &self.options, (manifest, state), claims, salvages)?;
         self.report.log_batches = log.records;
-        // `lost/` has them: whoever looks at the store next finds nothing that it does not need.
+        // `lost/` has them: a reader that looks at the store next finds nothing that it does not need.
         install::drop_dead_segments(&inner.versions)?;
         for SegmentFile { number, path } in mended {
             // What nothing needs is gone, or goes as it is when readers in other processes need it no more.
