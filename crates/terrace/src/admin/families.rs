@@ -117,7 +117,10 @@ pub(crate) fn drop(inner: &Inner, name: &str) -> Result<()> {
         inner.read.families.store(Arc::new(all));
         install::retire_family(&inner.versions, &family);
     }
-    log_segments::retire_segments(&inner.commit)?;
+    // The family is gone, whatever becomes of segments that it alone needed: the house thread sees to them again and again.
+    if let Err(error) = log_segments::retire_segments(&inner.commit) {
+        inner.base.report("retire log segments", &error);
+    }
     inner.jobs.scheduler.wake();
     Ok(())
 }
