@@ -1,7 +1,7 @@
 //! How two sides that took turns compare, with intervals that hold the truth 19 times out of 20.
 //!
 //! What the machine does over time hits both sides of a turn alike, so turns are compared with each other and not the
-//! sides as wholes. Turns that follow each other are alike, too: they are put together in [`BLOCKS`] blocks, which are
+//! sides as wholes. Turns that follow each other are alike, too: they are put together in `BLOCKS` blocks, which are
 //! taken as independent. Pure.
 
 use serde::{Deserialize, Serialize};

@@ -233,7 +233,8 @@ fn who_saves_what_is_left_of_a_file_that_was_cut_has_every_whole_page() {
             assert!((saved + 1..=len.max(1)).contains(&(file.len() as usize)), "{len} at {cut}");
             let (mut bytes, mut damaged) = (vec![1; file.len() as usize], Vec::new());
             file.read_around_loss(0, &mut bytes, &mut damaged, LOST_SECTOR_BYTES).unwrap();
-            assert_eq!(damaged, [saved as u64..file.len()], "{len} at {cut}");
+            assert_eq!(damaged.len(), 1, "{len} at {cut}");
+            assert_eq!(damaged[0], saved as u64..file.len(), "{len} at {cut}");
             assert_eq!(bytes[..saved], want[..saved], "{len} at {cut}");
             assert!(bytes[saved..].iter().all(|byte| *byte == 0), "{len} at {cut}");
             let mut last = [0];
