@@ -174,7 +174,7 @@ fn an_attempt_at_deleted_ranges_does_not_fill_the_disk() {
     eventually("an attempt fails", || {
         clock.advance(60_000);
         let deleted = key(number);
-        db.delete_range(&deleted, &[&deleted[..], b"\0"].concat()).unwrap();
+        db.delete_range(&deleted, [&deleted[..], b"\0"].concat()).unwrap();
         db.flush().unwrap();
         there.remove(&deleted);
         number += 2;
