@@ -17,6 +17,8 @@ const SLOWEST_ABOVE: f64 = 0.02;
 /// Garbage over the ratio that slows nobody, in memtables: what is not flushed yet is not known to be garbage, and of a small log
 /// that is most of it.
 const SMALL_MEMTABLES: f64 = 8.0;
+/// It is no more than this: less than the 2 % from which on writers of a log of 3 GiB are slowed most.
+const MOST_SMALL_BYTES: f64 = (64 << 20) as f64;
 /// What the ratio may be passed by while no merge is due: the next flush makes one due.
 const BETWEEN_MERGES: f64 = 0.02;
 
@@ -87,7 +89,8 @@ impl Garbage {
         }
         let busy = load.due.load(Ordering::Relaxed) || load.jobs.load(Ordering::Relaxed) > 0;
         let ratio = if busy { ratio } else { ratio + BETWEEN_MERGES };
-        load.pressure(counted_bytes, ratio, memtable_bytes as f64 * SMALL_MEMTABLES)
+        let small_bytes = (memtable_bytes as f64 * SMALL_MEMTABLES).min(MOST_SMALL_BYTES);
+        load.pressure(counted_bytes, ratio, small_bytes)
     }
 
     /// Adds to the time that writers owe; gives all of it once that is at least `least_us`, else 0.
