@@ -237,6 +237,8 @@ fn store_of_kept_segments(sim: &SimVfs) -> (Options, Vec<String>, Vec<u64>) {
         }
     }
     db.close().unwrap();
+    // Whatever the close has left to do: from here on they are kept for feeds only.
+    Db::open(DIR, options.clone()).unwrap().close().unwrap();
     let kept = log_files(sim).into_iter().filter(|(_, bytes)| *bytes > 1500);
     let mut kept: Vec<u64> = kept.map(|(number, _)| number).collect();
     kept.sort_unstable();
