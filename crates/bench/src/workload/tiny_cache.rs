@@ -17,6 +17,8 @@ use super::{Bench, Bound};
 use terrace_workload::distribution::Distribution;
 
 use crate::job::{Job, Observer};
+use crate::report::Row;
+use crate::report::figures::BudgetFigures;
 use crate::store::EngineConfig;
 use anyhow::Result;
 
@@ -26,39 +28,51 @@ const LOAD_CACHE_BYTES: usize = 64 << 20;
 const LOAD_WRITE_BYTES: usize = 256 << 20;
 const LOAD_MEMTABLE_BYTES: usize = 64 << 20;
 
-/// The settings for the load: ample memory.
-pub(super) fn load_config(job: &Job) -> EngineConfig {
-    EngineConfig {
+/// Loads with ample memory, reopens with little, reads.
+pub fn run(job: &Job, observer: &Observer) -> Result<()> {
+    let merged = load(job, observer)?;
+    let mut bench = Bench::open(job, observer, &job.config)?;
+    bench.facts.merged = merged;
+    read(&bench, ["tiny-cache-hit", "tiny-cache-miss", "tiny-cache-mixed"], None)?;
+    bench.close()
+}
+
+/// Loads with ample memory and closes the store. Gives whether everything is merged.
+pub(super) fn load(job: &Job, observer: &Observer) -> Result<bool> {
+    let config = EngineConfig {
         cache_bytes: LOAD_CACHE_BYTES,
         write_bytes: LOAD_WRITE_BYTES,
         memtable_bytes: LOAD_MEMTABLE_BYTES,
         ..job.config.clone()
-    }
-}
-
-/// Loads with ample memory, reopens with little, reads.
-pub fn run(job: &Job, observer: &Observer) -> Result<()> {
+    };
     let random = job.settings.tiny_cache_random_load;
-    let mut bench = Bench::open(job, observer, &load_config(job))?;
+    let mut bench = Bench::open(job, observer, &config)?;
     fill::load(&bench, if random { Order::Random } else { Order::Sequential })?;
     bench.merge_if_asked()?;
     let merged = bench.facts.merged;
     bench.store.close()?;
+    Ok(merged)
+}
 
-    let mut bench = Bench::open(job, observer, &job.config)?;
-    bench.facts.merged = merged;
-    let keys = job.shape.keys;
+/// Looks up stored keys, absent ones, and half of both, in rows with these names.
+pub(super) fn read(
+    bench: &Bench<'_>,
+    [hit, miss, mixed]: [&str; 3],
+    budget: Option<BudgetFigures>,
+) -> Result<()> {
+    let keys = bench.shape().keys;
     let uniform = bench.sampler(&Distribution::Uniform, keys)?;
     let skewed = bench.sampler(&Distribution::Zipf(MIXED_THETA), keys)?;
     let phase = bench.phase(Bound::ops_or_seconds(keys, READ_SECONDS), 1);
-    for (name, missing, sampler) in [
-        ("tiny-cache-hit", 0.0, &uniform),
-        ("tiny-cache-miss", 1.0, &uniform),
-        ("tiny-cache-mixed", 0.5, &skewed),
-    ] {
-        let make = |thread| Ok(PointReader::new(&bench, name, thread, sampler.clone(), missing));
+    for (name, missing, sampler) in
+        [(hit, 0.0, &uniform), (miss, 1.0, &uniform), (mixed, 0.5, &skewed)]
+    {
+        let make = |thread| Ok(PointReader::new(bench, name, thread, sampler.clone(), missing));
         bench.warm_up(phase, make)?;
-        bench.measure(name, phase, keys, make)?;
+        let (outcome, usage) = bench.timed(name, phase, make)?;
+        let live_bytes = Some(bench.shape().raw_bytes());
+        let row = bench.row(name, phase, &outcome, usage, keys, live_bytes)?;
+        bench.tell(Row { budget, ..row });
     }
-    bench.close()
+    Ok(())
 }
