@@ -4,13 +4,13 @@
 use crate::harness::{DIR, eventually, key, small_options, stopped_clock};
 use crate::held::{COMPACTION, Held};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use terrace::vfs::SimVfs;
 use terrace::{CompactionEnded, Compression, Db, Error, EventListener, Options};
-use terrace_base::{ManualClock, Result};
-use terrace_vfs::{Call, Interposed, Vfs};
+use terrace_base::ManualClock;
+use terrace_vfs::{BeforeCalls, Call, Vfs};
 
 const RESERVE: u64 = 8 << 10;
 
@@ -329,37 +329,6 @@ fn a_file_system_that_does_not_say_what_is_free_is_written_again_when_there_is_r
     }
 }
 
-/// A file system that does not remove some files.
-#[derive(Clone)]
-struct Stubborn {
-    sim: SimVfs,
-    keeps: Arc<Mutex<Vec<PathBuf>>>,
-}
-
-impl Interposed for Stubborn {
-    type Files = SimVfs;
-
-    fn files(&self) -> &SimVfs {
-        &self.sim
-    }
-
-    fn around<T>(
-        &self,
-        call: Call<'_>,
-        path: &Path,
-        work: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
-        let keeps = || self.keeps.lock().unwrap().iter().any(|kept| kept == path);
-        match call {
-            Call::Remove if keeps() => {
-                let error = std::io::Error::from_raw_os_error(5);
-                Err(terrace_base::Error::io("remove", path, error))
-            }
-            _ => work(),
-        }
-    }
-}
-
 fn files(sim: &SimVfs) -> Vec<PathBuf> {
     let paths = sim.files().into_iter().map(|(path, _)| path);
     let is_kept = |path: &PathBuf| {
@@ -371,15 +340,24 @@ fn files(sim: &SimVfs) -> Vec<PathBuf> {
 
 #[test]
 fn a_file_that_cannot_be_removed_holds_up_neither_others_nor_calls_nor_a_full_disk() {
-    let vfs = Stubborn { sim: SimVfs::new(1), keeps: Arc::default() };
-    let sim = &vfs.sim;
-    let mut options = options(Arc::new(vfs.clone()), &stopped_clock());
+    let sim = &SimVfs::new(1);
+    // These files it does not remove.
+    let keeps = Arc::new(Mutex::new(Vec::<PathBuf>::new()));
+    let stays = keeps.clone();
+    let vfs = BeforeCalls::new(sim.clone(), move |call, path| match call {
+        Call::Remove if stays.lock().unwrap().iter().any(|kept| kept == path) => {
+            let error = std::io::Error::from_raw_os_error(5);
+            Err(terrace_base::Error::io("remove", path, error))
+        }
+        _ => Ok(()),
+    });
+    let mut options = options(Arc::new(vfs), &stopped_clock());
     options.default_family.value_separation_threshold = 100;
     let db = Db::open(DIR, options.clone()).unwrap();
     let mut there = Contents::new();
     (0..3).for_each(|round| write(&db, &mut there, (40, 1), round).unwrap());
     let before = files(sim);
-    *vfs.keeps.lock().unwrap() = vec![before[0].clone()];
+    *keeps.lock().unwrap() = vec![before[0].clone()];
     db.compact_range::<&[u8]>(..).unwrap();
     db.collect_garbage(0.0).unwrap();
     db.wait_idle().unwrap();
@@ -390,9 +368,9 @@ fn a_file_that_cannot_be_removed_holds_up_neither_others_nor_calls_nor_a_full_di
     sim.set_capacity_bytes(None);
     eventually("writes resume", || taken(db.put(b"after", b"room")));
     check(&db, &there);
-    vfs.keeps.lock().unwrap().clear();
+    keeps.lock().unwrap().clear();
     eventually("it goes when it can", || left(sim) == 0);
-    *vfs.keeps.lock().unwrap() = files(sim);
+    *keeps.lock().unwrap() = files(sim);
     db.compact_range::<&[u8]>(..).unwrap();
     db.close().unwrap();
     drop(db);

@@ -246,30 +246,37 @@ fn store_of_kept_segments(sim: &SimVfs) -> (Options, Vec<String>, Vec<u64>) {
     (options, written, kept)
 }
 
+/// The store without a sector of each of these segments: the number, what is lost, and what is left.
+fn losses(sim: &SimVfs, kept: &[u64]) -> Vec<(u64, String, SimVfs)> {
+    let mut all = Vec::new();
+    // The header, and records behind it.
+    for lost in [0..8, 512..1024] {
+        for number in kept {
+            let image = sim.kill_image();
+            let path = names::log_path(Path::new(DIR), SegmentNumber::new(*number));
+            assert!(image.lose_sector(path, lost.clone()));
+            all.push((*number, format!("{lost:?} of segment {number}"), image));
+        }
+    }
+    all
+}
+
 #[test]
 fn a_feed_of_a_read_only_store_needs_no_segment_before_the_one_that_it_begins_in() {
     let sim = SimVfs::new(1);
     let (mut options, _, kept) = store_of_kept_segments(&sim);
-    // The header, and records behind it.
-    for lost in [0..8, 512..1024] {
-        for number in &kept {
-            let what = format!("{lost:?} of segment {number}");
-            let image = sim.kill_image();
-            let path = names::log_path(Path::new(DIR), SegmentNumber::new(*number));
-            assert!(image.lose_sector(path, lost.clone()));
-            options.advanced.vfs = Arc::new(image);
-            let db = Db::open_read_only(DIR, options.clone()).unwrap();
-            let since = |seqno| {
-                db.updates_since(seqno).and_then(|feed| feed.collect::<Result<Vec<_>, _>>())
-            };
-            let newest = since(db.latest_seqno());
-            match kept.last() == Some(number) {
-                true => assert!(matches!(newest, Err(Error::Io(_))), "{what}: {newest:?}"),
-                false => assert_eq!(newest.unwrap().len(), 1, "{what}"),
-            }
-            let all = since(1);
-            assert!(matches!(all, Err(Error::Io(_))), "{what}: {all:?}");
+    for (number, what, image) in losses(&sim, &kept) {
+        options.advanced.vfs = Arc::new(image);
+        let db = Db::open_read_only(DIR, options.clone()).unwrap();
+        let since =
+            |seqno| db.updates_since(seqno).and_then(|feed| feed.collect::<Result<Vec<_>, _>>());
+        let newest = since(db.latest_seqno());
+        match kept.last() == Some(&number) {
+            true => assert!(matches!(newest, Err(Error::Io(_))), "{what}: {newest:?}"),
+            false => assert_eq!(newest.unwrap().len(), 1, "{what}"),
         }
+        let all = since(1);
+        assert!(matches!(all, Err(Error::Io(_))), "{what}: {all:?}");
     }
 }
 
@@ -278,35 +285,27 @@ fn a_feed_of_a_read_only_store_needs_no_segment_before_the_one_that_it_begins_in
 fn a_kept_segment_that_the_device_does_not_give_costs_updates_and_not_the_store() {
     let sim = SimVfs::new(1);
     let (mut options, written, kept) = store_of_kept_segments(&sim);
-    // The header, and records behind it.
-    for lost in [0..8, 512..1024] {
-        for number in &kept {
-            let what = format!("{lost:?} of segment {number}");
-            let image = sim.kill_image();
-            let path = names::log_path(Path::new(DIR), SegmentNumber::new(*number));
-            assert!(image.lose_sector(path, lost.clone()));
-            options.advanced.vfs = Arc::new(image);
-            let report = terrace::repair(
-                DIR,
-                options.clone(),
-                RepairOptions { dry_run: true, ..Default::default() },
-            );
-            report.unwrap_or_else(|error| panic!("{what}: {error}"));
-            let db =
-                Db::open(DIR, options.clone()).unwrap_or_else(|error| panic!("{what}: {error}"));
-            for key in &written {
-                assert_eq!(db.get(key).unwrap().as_deref(), Some(&[1; 300][..]), "{what}: {key}");
-            }
-            let all = db.updates_since(1).and_then(|feed| feed.collect::<Result<Vec<_>, _>>());
-            let is_told = matches!(all, Err(Error::UpdatesGone { .. } | Error::Io(_)));
-            assert!(is_told, "{what}: {all:?}");
-            db.put("new", "value").unwrap();
-            let mut feed = db.updates_since(db.latest_seqno()).unwrap();
-            assert_eq!(keys(&mut feed), ["new"], "{what}");
-            drop(feed);
-            db.close().unwrap();
-            drop(db);
-            Db::open(DIR, options.clone()).unwrap_or_else(|error| panic!("{what}, again: {error}"));
+    for (_, what, image) in losses(&sim, &kept) {
+        options.advanced.vfs = Arc::new(image);
+        let report = terrace::repair(
+            DIR,
+            options.clone(),
+            RepairOptions { dry_run: true, ..Default::default() },
+        );
+        report.unwrap_or_else(|error| panic!("{what}: {error}"));
+        let db = Db::open(DIR, options.clone()).unwrap_or_else(|error| panic!("{what}: {error}"));
+        for key in &written {
+            assert_eq!(db.get(key).unwrap().as_deref(), Some(&[1; 300][..]), "{what}: {key}");
         }
+        let all = db.updates_since(1).and_then(|feed| feed.collect::<Result<Vec<_>, _>>());
+        let is_told = matches!(all, Err(Error::UpdatesGone { .. } | Error::Io(_)));
+        assert!(is_told, "{what}: {all:?}");
+        db.put("new", "value").unwrap();
+        let mut feed = db.updates_since(db.latest_seqno()).unwrap();
+        assert_eq!(keys(&mut feed), ["new"], "{what}");
+        drop(feed);
+        db.close().unwrap();
+        drop(db);
+        Db::open(DIR, options.clone()).unwrap_or_else(|error| panic!("{what}, again: {error}"));
     }
 }
