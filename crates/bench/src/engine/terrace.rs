@@ -152,6 +152,7 @@ fn set(
         "segment_bytes" => advanced.segment_bytes = value.parse()?,
         "hot_table" => advanced.hot_table = value.parse()?,
         "log_retention_bytes" => advanced.log_retention_bytes = value.parse()?,
+        "write_tracking" => advanced.write_tracking.keys = value.parse()?,
         "encryption_key_file" => {
             let keys = KeyRing::load(value.as_ref())?;
             advanced.vfs = Arc::new(EncryptedVfs::new(advanced.vfs.clone(), keys));
