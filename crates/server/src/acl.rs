@@ -328,10 +328,11 @@ fn with_rules(
     rules: &[impl AsRef<[u8]>],
     catalog: &Catalog,
 ) -> Result<User, AclError> {
-    let name = std::str::from_utf8(name).map_err(|_| AclError::BadName)?;
-    if name.is_empty() || name.bytes().any(|byte| rule::is_blank(byte) || byte.is_ascii_control()) {
+    if name.iter().any(|byte| rule::is_blank(*byte)) {
         return Err(AclError::BadName);
     }
+    let is_text = |name: &&str| !name.is_empty() && !name.bytes().any(|it| it.is_ascii_control());
+    let name = std::str::from_utf8(name).ok().filter(is_text).ok_or(AclError::NameIsNoText)?;
     let mut user = match users.get(name) {
         Some(user) => User::clone(user),
         None => User::nobody(name, catalog),

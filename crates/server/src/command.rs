@@ -9,6 +9,7 @@
 mod access;
 mod accounting;
 mod admin;
+mod argument_docs;
 mod arguments;
 mod bit_offset;
 mod bitfield;

@@ -5,8 +5,8 @@
 //! ?        any one byte                  [^a-z]  any other byte    \x      x itself
 //! ```
 //! Read as Redis 7.2 reads them, odd corners included: `]` ends a class even right after `[`, a
-//! class may lack its `]`, the ends of a range may be swapped, a `\` at the end is itself. One
-//! difference: `*` matches the empty text too.
+//! class may lack its `]`, the ends of a range may be swapped, a `\` at the end is itself. The
+//! empty text matches the empty pattern and a single `*`, but not `**`.
 //!
 //! Every part but `*` takes exactly one byte, so the shortest text for all stars before the last
 //! one is always good enough, and only the last star is ever extended. The cost is at most
@@ -18,6 +18,9 @@ mod tests;
 
 /// Whether all of `text` matches `pattern`. Cost: at most `pattern.len() * text.len()` steps.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    if text.is_empty() {
+        return pattern.is_empty() || pattern == b"*";
+    }
     let (mut p, mut t) = (0, 0);
     // The last star: the pattern after it, and where in the text that is tried.
     let mut star = None;

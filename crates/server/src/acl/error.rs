@@ -20,6 +20,9 @@ pub enum AclError {
     /// The name of a user may not be this.
     #[error("ERR Usernames can't contain spaces or null characters")]
     BadName,
+    /// Nor this, although Redis allows it: users are written into a configuration that is text.
+    #[error("ERR Usernames can't be empty, and must be text in UTF-8 without control characters")]
+    NameIsNoText,
     /// The default user is always there.
     #[error("ERR The 'default' user cannot be removed")]
     DefaultStays,

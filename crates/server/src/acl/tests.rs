@@ -269,8 +269,11 @@ fn bad_rules_change_nothing_and_tell_no_password() {
     }
     assert!(acl.set_user(b"u", &["allkeys", "~a"]).is_err());
     assert!(acl.set_user(b"u", &["&*", "&a"]).is_err());
-    for name in [&b""[..], b"a b", b"a\0", b"\xff", b"a\nuser b"] {
+    for name in [&b"a b"[..], b"a\0", b"a\nuser b", b"\x0b\xff"] {
         assert_eq!(acl.set_user(name, &["on"]), Err(AclError::BadName));
+    }
+    for name in [&b""[..], b"\xff", b"\x01", b"a\x7f"] {
+        assert_eq!(acl.set_user(name, &["on"]), Err(AclError::NameIsNoText));
     }
     assert_eq!(acl.names(), ["default", "u"]);
 }

@@ -20,7 +20,7 @@ const ROW: CommandSpec = CommandSpec {
 };
 
 const FIELDS: &str = "key [GET encoding offset | [OVERFLOW WRAP | SAT | FAIL] SET encoding offset value | \
-                      INCRBY encoding offset increment ...]";
+                      INCRBY encoding offset increment] ...";
 
 /// The rows of this group.
 pub const COMMANDS: &[CommandSpec] = &[
@@ -82,7 +82,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "bitfield_ro",
         flags: Flags::READ.with(Flags::FAST),
-        arguments: "key [GET encoding offset ...]",
+        arguments: "key [GET encoding offset [GET encoding offset ...]]",
         summary: "Reads integers of any number of bits in a string.",
         since: "6.0.0",
         run: |call| bitfield::bitfield(call, true),

@@ -16,7 +16,7 @@ pub const COMMANDS: &[CommandSpec] = &[CommandSpec {
     keys: Keys::None,
     group: Group::Connection,
     arguments: "ID | GETNAME | SETNAME name | SETINFO LIB-NAME|LIB-VER text | INFO | \
-                LIST [TYPE type|ID id ...] | KILL address | \
+                LIST [TYPE type|ID id [id ...]] | KILL address | \
                 KILL [ID id] [ADDR address] [LADDR address] [TYPE type] [USER name] [SKIPME yes|no] | \
                 REPLY ON|OFF|SKIP | NO-EVICT ON|OFF | NO-TOUCH ON|OFF | TRACKING OFF | TRACKINGINFO | \
                 GETREDIR | UNBLOCK id [TIMEOUT|ERROR] | PAUSE milliseconds [WRITE|ALL] | UNPAUSE",

@@ -1,7 +1,8 @@
 //! `COMMAND`: the table, told to clients.
 
-use super::key_specs;
+use super::help_texts::text_of;
 use super::{Call, CommandSpec, Failure, Flags, Group, KeyUse, Keys, Outcome, Subcommand, table};
+use super::{argument_docs, key_specs};
 use crate::acl::Categories;
 use crate::glob;
 use terrace_resp::{Aggregate, OwnedCommand, ReplyWriter};
@@ -31,10 +32,6 @@ fn command(call: &mut Call<'_>) -> Outcome {
     }
     match &call.arg(1).to_ascii_lowercase()[..] {
         b"count" if call.count() == 2 => call.reply.integer(all.len() as i64),
-        b"list" if call.count() == 2 => {
-            call.reply.array(all.len());
-            all.iter().for_each(|spec| call.reply.bulk(spec.name));
-        }
         b"info" if call.count() == 2 => {
             call.reply.array(all.len());
             all.iter().for_each(|spec| describe(&mut call.reply, spec));
@@ -50,16 +47,26 @@ fn command(call: &mut Call<'_>) -> Outcome {
             }
         }
         b"docs" => {
-            let wanted: Vec<&CommandSpec> = match call.count() {
-                2 => all.to_vec(),
-                _ => call.args_from(2).filter_map(|name| Some(table().find(name)?.1)).collect(),
+            let of_command = |spec: &&'static CommandSpec| (*spec, None);
+            let named = |name: &[u8]| match table().find(name) {
+                Some((_, spec)) => Some((spec, None)),
+                None => documented(name).map(|(spec, part)| (spec, Some(part))),
+            };
+            let wanted: Vec<(&CommandSpec, Option<&Subcommand>)> = match call.count() {
+                2 => all.iter().map(of_command).collect(),
+                _ => call.args_from(2).filter_map(named).collect(),
             };
             call.reply.aggregate(Aggregate::Map, wanted.len());
-            wanted.iter().for_each(|spec| document(&mut call.reply, spec));
+            for (spec, part) in wanted {
+                match part {
+                    Some(part) => document_part(&mut call.reply, spec, part),
+                    None => document(&mut call.reply, spec),
+                }
+            }
         }
         b"getkeys" => keys(call, false)?,
         b"getkeysandflags" => keys(call, true)?,
-        // The only form that is left: LIST with a filter.
+        // What is left is LIST.
         _ => list(call)?,
     }
     Ok(())
@@ -71,6 +78,11 @@ fn part_named(name: &[u8]) -> Option<(&'static CommandSpec, &'static Subcommand)
     let (_, spec) = table().find(&name[..bar])?;
     let named = |one: &&Subcommand| name[bar + 1..].eq_ignore_ascii_case(one.name.as_bytes());
     Some((spec, spec.subcommands().iter().find(named)?))
+}
+
+/// The same, if there is a text about it.
+fn documented(name: &[u8]) -> Option<(&'static CommandSpec, &'static Subcommand)> {
+    part_named(name).filter(|(spec, part)| summary_of(spec, part).is_some())
 }
 
 fn keys(call: &mut Call<'_>, with_flags: bool) -> Outcome {
@@ -116,8 +128,14 @@ fn all_names() -> impl Iterator<Item = (String, Categories)> {
     })
 }
 
-/// `COMMAND LIST FILTERBY ACLCAT category | PATTERN pattern | MODULE name`.
+/// `COMMAND LIST [FILTERBY ACLCAT category | PATTERN pattern | MODULE name]`.
 fn list(call: &mut Call<'_>) -> Outcome {
+    if call.count() == 2 {
+        let names: Vec<String> = all_names().map(|(name, _)| name).collect();
+        call.reply.array(names.len());
+        names.iter().for_each(|name| call.reply.bulk(name));
+        return Ok(());
+    }
     if call.count() != 5 || !call.arg(2).eq_ignore_ascii_case(b"filterby") {
         return Err(Failure::SYNTAX);
     }
@@ -200,8 +218,12 @@ fn flag_names(flags: Flags) -> Vec<&'static str> {
 
 /// One command as `COMMAND DOCS` gives it: its name and a map.
 fn document(reply: &mut ReplyWriter<'_>, spec: &CommandSpec) {
+    let arguments = argument_docs::of_command(spec);
+    let has_text = |part: &&Subcommand| summary_of(spec, part).is_some();
+    let parts: Vec<&Subcommand> = spec.subcommands().iter().filter(has_text).collect();
     reply.bulk(spec.name);
-    reply.aggregate(Aggregate::Map, 4);
+    let further = usize::from(!arguments.is_empty()) + usize::from(!parts.is_empty());
+    reply.aggregate(Aggregate::Map, 4 + further);
     let pairs = [
         ("summary", spec.summary.trim_end_matches('.')),
         ("since", spec.since),
@@ -211,6 +233,45 @@ fn document(reply: &mut ReplyWriter<'_>, spec: &CommandSpec) {
     for (name, value) in pairs {
         reply.bulk(name);
         reply.bulk(value);
+    }
+    if !arguments.is_empty() {
+        reply.bulk("arguments");
+        let key_specs = key_specs::of_command(spec).len();
+        argument_docs::write(reply, spec.name, key_specs, &arguments);
+    }
+    if !parts.is_empty() {
+        reply.bulk("subcommands");
+        reply.aggregate(Aggregate::Map, parts.len());
+        parts.iter().for_each(|part| document_part(reply, spec, part));
+    }
+}
+
+/// The same of a subcommand. Since which version there is one is not noted.
+fn document_part(reply: &mut ReplyWriter<'_>, spec: &CommandSpec, part: &Subcommand) {
+    let arguments = argument_docs::of_part(spec, part);
+    reply.bulk(format!("{}|{}", spec.name, part.name));
+    reply.aggregate(Aggregate::Map, 3 + usize::from(!arguments.is_empty()));
+    let pairs = [
+        ("summary", summary_of(spec, part).unwrap_or_default().trim_end_matches('.')),
+        ("group", spec.group.name()),
+        ("complexity", spec.complexity),
+    ];
+    for (name, value) in pairs {
+        reply.bulk(name);
+        reply.bulk(value);
+    }
+    if !arguments.is_empty() {
+        reply.bulk("arguments");
+        let key_specs = key_specs::of_part(spec, part).len();
+        argument_docs::write(reply, spec.name, key_specs, &arguments);
+    }
+}
+
+/// What a subcommand does, as `HELP` says.
+fn summary_of(spec: &CommandSpec, part: &Subcommand) -> Option<&'static str> {
+    match part.name {
+        "help" => Some("Prints the subcommands."),
+        name => text_of(spec.name, &name.to_ascii_uppercase()),
     }
 }
 

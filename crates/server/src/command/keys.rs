@@ -204,8 +204,9 @@ pub const COMMANDS: &[CommandSpec] = &[
         name: "tscan",
         arity: -3,
         arguments: "first end [LIMIT count] [KEYS]",
-        summary: "Gives keys in order, from first on and below end, with their strings; - and + are \
-                  the ends of the database.",
+        summary: "Gives keys in order, from first on and below end, with their strings, null for \
+                  other types: 1000 of them, or as many as LIMIT says; - and + are the ends of the \
+                  database.",
         complexity: "O(LIMIT)",
         since: "terrace",
         flags: WALK.with(Flags::SHOWS_ALL).with(Flags::DANGEROUS),

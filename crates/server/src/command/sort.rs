@@ -14,7 +14,7 @@ const ROW: CommandSpec = CommandSpec {
     flags: Flags::WRITE.with(Flags::DANGEROUS).with(Flags::MOVABLE_KEYS).with(Flags::READS_LATE),
     keys: Keys::FirstAndStore,
     group: Group::Generic,
-    arguments: "key [BY pattern] [LIMIT offset count] [GET pattern ...] [ASC | DESC] [ALPHA] \
+    arguments: "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA] \
                 [STORE destination]",
     summary: "Gives the elements of a list, set or sorted set in order.",
     complexity: "O(elements log elements + elements times patterns)",
@@ -29,7 +29,7 @@ pub const COMMANDS: &[CommandSpec] = &[
         name: "sort_ro",
         flags: Flags::READ.with(Flags::DANGEROUS).with(Flags::MOVABLE_KEYS),
         keys: Keys::First,
-        arguments: "key [BY pattern] [LIMIT offset count] [GET pattern ...] [ASC | DESC] [ALPHA]",
+        arguments: "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA]",
         since: "7.0.0",
         run: |call| sort(call, false),
         ..ROW

@@ -1,6 +1,6 @@
 //! Options of commands that several commands read with the same code.
 
-use crate::client::{Client, array, bulk, error, int, ok, shown, text};
+use crate::client::{Client, array, bulk, error, field, int, ok, shown, text};
 use crate::served::Served;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -224,6 +224,32 @@ fn what_is_out_of_range_is_refused_as_redis_refuses_it() {
     assert_eq!(client.say("HRANDFIELD hash 9223372036854775807"), array([bulk("a")]));
     let most = "HRANDFIELD hash 4611686018427387903 WITHVALUES";
     assert_eq!(client.say(most), array(["a", "1"].map(bulk)));
+}
+
+#[test]
+fn subcommands_are_among_the_names_and_the_documents_of_commands() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    let Reply::Array(names) = client.say("COMMAND LIST") else { panic!("no names") };
+    let names: Vec<String> = names.iter().map(text).collect();
+    for name in ["get", "config", "config|get", "memory|usage"] {
+        assert_eq!(names.iter().filter(|one| *one == name).count(), 1, "{name}");
+    }
+    let docs = client.say("COMMAND DOCS config|get nothing config config|nothing lpos");
+    let Reply::Array(pairs) = &docs else { panic!("{docs:?}") };
+    assert_eq!(pairs.len(), 2 * 3);
+    let get = field(&docs, "config|get");
+    let patterns = field(get, "arguments");
+    assert_eq!(text(field(get, "group")), "server");
+    assert_eq!(field(field(field(&docs, "config"), "subcommands"), "config|get"), get);
+    let Reply::Array(patterns) = patterns else { panic!("{patterns:?}") };
+    assert_eq!(text(field(&patterns[0], "type")), "pattern");
+    assert_eq!(*field(&patterns[0], "flags"), array([Reply::Simple(b"multiple"[..].into())]));
+    let Reply::Array(arguments) = field(field(&docs, "lpos"), "arguments") else {
+        panic!("{docs:?}")
+    };
+    assert_eq!(*field(&arguments[0], "key_spec_index"), int(0));
+    assert_eq!(text(field(&arguments[2], "token")), "RANK");
 }
 
 /// As in Redis 7.0, also if a pattern with a place for the element follows.
