@@ -18,6 +18,10 @@ const MAPPED_BYTES: libc::c_int = 128 << 10;
 const LOOK: Duration = Duration::from_secs(2);
 /// What it grows by before free pages are given back. It costs a walk over all free blocks, under the locks of the arenas.
 const GROWTH_BYTES: u64 = 16 << 20;
+/// After how many looks free pages are given back once more, without growth: what was in use the last time may be free by
+/// now. Twice as many each time, up to an hour.
+const FIRST_PAUSE: u32 = 30;
+const LAST_PAUSE: u32 = 1800;
 
 /// Sets the sizes above, and has free pages given back again and again. Where the allocator is another, nothing happens.
 pub fn give_back_memory() {
@@ -28,46 +32,103 @@ pub fn give_back_memory() {
         libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_BYTES);
         libc::mallopt(libc::M_TRIM_THRESHOLD, MAPPED_BYTES);
     }
-    // Without it the server works as well.
-    let _ = std::thread::Builder::new().name("allocator".into()).spawn(watch);
+    if cfg!(all(target_os = "linux", target_env = "gnu")) {
+        // Without it the server works as well.
+        let _ = std::thread::Builder::new().name("allocator".into()).spawn(watch);
+    }
 }
 
-/// Gives free pages back whenever the process has grown.
+/// Gives free pages back whenever the process has grown, and some time after that.
 fn watch() {
-    let mut least_bytes = u64::MAX;
+    let mut growth = Growth::default();
     while let Some(resident_bytes) = terrace_server::resident_bytes() {
-        least_bytes = least_bytes.min(resident_bytes);
-        if resident_bytes - least_bytes >= GROWTH_BYTES {
+        if growth.note(resident_bytes) {
             give_back_free_pages();
-            least_bytes = terrace_server::resident_bytes().unwrap_or(resident_bytes);
+            growth.least_bytes = terrace_server::resident_bytes().unwrap_or(resident_bytes);
         }
         std::thread::sleep(LOOK);
     }
 }
 
-/// Gives the pages of all arenas that hold nothing back to the system; false if there are none.
-fn give_back_free_pages() -> bool {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: `malloc_trim` takes a number and locks each arena that it walks through.
-    let given_back = unsafe { libc::malloc_trim(0) } != 0;
-    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-    let given_back = false;
-    given_back
+/// What is known of the memory of the process.
+struct Growth {
+    /// The least since free pages were given back.
+    least_bytes: u64,
+    /// Looks until they are given back without growth, and how many these were at first.
+    looks_left: u32,
+    pause: u32,
 }
 
-#[cfg(all(test, target_os = "linux", target_env = "gnu"))]
-mod tests {
-    use super::give_back_free_pages;
+impl Default for Growth {
+    fn default() -> Self {
+        Self { least_bytes: u64::MAX, looks_left: FIRST_PAUSE, pause: FIRST_PAUSE }
+    }
+}
 
+impl Growth {
+    /// The process has this much in memory: whether free pages are to be given back.
+    fn note(&mut self, resident_bytes: u64) -> bool {
+        self.least_bytes = self.least_bytes.min(resident_bytes);
+        self.looks_left -= 1;
+        let has_grown = resident_bytes - self.least_bytes >= GROWTH_BYTES;
+        if has_grown || self.looks_left == 0 {
+            self.pause = if has_grown { FIRST_PAUSE } else { LAST_PAUSE.min(2 * self.pause) };
+            self.looks_left = self.pause;
+            return true;
+        }
+        false
+    }
+}
+
+/// Gives the pages of all arenas that hold nothing back to the system, if the allocator has arenas.
+pub fn give_back_free_pages() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: `malloc_trim` takes a number and locks each arena that it walks through.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is given back while it is in use is not; a process that does not grow any more gives it back later.
+    #[test]
+    fn pages_are_given_back_when_the_process_has_grown_and_some_time_after_that() {
+        const START: u64 = 100 << 20;
+        let mut growth = Growth::default();
+        let mut looks_until = |resident_bytes: u64| {
+            let looks = 1 + (0..10_000).take_while(|_| !growth.note(resident_bytes)).count();
+            growth.least_bytes = resident_bytes;
+            looks
+        };
+        assert_eq!(looks_until(START), 30);
+        let grown = START + GROWTH_BYTES;
+        assert_eq!(looks_until(grown), 1);
+        for looks in [30, 60, 120, 240, 480, 960, 1800, 1800] {
+            assert_eq!(looks_until(grown), looks);
+        }
+        assert_eq!(looks_until(grown + GROWTH_BYTES), 1);
+        assert_eq!(looks_until(grown), 30);
+    }
+
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[test]
     fn what_a_thread_has_freed_is_given_back() {
-        let given_back = std::thread::spawn(|| {
-            let mut blocks: Vec<Vec<u8>> = (0..20_000).map(|_| vec![1; 1000]).collect();
+        let (before, after) = std::thread::spawn(|| {
+            let mut blocks: Vec<Vec<u8>> = (0..100_000).map(|_| vec![1; 1000]).collect();
             // The last one keeps the top of the arena from falling to where it was.
-            blocks.swap(0, 19_999);
+            blocks.swap(0, 99_999);
             blocks.truncate(1);
-            (give_back_free_pages(), blocks)
-        });
-        assert!(given_back.join().unwrap().0);
+            let before = terrace_server::resident_bytes().unwrap();
+            give_back_free_pages();
+            let after = terrace_server::resident_bytes().unwrap();
+            assert_eq!(blocks.len(), 1);
+            (before, after)
+        })
+        .join()
+        .unwrap();
+        assert!(after + (50 << 20) < before, "{before} bytes before, {after} after");
     }
 }

@@ -44,6 +44,9 @@ pub enum ServerError {
 /// Called when the log level changes.
 type SetLogLevel = Box<dyn Fn(LogLevel) + Send + Sync>;
 
+/// Has the allocator give back what it holds and nobody uses.
+type GiveBackPages = Box<dyn Fn() + Send + Sync>;
+
 /// The state of the server.
 pub struct Server {
     /// The data.
@@ -86,6 +89,7 @@ pub struct Server {
     addresses: OnceLock<Vec<SocketAddr>>,
     run_id: String,
     set_log_level: OnceLock<SetLogLevel>,
+    give_back_pages: OnceLock<GiveBackPages>,
     /// The file system of an encrypted store.
     encrypted: OnceLock<Arc<EncryptedVfs>>,
     /// Copies of options that every command looks at.
@@ -136,6 +140,7 @@ impl Server {
             // Tells one run from another; no secret.
             run_id: format!("{:032x}{:08x}", u128::from(started_ms) << 64, std::process::id()),
             set_log_level: OnceLock::new(),
+            give_back_pages: OnceLock::new(),
             encrypted: OnceLock::new(),
             slower_than_us: AtomicI64::new(0),
             spike_ms: AtomicU64::new(0),
@@ -190,6 +195,19 @@ impl Server {
     pub fn on_log_level(&self, set: impl Fn(LogLevel) + Send + Sync + 'static) {
         // The first one stays.
         let _first = self.set_log_level.set(Box::new(set));
+    }
+
+    /// What `MEMORY PURGE` calls: it belongs to the program whose allocator that is.
+    pub fn on_memory_purge(&self, give_back: impl Fn() + Send + Sync + 'static) {
+        // The first one stays.
+        let _first = self.give_back_pages.set(Box::new(give_back));
+    }
+
+    /// `MEMORY PURGE`. May take as long as a walk over all that is free.
+    pub(crate) fn purge_memory(&self) {
+        if let Some(give_back) = self.give_back_pages.get() {
+            give_back();
+        }
     }
 
     /// From now on this observer sees one command of `trace-sample-every`, and all that get into SLOWLOG; the first

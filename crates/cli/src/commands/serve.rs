@@ -98,6 +98,7 @@ pub fn run(args: ServeArgs, verbose: u8) -> Result<Outcome> {
     let change = |options: &mut _| traces.of_store(options);
     let running = Running::start_observed(config, None, change, traces.observer())?;
     running.server().on_log_level(set_log_level);
+    running.server().on_memory_purge(allocator::give_back_free_pages);
     // The thread that hears signals lives as long as the process.
     let _listens = started.send(Arc::downgrade(running.server()));
     // Who is served does not depend on what can be printed.

@@ -208,8 +208,11 @@ fn memory(call: &mut Call<'_>) -> Outcome {
                 None => call.reply.null(),
             }
         }
-        // The engine gives memory back by itself.
-        b"purge" => call.reply.ok(),
+        // Of the store's own memory there is nothing to give back.
+        b"purge" => {
+            call.server.purge_memory();
+            call.reply.ok();
+        }
         b"stats" if call.count() == 2 => {
             let shape = call.server.space.db().memory();
             call.reply.aggregate(Aggregate::Map, shape.pools.len() + 2);

@@ -117,7 +117,7 @@ const ALL: &[Texts] = &[
             ("USAGE", "What a key takes on disk, about."),
             ("STATS", "Where memory goes."),
             ("DOCTOR", "Advice about memory."),
-            ("PURGE", "Accepted: memory is given back by itself."),
+            ("PURGE", "Has the allocator give back what it holds and nobody uses."),
             ("MALLOC-STATS", "Says that the allocator tells nothing."),
         ],
     ),

@@ -173,6 +173,19 @@ fn what_is_live_takes_effect() {
     assert_eq!(*levels.lock().unwrap(), [LogLevel::Nothing, LogLevel::Debug]);
 }
 
+/// The allocator belongs to the program that the server is in.
+#[test]
+fn memory_purge_asks_the_program_to_give_memory_back() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    assert_eq!(client.say("MEMORY PURGE"), ok());
+    let asked = Arc::new(Mutex::new(0));
+    let counted = asked.clone();
+    served.server().on_memory_purge(move || *counted.lock().unwrap() += 1);
+    assert_eq!(client.say("MEMORY PURGE"), ok());
+    assert_eq!(*asked.lock().unwrap(), 1);
+}
+
 /// A server of a file; the file says what is given.
 fn of_file(content: &str) -> (Served, PathBuf) {
     let dir = Arc::new(tempfile::tempdir().unwrap());

@@ -234,6 +234,7 @@ fn start(
         // Only the first one's has set up the log.
         running.server().on_log_level(set_log_level);
     }
+    running.server().on_memory_purge(allocator::give_back_free_pages);
     let address = running.addresses().first().context("a node listens nowhere")?.to_string();
     let page = running.http_addresses().first();
     let page = page.map(|page| format!("  dashboard http://{page}/")).unwrap_or_default();
