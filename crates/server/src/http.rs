@@ -29,6 +29,7 @@ mod metrics;
 mod peers;
 mod sampler;
 mod shared;
+mod socket;
 mod store_view;
 mod stream;
 #[cfg(test)]

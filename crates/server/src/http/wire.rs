@@ -2,12 +2,14 @@
 //!
 //! No slow client holds a connection: a request must have come within the read timeout, which
 //! also ends connections that stay idle, and a peer must take what is sent: something within the write timeout, and
-//! all of it at a least rate. Refusals and answers about health end their connections, see `guard.rs`.
+//! all of it at a least rate. Refusals and answers about health end their connections, see `guard.rs`; who has closed its
+//! side is answered, see `socket.rs`.
 
 use super::api;
 use super::guard::{self, Peer};
 use super::peers::{PeerConnection, Peers};
 use super::shared::Shared;
+use super::socket::Socket;
 use super::{
     HttpOptions, LEAST_BYTES_PER_S, MAX_CONNECTIONS, MAX_HEAD_BYTES, SPARE_CONNECTIONS,
     ServerStatus,
@@ -164,10 +166,12 @@ async fn connection(
     mut stopped: watch::Receiver<bool>,
 ) {
     let _ = stream.set_nodelay(true);
-    let io = TokioIo::new(Impatient::new(stream, options.write_timeout));
+    let socket = Socket::new(stream);
+    let io = TokioIo::new(Impatient::new(socket.clone(), options.write_timeout));
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new())
         .keep_alive(!is_spare)
+        .half_close(true)
         .header_read_timeout(options.read_timeout)
         .max_buf_size(MAX_HEAD_BYTES)
         .max_headers(MAX_HEADERS);
@@ -175,6 +179,7 @@ async fn connection(
     // Errors are the client's: it was too slow, sent no HTTP, or went away.
     tokio::select! {
         _ = serving.as_mut() => return,
+        () = socket.until_given_up() => return,
         () = wait(&mut stopped) => {}
     }
     serving.as_mut().graceful_shutdown();

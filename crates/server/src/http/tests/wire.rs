@@ -239,6 +239,24 @@ fn who_takes_nothing_is_closed() {
     assert!(gone, "the connection is closed");
 }
 
+/// As `nc -N` does. The answer to a wrong password is held back for a moment.
+#[test]
+fn who_has_closed_its_side_is_answered_and_the_connection_ends() {
+    let served = Served::start(true, HttpOptions::default());
+    let wrong = "Authorization: Basic YWxpY2U6eA==\r\n";
+    for (path, login, status) in [("/api/v1/summary", wrong, 401), ("/metrics", ALICE, 200)] {
+        for version in ["1.0", "1.1"] {
+            let mut stream = served.connect();
+            let head = format!("GET {path} HTTP/{version}\r\nHost: localhost\r\n{login}\r\n");
+            stream.write_all(head.as_bytes()).unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            assert!(answer.starts_with(&format!("HTTP/{version} {status} ")), "{path}: {answer}");
+        }
+    }
+}
+
 /// A guard against hanging, not a bound.
 const HANG: Duration = Duration::from_secs(120);
 
