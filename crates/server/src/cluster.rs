@@ -16,27 +16,43 @@ pub use membership::Membership;
 pub use node_admin::NodeAdmin;
 pub use status::{ClusterFigures, ClusterStatus, NodeReport, NodeStatus, ShardStatus};
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use terrace_cluster::{Coordinator, Placement, ServeGuard, Shard, ShardId, Slot, slot_of};
 
-/// How many calls of other nodes may wait for the next owners of their shards. Each takes room on the connection that it
-/// came by, which calls on other shards need: a quarter of it.
-const MAX_WAITING_CALLS: usize = 1024;
+/// What the calls of other nodes that wait for the next owners of their shards may take, each on the connection that it came
+/// by, which calls on other shards need: a quarter of that. One call of any size may always wait.
+const MAX_WAITING_KIB: usize = 16 << 10;
+
+/// What a call takes there beside its requests.
+const CALL_BYTES: usize = 16 << 10;
 
 /// See the module.
 #[derive(Default)]
 pub struct Cluster {
     coordinator: OnceLock<Arc<dyn Coordinator>>,
     admin: OnceLock<Arc<dyn ClusterAdmin>>,
-    /// One more for each [`WaitingCall`].
-    waiting_calls: Arc<()>,
+    /// What all [`WaitingCall`]s take.
+    waiting_kib: Arc<AtomicUsize>,
     /// Clients get a redirection (`MOVED`), instead of being served by way of this node.
     redirects: bool,
 }
 
 /// While this lives, a call of another node waits for the next owner of a shard.
 pub(crate) struct WaitingCall {
-    _counted: Arc<()>,
+    kib: usize,
+    all_kib: Arc<AtomicUsize>,
+}
+
+impl Drop for WaitingCall {
+    fn drop(&mut self) {
+        self.all_kib.fetch_sub(self.kib, Ordering::Relaxed);
+    }
+}
+
+/// What a call with requests of this many bytes takes on its connection.
+fn kib_of(call_bytes: usize) -> usize {
+    (call_bytes + CALL_BYTES) >> 10
 }
 
 /// What the keys of one command must have in common.
@@ -97,14 +113,17 @@ impl Cluster {
         self.coordinator().map(|coordinator| coordinator.guard())
     }
 
-    /// A call of another node begins to wait for the next owner of a shard.
-    pub(crate) fn begin_waiting(&self) -> WaitingCall {
-        WaitingCall { _counted: self.waiting_calls.clone() }
+    /// A call of another node, with requests of this many bytes, begins to wait for the next owner of a shard.
+    pub(crate) fn begin_waiting(&self, call_bytes: usize) -> WaitingCall {
+        let kib = kib_of(call_bytes);
+        self.waiting_kib.fetch_add(kib, Ordering::Relaxed);
+        WaitingCall { kib, all_kib: self.waiting_kib.clone() }
     }
 
-    /// Whether no more calls of other nodes may wait for the next owners of their shards.
-    pub(crate) fn has_enough_waiting(&self) -> bool {
-        Arc::strong_count(&self.waiting_calls) > MAX_WAITING_CALLS
+    /// Whether a call of another node, with requests of this many bytes, may wait for the next owner of its shard.
+    pub(crate) fn may_wait(&self, call_bytes: usize) -> bool {
+        let waiting = self.waiting_kib.load(Ordering::Relaxed);
+        waiting == 0 || waiting + kib_of(call_bytes) <= MAX_WAITING_KIB
     }
 
     /// Whether clients get redirections.

@@ -204,7 +204,8 @@ impl Placing<'_> {
     /// Of the calls of another node only some wait here; the others are routed again by that one until it sees itself that
     /// the shard has no owner: then they wait there.
     fn wait_for_owner(&self, shard: ShardId) -> Place {
-        match self.session.caller == Caller::Owner && self.cluster.has_enough_waiting() {
+        let is_of_another = self.session.caller == Caller::Owner;
+        match is_of_another && !self.cluster.may_wait(self.session.call_bytes) {
             true => self.moved(),
             false => Away::Wait(Await::Served(shard)).into(),
         }

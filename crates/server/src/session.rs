@@ -69,6 +69,8 @@ pub struct Session {
     pub has_moved: bool,
     /// Of a call: it may wait. Else what would have to is not executed.
     pub is_patient: bool,
+    /// Of a call: bytes of all its requests.
+    pub call_bytes: usize,
     /// Of a call: the keys for which something would have had to wait. Nothing on them is executed behind it.
     pub held_keys: HashSet<Vec<u8>>,
     /// In a cluster: what is on its way to others.
@@ -149,6 +151,7 @@ impl Session {
             at_copy: false,
             has_moved: false,
             is_patient: false,
+            call_bytes: 0,
             held_keys: HashSet::new(),
             round: Round::default(),
             admin: None,

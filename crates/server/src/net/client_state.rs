@@ -130,6 +130,7 @@ impl ClientState {
         (session.shard, session.has_moved, session.queued) = (None, false, None);
         (session.closes, session.replies, session.watched) = (false, Replies::On, None);
         (session.is_patient, session.at_copy) = (call.is_patient, call.at_copy);
+        session.call_bytes = call.requests.len();
         session.held_keys.clear();
     }
 

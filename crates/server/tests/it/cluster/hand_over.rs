@@ -5,12 +5,15 @@ use super::fake::FakeCluster;
 use crate::client::{HANG_GUARD, bulk, error, int, ok, text, until};
 use std::sync::mpsc;
 use terrace_cluster::{CallMode, IncomingCall, Placement, ReplyProtocol, ShardId};
-use terrace_resp::Reply;
+use terrace_resp::{Reply, write_request};
 
 const SHARD: ShardId = ShardId(1);
 
-/// How many calls of other nodes a node lets wait.
+/// How many short calls of other nodes a node lets wait.
 const MAX_WAITING: usize = 1024;
+
+/// How many it lets wait that have one MiB.
+const MAX_WAITING_OF_A_MIB: usize = 15;
 
 #[test]
 fn commands_wait_for_the_next_owner_of_their_shard_and_others_go_on() {
@@ -108,5 +111,41 @@ fn only_some_calls_of_other_nodes_wait_for_an_owner_and_the_others_are_routed_ag
     }
     let count = (2 * MAX_WAITING).to_string();
     assert_eq!(cluster.client(0).say(&format!("GET {key}")), bulk(&count));
+    cluster.settle();
+}
+
+/// What they take on their connection is bounded, and not only how many they are.
+#[test]
+fn few_long_calls_of_other_nodes_wait_for_an_owner() {
+    let cluster = FakeCluster::new(Placement::Slots, 2, &[]);
+    let key = cluster.key_of(1, "k");
+    let shared = &cluster.shared;
+    let executor = cluster.served[1].running().call_executor();
+    let (replied, replies) = mpsc::channel();
+    let patient = |bytes: usize| {
+        let mut requests = Vec::new();
+        write_request(&mut requests, &["PATIENT"]);
+        write_request(&mut requests, &["SET", &*key, &*"v".repeat(bytes)]);
+        requests
+    };
+    let begin = |requests: Vec<u8>| {
+        let (mode, protocol) = (CallMode::Owner, ReplyProtocol::Resp2);
+        let replied = replied.clone();
+        let done = Box::new(move |reply| replied.send(reply).unwrap());
+        executor.execute(IncomingCall { mode, db: 0, protocol, requests }, done);
+    };
+    // One may always wait; then there is no room for another one.
+    for (bytes, most) in [(1 << 20, MAX_WAITING_OF_A_MIB), (20 << 20, 1)] {
+        shared.give_up(SHARD);
+        (0..most).for_each(|_| begin(patient(bytes)));
+        until("not all of them wait", || shared.waiting_for_owner(SHARD) == most);
+        let moved = answer(&cluster, 1, CallMode::Owner, &patient(bytes)).unwrap();
+        assert_eq!(String::from_utf8(moved).unwrap(), "-TERRACEMOVED 1\r\n");
+        shared.end_change(SHARD);
+        for _ in 0..most {
+            assert_eq!(replies.recv_timeout(HANG_GUARD).unwrap().unwrap(), b"+OK\r\n");
+        }
+    }
+    assert_eq!(cluster.client(0).say(&format!("STRLEN {key}")), int(20 << 20));
     cluster.settle();
 }
