@@ -21,8 +21,8 @@ pub struct Gap {
 /// Replays every sound data record of `segments` (ascending) in the order of the log, but for what a
 /// recovery before has dropped: segments that no link leads to are reported as skipped, and of a segment that is
 /// continued at a place only what stands before it counts. Sectors that the device does not give are passed over like
-/// other damage, and so is a segment of which it does not give what is needed to open it. Gives what else was passed
-/// over. Writes nothing.
+/// other damage, and so is a segment of which it does not give what is needed to open it, or under whose name another one
+/// stands. Gives what else was passed over. Writes nothing.
 ///
 /// # Errors
 /// I/O; `Unsupported`; what `apply` returns, unless it is corruption: that is a gap.
@@ -65,8 +65,9 @@ fn open(vfs: &dyn Vfs, segments: &[SegmentFile]) -> Result<Opened> {
     let mut opened = Opened { segments: Vec::new(), readers: Vec::new(), gaps: Vec::new() };
     for segment in segments {
         match LogReader::open_around_loss(vfs, &segment.path, segment.number) {
-            // An encrypted one cannot be read without its first bytes.
-            Err(error) if is_unreadable(&error) => {
+            // An encrypted one cannot be read without its first bytes. Of another one no record has a checksum that is right
+            // here.
+            Err(error) if is_unreadable(&error) || error.is_corruption() => {
                 let (segment, why) = (segment.number, error.to_string());
                 opened.gaps.push(Gap { segment, offset: 0, why });
             }
@@ -218,6 +219,25 @@ mod tests {
             assert_eq!((gaps[0].segment, gaps[0].offset), (segments[lost].number, 0));
             assert!(recovered.skipped.is_empty());
         }
+    }
+
+    #[test]
+    fn a_segment_under_the_name_of_another_is_a_gap_and_the_others_count() {
+        let (sim, segments) = log();
+        for (from, to) in [(0, 1), (1, 0), (0, 2), (2, 1)] {
+            let image = sim.kill_image();
+            let content = sim.read_file(&segments[from].path).unwrap();
+            assert!(image.write_file(&segments[to].path, content));
+            let (seen, gaps) = salvaged(&image, &segments);
+            assert_eq!((seen.len(), gaps.len()), (20, 1), "{from} {to}: {gaps:?}");
+            assert_eq!((gaps[0].segment, gaps[0].offset), (segments[to].number, 0));
+        }
+        // A copy behind the end of the log.
+        let number = SegmentNumber::new(9);
+        sim.hard_link(&segments[0].path, &path(number)).unwrap();
+        let more = [&segments[..], &[SegmentFile { number, path: path(number) }]].concat();
+        let (seen, gaps) = salvaged(&sim, &more);
+        assert_eq!((seen.len(), gaps.len(), gaps[0].segment), (30, 1, number), "{gaps:?}");
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::names;
 use std::path::{Path, PathBuf};
 use terrace_base::{Decoder, Error, FileNumber, Result, SegmentNumber, SeqNo};
 use terrace_log::{LogOptions, LogPosition, LogReader, LogWriter, RecordKind, Step};
-use terrace_vfs::{Vfs, is_unreadable};
+use terrace_vfs::{Vfs, is_no_file, is_unreadable};
 
 /// How many evidence files there are.
 pub const EVIDENCE_FILES: usize = 2;
@@ -113,11 +113,11 @@ pub struct Evidence {
 /// Reads the evidence in `dir`.
 ///
 /// # Errors
-/// I/O but for a missing file, and one of two that the device does not give; `Unsupported` for another format version; `Corruption` if the files are
-/// of two stores.
+/// I/O but for a missing file, and one of two that the device does not give, or that is no regular file; `Unsupported` for
+/// another format version; `Corruption` if the files are of two stores.
 pub fn read(vfs: &dyn Vfs, dir: &Path) -> Result<Evidence> {
     let mut evidence = Evidence::default();
-    let mut one_is_unreadable = false;
+    let mut one_says_nothing = false;
     for number in 1..=EVIDENCE_FILES as u64 {
         let path = names::evidence_path(dir, number);
         let claims = match read_file(vfs, &path, number, &mut evidence.problems) {
@@ -131,9 +131,9 @@ pub fn read(vfs: &dyn Vfs, dir: &Path) -> Result<Evidence> {
                 continue;
             }
             // What the other one says is true by itself.
-            Err(error) if is_unreadable(&error) && !one_is_unreadable => {
+            Err(error) if (is_unreadable(&error) || is_no_file(&error)) && !one_says_nothing => {
                 evidence.problems.push((path, error.to_string()));
-                one_is_unreadable = true;
+                one_says_nothing = true;
                 continue;
             }
             Err(error) => return Err(error),

@@ -153,6 +153,13 @@ pub fn is_unreadable(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if source.raw_os_error() == Some(EIO))
 }
 
+/// Whether what was to be opened is no regular file: a directory, say, or a named pipe.
+pub fn is_no_file(error: &Error) -> bool {
+    use std::io::ErrorKind::{InvalidInput, IsADirectory};
+    matches!(error, Error::Io { op: "open", source, .. }
+        if matches!(source.kind(), IsADirectory | InvalidInput))
+}
+
 /// What is read again by itself where a longer read fails: what the kernel reads at least.
 pub const LOST_PAGE_BYTES: usize = 4096;
 

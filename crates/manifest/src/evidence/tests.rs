@@ -122,3 +122,20 @@ fn two_files_that_cannot_be_read_are_an_error() {
     let found = read(&vfs, dir).unwrap();
     assert!(found.claims.store_id == 7 && found.problems.len() == 1, "{found:?}");
 }
+
+#[test]
+fn a_directory_in_the_place_of_one_file_leaves_what_the_other_says() {
+    let dir = Path::new(DIR);
+    for number in [1, 2] {
+        let vfs = written(3);
+        let path = names::evidence_path(dir, number);
+        vfs.remove(&path).unwrap();
+        vfs.create_dir_all(&path).unwrap();
+        let found = read(&vfs, dir).unwrap();
+        assert!(found.claims.store_id == 7 && found.problems.len() == 1, "{found:?}");
+        let other = names::evidence_path(dir, 3 - number);
+        vfs.remove(&other).unwrap();
+        vfs.create_dir_all(&other).unwrap();
+        assert!(read(&vfs, dir).is_err());
+    }
+}

@@ -10,6 +10,7 @@ use terrace_manifest::evidence::{self, Claims};
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{Manifest, ManifestState, current, salvage};
 use terrace_sst::is_damage;
+use terrace_vfs::is_no_file;
 
 /// Numbers of manifests from here on are nobody's.
 const MANIFEST_NUMBERS: u64 = u64::MAX - (1 << 20);
@@ -41,7 +42,7 @@ impl Repair<'_> {
         let vfs = self.vfs.clone();
         let claims = match evidence::read(&*vfs, self.dir) {
             Ok(evidence) => evidence.claims,
-            Err(error) if is_damage(&error) => Claims::default(),
+            Err(error) if is_loss(&error) => Claims::default(),
             Err(error) => return Err(error.into()),
         };
         let mut numbers: Vec<u64> = Vec::new();
@@ -62,7 +63,7 @@ impl Repair<'_> {
                 };
                 return Ok(Base { state, proof, claims, newest, opens: true });
             }
-            Err(error) if is_damage(&error) || error.is_not_found() => error,
+            Err(error) if is_loss(&error) => error,
             Err(error) => return Err(error.into()),
         };
         // The one that CURRENT names first, unless it is known that a newer one was in force.
@@ -72,7 +73,7 @@ impl Repair<'_> {
         for number in numbers.into_iter().rev() {
             match salvage::salvage(&*vfs, self.dir, number) {
                 Ok(Some(found)) => return Ok(self.salvaged(number, found, claims, newest)),
-                Err(error) if !is_damage(&error) => return Err(error.into()),
+                Err(error) if !is_loss(&error) => return Err(error.into()),
                 _ => self.lost(format!("{}: it says nothing", names::manifest_name(number))),
             }
         }
@@ -127,7 +128,7 @@ impl Repair<'_> {
     }
 }
 
-/// Whether what is wrong with a file is damage, or that it is not there.
+/// Whether what is wrong with a file is damage, or that it is not there, or no file.
 pub(super) fn is_loss(error: &Error) -> bool {
-    is_damage(error) || error.is_not_found()
+    is_damage(error) || error.is_not_found() || is_no_file(error)
 }

@@ -3,6 +3,7 @@
 use super::Repair;
 use super::keep::is_same;
 use super::merge::LAST_LEVEL;
+use super::misplaced::MISPLACED;
 use super::plan::{Files, Plan};
 use super::ssts::version_of;
 use super::unended;
@@ -38,6 +39,9 @@ impl Repair<'_> {
         if !self.report.lost.is_empty() {
             unended::write(&*self.vfs, self.dir, &self.report.lost)?;
         }
+        let is_first = |(name, _): &(String, &str)| self.is_in_the_way(name);
+        let (first, aside): (Vec<_>, Vec<_>) = aside.into_iter().partition(is_first);
+        first.iter().try_for_each(|(name, suffix)| self.set_aside(name, suffix))?;
         let manifest = salvage::replace(self.vfs.clone(), self.dir, number, &state)?;
         for (name, suffix) in aside {
             match kept.contains(&name) {
@@ -142,14 +146,19 @@ impl Repair<'_> {
                 ValueLog(number) => is_mended(number),
                 _ => false,
             };
-            if !goes {
+            if !goes || self.misplaced.absent.contains(&name) {
                 continue;
             }
             let path = self.dir.join(&name);
             let is_segment = matches!(names::parse(&name), Log(_) | ValueLog(_));
-            // One that was taken back is there still.
-            if !is_segment || !is_same(&*self.vfs, &path, &names::lost_dir(self.dir).join(&name)) {
-                let target = orphans::free_name(&*self.vfs, self.dir, &name)?;
+            let kept_as = match self.misplaced.in_log.contains(&name) {
+                true => format!("{name}{MISPLACED}"),
+                false => name.clone(),
+            };
+            // One that was taken back, or that a repair which did not end had kept, is there still.
+            let there = names::lost_dir(self.dir).join(&kept_as);
+            if !is_segment || !is_same(&*self.vfs, &path, &there) {
+                let target = orphans::free_name(&*self.vfs, self.dir, &kept_as)?;
                 checkpoint::link_around_loss(&*self.vfs, &path, &target)?;
             }
             kept.insert(name);

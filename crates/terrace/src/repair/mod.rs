@@ -1,8 +1,8 @@
 //! Repair: a manifest made of what there is, for a store that has lost or damaged files and does not open.
 //!
-//! 1. *Survey.* The manifest, or the newest that says anything, up to its first damage ([`base`]); every SST,
-//!    read whole, with the values that it refers to ([`ssts`], [`values`]); the log ([`log`]); every segment as a file
-//!    ([`segments`]).
+//! 1. *Survey.* The manifest, or the newest that says anything, up to its first damage ([`base`]); what is not what its name
+//!    says ([`misplaced`]); every SST, read whole, with the values that it refers to ([`ssts`], [`values`]); the log ([`log`]);
+//!    every segment as a file ([`segments`]).
 //! 2. *Plan* ([`plan`], [`operators`]). What the manifest names and is sound stays where it is. If edits of the manifest may be
 //!    lost, SSTs that it does not name are taken in: their properties say whose they are. Their level is
 //!    unknown, so all files of such a family are merged, by sequence number.
@@ -22,6 +22,7 @@ mod keep;
 mod log;
 mod mend;
 mod merge;
+mod misplaced;
 mod operators;
 mod plan;
 mod segments;
@@ -35,6 +36,7 @@ use crate::error::{Error, Result};
 use crate::merge_operator::{MergeError, MergeOperator, builtin_merge_operator};
 use crate::open::read_write;
 use crate::options::{CfOptions, Options};
+use misplaced::Misplaced;
 use plan::Plan;
 use std::collections::HashSet;
 use std::path::Path;
@@ -150,7 +152,8 @@ fn run(dir: &Path, options: Options, how: RepairOptions) -> Result<RepairReport>
     check_is_store(&*vfs, dir)?;
     let lock = read_write::lock(&*vfs, dir)?;
     let signs = how.family_signs;
-    let mut repair = Repair { vfs, dir, options, signs, report: RepairReport::default() };
+    let (report, misplaced) = (RepairReport::default(), Misplaced::default());
+    let mut repair = Repair { vfs, dir, options, signs, report, misplaced };
     if how.from_lost && !how.dry_run {
         repair.take_back()?;
     }
@@ -216,6 +219,7 @@ struct Repair<'a> {
     options: Options,
     signs: &'static [FamilySign],
     report: RepairReport,
+    misplaced: Misplaced,
 }
 
 impl Repair<'_> {

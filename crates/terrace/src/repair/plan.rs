@@ -3,6 +3,7 @@
 use super::Repair;
 use super::base::{Base, Proof, is_loss};
 use super::log::LogSurvey;
+use super::misplaced::MISPLACED;
 use super::ssts::{Sst, Ssts, describe};
 use crate::error::Result;
 use crate::memory::table_cache::ANOTHER_FILE;
@@ -88,16 +89,22 @@ impl Repair<'_> {
     /// Looks at everything and decides.
     pub(super) fn plan(&mut self, take_all: bool) -> Result<Plan> {
         let Base { mut state, proof, claims, newest, opens } = self.base()?;
-        let mut listing = self.vfs.list(self.dir)?;
+        let (mut listing, others) = (self.vfs.list(self.dir)?, self.vfs.list_others(self.dir)?);
         listing.sort();
         let mut ssts = self.ssts(&listing)?;
         let known = proof != Proof::Short || state.next_file_number > FileNumber::new(1);
         self.raise_counters(&mut state, &claims, (!known).then_some((&ssts, &listing)))?;
-        let numbers = FileNumbers::new(&listing, state.next_file_number);
+        // Numbers under which something stands are not given to files.
+        let numbers =
+            FileNumbers::new(&[&listing[..], &others[..]].concat(), state.next_file_number);
+        self.find_misplaced((&listing, &others), &state, &numbers);
+        listing.retain(|name| !self.misplaced.absent.contains(name));
         ssts.readable.retain(|number, _| !numbers.is_foreign(*number));
         ssts.unreadable.retain(|number, _| !numbers.is_foreign(*number));
         let mut families = self.named(&state, &mut ssts, proof);
-        let mut aside = Vec::new();
+        let absent = self.misplaced.absent.iter();
+        let mut aside: Vec<(String, &'static str)> =
+            absent.map(|name| (name.clone(), MISPLACED)).collect();
         for (number, why) in &ssts.unreadable {
             aside.push((file_name(*number), ".damaged"));
             // Of a whole manifest what it names is reported already, and nothing else is needed.

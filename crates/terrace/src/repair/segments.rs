@@ -31,11 +31,11 @@ impl Repair<'_> {
         let mut mended = Vec::new();
         for number in known {
             let moved = names::value_log_path(self.dir, number);
-            let (kind, path) = match self.vfs.exists(&moved)? {
+            let (kind, path) = match self.is_there(&moved)? {
                 true => (SegmentKind::Values, moved),
                 false => (SegmentKind::CommitLog, names::log_path(self.dir, number)),
             };
-            if !self.vfs.exists(&path)? {
+            if !self.is_there(&path)? {
                 // What it took with it was told with the SSTs that refer to it.
                 state.segments.remove(&number);
                 continue;
@@ -74,8 +74,10 @@ impl Repair<'_> {
             }
         }
         for file in recover::segments_in(self.dir, listing, state, numbers) {
-            // One of which nothing can be read is a gap in the log.
-            if self.left_of(file.number, &file.path)?.is_to_be_mended() {
+            // One of which nothing can be read, or that is another one, is a gap in the log.
+            if !self.is_misplaced(&file.path)
+                && self.left_of(file.number, &file.path)?.is_to_be_mended()
+            {
                 mended.push(file);
             }
         }

@@ -20,6 +20,7 @@ use terrace_sst::{
     BlockCache, FilterMemory, Properties, ReadCounters, ReaderOptions, SstReader, Unreadable,
     is_damage,
 };
+use terrace_vfs::is_no_file;
 
 /// Entries, and bytes of them, whose values are read together.
 const ENTRIES_TOGETHER: usize = 256;
@@ -101,7 +102,7 @@ impl Repair<'_> {
             let FileName::Sst(number) = names::parse(name) else { continue };
             match self.read_sst(number, &mut values) {
                 Ok(sst) => drop(ssts.readable.insert(number, sst)),
-                Err(error) if is_damage(&error) => {
+                Err(error) if is_damage(&error) || is_no_file(&error) => {
                     ssts.unreadable.insert(number, error.to_string());
                 }
                 Err(error) => return Err(error.into()),

@@ -5,6 +5,7 @@
 
 mod crash;
 mod kept;
+mod misplaced;
 mod sectors;
 mod single;
 

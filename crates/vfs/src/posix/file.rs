@@ -91,7 +91,12 @@ impl RandomFile for PosixRandomFile {
 /// wait for a writer.
 pub(super) fn open_existing(path: &Path) -> io::Result<(File, Metadata)> {
     let no_wait = OFlags::NONBLOCK.bits() as i32;
-    let file = OpenOptions::new().read(true).custom_flags(no_wait).open(path)?;
+    let opened = OpenOptions::new().read(true).custom_flags(no_wait).open(path);
+    let file = opened.map_err(|error| match Errno::from_io_error(&error) {
+        // Sockets, and devices without a driver.
+        Some(Errno::NXIO) => not_regular(),
+        _ => error,
+    })?;
     let metadata = check_regular(&file)?;
     // Some kernels give up reads of a ring for it. Every other flag that can be set is off here.
     fcntl_setfl(&file, OFlags::empty())?;
@@ -104,8 +109,12 @@ pub(super) fn check_regular(file: &File) -> io::Result<Metadata> {
     match metadata.file_type() {
         kind if kind.is_file() => Ok(metadata),
         kind if kind.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+        _ => Err(not_regular()),
     }
+}
+
+fn not_regular() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
 
 /// Creates the file `path` for writing; it must not exist. Only its owner may read it. Gives whether it may have bytes

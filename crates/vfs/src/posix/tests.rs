@@ -73,6 +73,28 @@ fn a_named_pipe_is_refused_without_a_wait() {
     }
 }
 
+#[test]
+fn what_is_no_file_is_told_from_what_cannot_be_opened() {
+    // The names of sockets are short.
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    fs::create_dir(path("directory")).unwrap();
+    std::os::unix::fs::symlink(path("directory"), path("link")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
+    let _listening = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+    let sim = crate::SimVfs::new(1);
+    sim.create_dir_all(Path::new("/directory")).unwrap();
+    let is_no_file = |vfs: &dyn Vfs, path: &Path| {
+        crate::is_no_file(&vfs.open(path, OpenMode::default()).map(drop).unwrap_err())
+    };
+    for name in ["directory", "link", "pipe", "socket"] {
+        assert!(is_no_file(&PosixVfs, &path(name)), "{name}");
+    }
+    assert!(is_no_file(&sim, Path::new("/directory")));
+    assert!(!is_no_file(&PosixVfs, &path("nothing")));
+    assert!(!is_no_file(&sim, Path::new("/nothing")));
+}
+
 /// Some kernels fail reads of a ring from files with this flag, where the content is not in memory.
 #[test]
 fn open_files_are_read_with_waiting() {

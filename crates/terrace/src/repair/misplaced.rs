@@ -1,0 +1,115 @@
+//! What stands under the name of a file of the store and is something else: a directory, a named pipe, a segment with the
+//! number of another one. The repair goes on as if it were not there, and moves it to `lost/`.
+//!
+//! A segment that the log in force may need stays until the log is replayed, which passes over it: an open refuses it until
+//! then, and would else take the hole for the end of the log. Everything else goes before that.
+
+use super::Repair;
+use crate::error::Result;
+use crate::open::recover;
+use crate::version::file_numbers::FileNumbers;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::Path;
+use terrace_base::SegmentNumber;
+use terrace_manifest::ManifestState;
+use terrace_manifest::names::{self, FileName};
+use terrace_vfs::{OpenMode, is_no_file};
+
+/// What is added to such a name in `lost/`, from where it is not taken back.
+pub(super) const MISPLACED: &str = ".misplaced";
+
+/// The names of such files.
+#[derive(Default)]
+pub(super) struct Misplaced {
+    /// Nothing reads them.
+    pub absent: BTreeSet<String>,
+    /// Segments of the log in force that are other segments: the replay passes over them.
+    pub in_log: BTreeSet<String>,
+}
+
+/// What stands under a name.
+enum Standing {
+    NoFile(&'static str),
+    Segment(SegmentNumber),
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoFile(what) => f.write_str(what),
+            Self::Segment(number) => write!(f, "segment {number}"),
+        }
+    }
+}
+
+impl Repair<'_> {
+    /// Looks for such files among the files of the directory, `listing`, and the `others` in it; tells of them.
+    pub(super) fn find_misplaced(
+        &mut self,
+        (listing, others): (&[String], &[String]),
+        state: &ManifestState,
+        numbers: &FileNumbers,
+    ) {
+        let oldest = recover::oldest_needed(state);
+        let is_own = |name: &&String| {
+            let is_other = matches!(names::parse(name), FileName::Other | FileName::Lock);
+            !is_other && !numbers.is_foreign_name(name)
+        };
+        let directories = others.iter().map(|name| (name, Standing::NoFile("a directory")));
+        let directories = directories.filter(|(name, _)| is_own(name));
+        let files = listing.iter().filter(is_own);
+        let files = files.filter_map(|name| Some((name, self.standing(name)?)));
+        for (name, standing) in directories.chain(files).collect::<Vec<_>>() {
+            let in_log = match names::parse(name) {
+                FileName::Log(number) if number >= oldest => {
+                    Some(number).filter(|number| !state.segments.contains_key(number))
+                }
+                _ => None,
+            };
+            let is_segment = matches!(standing, Standing::Segment(_));
+            let text = format!("{name} is {standing}, and moves to lost/ as {name}{MISPLACED}");
+            match in_log {
+                // A segment that is another one is a gap of the log, and told with it.
+                Some(number) if !is_segment => self.lost(format!("log segment {number}: {text}")),
+                _ => self.note(text),
+            }
+            let Misplaced { absent, in_log: passed_over } = &mut self.misplaced;
+            let names = if is_segment && in_log.is_some() { passed_over } else { absent };
+            names.insert(name.clone());
+        }
+    }
+
+    /// What stands under the name of a file, if that is something else. What cannot be read is met by those who need it.
+    fn standing(&self, name: &str) -> Option<Standing> {
+        const NO_FILE: Standing = Standing::NoFile("no regular file");
+        let path = self.dir.join(name);
+        let (FileName::Log(number) | FileName::ValueLog(number)) = names::parse(name) else {
+            let opened = self.vfs.open(&path, OpenMode::default());
+            return opened.is_err_and(|error| is_no_file(&error)).then_some(NO_FILE);
+        };
+        match terrace_log::read_header_around_loss(&*self.vfs, &path) {
+            Ok(Ok(header)) if header.segment != number => Some(Standing::Segment(header.segment)),
+            Err(error) if is_no_file(&error) => Some(NO_FILE),
+            _ => None,
+        }
+    }
+
+    /// Whether the file at `path` is there, and is what its name says.
+    pub(super) fn is_there(&self, path: &Path) -> Result<bool> {
+        Ok(!self.is_misplaced(path) && self.vfs.exists(path)?)
+    }
+
+    /// Whether the file at `path` is something else.
+    pub(super) fn is_misplaced(&self, path: &Path) -> bool {
+        let Misplaced { absent, in_log } = &self.misplaced;
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| absent.contains(name) || in_log.contains(name))
+    }
+
+    /// Whether the new manifest cannot be put in force before the file `name` is moved.
+    pub(super) fn is_in_the_way(&self, name: &str) -> bool {
+        let kind = names::parse(name);
+        self.misplaced.absent.contains(name) && matches!(kind, FileName::Current | FileName::Temp)
+    }
+}

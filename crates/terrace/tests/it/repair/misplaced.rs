@@ -1,0 +1,140 @@
+//! Something else under the names of files: other segments, directories. It is moved to `lost/`, and the repair goes on.
+
+use super::{name, of_kind, repair, repaired, wrong};
+use crate::harness::DIR;
+use crate::mutants::{file_number, specimen};
+use std::path::{Path, PathBuf};
+use terrace::vfs::{SimVfs, Vfs};
+use terrace::{RepairOptions, RepairReport};
+
+/// Where it is after the repair.
+fn in_lost(path: &Path) -> PathBuf {
+    Path::new(DIR).join("lost").join(format!("{}.misplaced", name(path)))
+}
+
+fn tells_gap(report: &RepairReport, log: &Path) -> bool {
+    let told = format!("log segment {} at offset 0: ", file_number(log));
+    report.lost.iter().any(|line| line.starts_with(&told) && line.contains("this is log segment"))
+}
+
+fn notes(report: &RepairReport, path: &Path) -> bool {
+    report.notes.iter().any(|line| line.starts_with(name(path)) && line.contains("moves to lost/"))
+}
+
+/// Nothing of it counts, and nothing but the segment is lost.
+#[test]
+fn a_log_segment_under_the_name_of_another_is_moved_and_the_rest_is_saved() {
+    let specimen = specimen(60);
+    let logs = of_kind(&specimen, "log");
+    assert!(logs.len() >= 2);
+    for (at, path) in logs.iter().enumerate() {
+        let [image, without] = [(); 2].map(|()| specimen.sim.kill_image());
+        let other = specimen.sim.read_file(&logs[(at + 1) % logs.len()]).unwrap();
+        assert!(image.write_file(path, &other));
+        specimen.open(&image, false).map(drop).unwrap_err();
+        without.remove(path).unwrap();
+        let report = repaired(&specimen, &image);
+        assert!(tells_gap(&report, path) && notes(&report, path), "{report:?}");
+        repaired(&specimen, &without);
+        assert_eq!(wrong(&specimen, &image), wrong(&specimen, &without), "{}", path.display());
+        assert!(!image.exists(path).unwrap());
+        assert!(image.read_file(in_lost(path)).unwrap() == other);
+        // Nothing takes it back.
+        let from_lost = RepairOptions { from_lost: true, ..RepairOptions::default() };
+        repair(&specimen, &image, from_lost).unwrap();
+        assert!(!image.exists(path).unwrap());
+        assert!(repaired(&specimen, &image).was_sound);
+    }
+}
+
+#[test]
+fn a_copy_of_a_log_segment_behind_the_end_of_the_log_is_moved_and_nothing_is_lost() {
+    let specimen = specimen(60);
+    let logs = of_kind(&specimen, "log");
+    let newest = logs.iter().map(|path| file_number(path)).max().unwrap();
+    for is_linked in [true, false] {
+        let image = specimen.sim.kill_image();
+        let stray = Path::new(DIR).join(format!("{:06}.log", newest + 50));
+        match is_linked {
+            true => image.hard_link(&logs[0], &stray).unwrap(),
+            false => {
+                assert!(image.write_file(&stray, specimen.sim.read_file(&logs[0]).unwrap()));
+            }
+        }
+        specimen.open(&image, false).map(drop).unwrap_err();
+        let report = repaired(&specimen, &image);
+        assert!(tells_gap(&report, &stray) && notes(&report, &stray), "{report:?}");
+        assert_eq!(wrong(&specimen, &image), []);
+        assert!(!image.exists(&stray).unwrap() && image.exists(&in_lost(&stray)).unwrap());
+        assert!(repaired(&specimen, &image).was_sound);
+    }
+}
+
+#[test]
+fn a_value_segment_under_the_name_of_another_is_as_one_that_is_missing() {
+    let specimen = specimen(60);
+    let segments = of_kind(&specimen, "values");
+    assert!(segments.len() >= 2);
+    for (at, path) in segments.iter().enumerate() {
+        let [image, without] = [(); 2].map(|()| specimen.sim.kill_image());
+        let other = &segments[(at + 1) % segments.len()];
+        assert!(image.write_file(path, specimen.sim.read_file(other).unwrap()));
+        without.remove(path).unwrap();
+        let report = repaired(&specimen, &image);
+        assert!(notes(&report, path) && !report.lost.is_empty(), "{report:?}");
+        repaired(&specimen, &without);
+        assert_eq!(wrong(&specimen, &image), wrong(&specimen, &without), "{}", path.display());
+        assert!(image.exists(&in_lost(path)).unwrap());
+        assert!(repaired(&specimen, &image).was_sound);
+    }
+}
+
+/// Puts a directory of somebody's in the place of a file.
+fn put_directory(image: &SimVfs, path: &Path) {
+    if image.exists(path).unwrap() {
+        image.remove(path).unwrap();
+    }
+    assert!(image.write_file(path.join("precious"), b"of the user"));
+}
+
+#[test]
+fn a_directory_under_the_name_of_a_file_is_moved_and_the_rest_is_saved() {
+    let specimen = specimen(60);
+    let of_store = specimen.sim.files().into_iter().map(|(path, _)| path);
+    let free = ["CURRENT.tmp", "SYNCED-2.tmp", "000001.tmp", "RESERVE", "READERS-000099"];
+    let free = free.into_iter().chain(["000901.sst", "000902.log", "000903.vlog", "000904.tmp"]);
+    let free = free.map(|name| Path::new(DIR).join(name));
+    let mut tried = 0;
+    for path in of_store.chain(free).filter(|path| !path.ends_with("LOCK")) {
+        let [image, without] = [(); 2].map(|()| specimen.sim.kill_image());
+        put_directory(&image, &path);
+        let before = image.files();
+        let dry = super::repair(&specimen, &image, super::DRY_RUN).unwrap();
+        assert_eq!(image.files().len(), before.len(), "{dry:?}");
+        if without.exists(&path).unwrap() {
+            without.remove(&path).unwrap();
+        }
+        let report = repaired(&specimen, &image);
+        let is_told = |line: &String| line.contains(name(&path)) && line.contains("a directory");
+        assert!(report.lost.iter().chain(&report.notes).any(is_told), "{report:?}");
+        assert_eq!(report.lost, dry.lost);
+        repaired(&specimen, &without);
+        assert_eq!(wrong(&specimen, &image), wrong(&specimen, &without), "{}", path.display());
+        let kept = image.read_file(in_lost(&path).join("precious"));
+        assert_eq!(kept.as_deref(), Some(&b"of the user"[..]), "{report:?}");
+        assert!(repaired(&specimen, &image).was_sound, "{}", path.display());
+        tried += 1;
+    }
+    assert!(tried > 20, "{tried}");
+}
+
+/// Its number lies far past all others, as that of a file that somebody has copied there.
+#[test]
+fn a_directory_with_a_number_far_past_all_others_is_left_alone() {
+    let specimen = specimen(60);
+    let image = specimen.sim.kill_image();
+    let path = Path::new(DIR).join("5000000000.log");
+    put_directory(&image, &path);
+    assert!(repaired(&specimen, &image).was_sound);
+    assert!(image.exists(&path.join("precious")).unwrap());
+}
