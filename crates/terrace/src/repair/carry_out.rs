@@ -135,6 +135,8 @@ impl Repair<'_> {
     ) -> Result<HashSet<String>> {
         let is_mended = |number: SegmentNumber| mended.iter().any(|mended| mended.number == number);
         let mut kept = HashSet::new();
+        let lost = names::lost_dir(self.dir);
+        self.vfs.create_dir_all(&lost)?;
         for name in self.vfs.list(self.dir)? {
             use FileName::{Current, Evidence, Log, Manifest, ValueLog};
             let stays = |n: SegmentNumber| state.segments.contains_key(&n);
@@ -156,25 +158,30 @@ impl Repair<'_> {
                 false => name.clone(),
             };
             // One that was taken back, or that a repair which did not end had kept, is there still.
-            let there = names::lost_dir(self.dir).join(&kept_as);
-            if !is_segment || !is_same(&*self.vfs, &path, &there) {
+            if !is_segment || !is_same(&*self.vfs, &path, &lost.join(&kept_as)) {
                 let target = orphans::free_name(&*self.vfs, self.dir, &kept_as)?;
                 checkpoint::link_around_loss(&*self.vfs, &path, &target)?;
             }
             kept.insert(name);
         }
-        self.vfs.sync_dir(&names::lost_dir(self.dir))?;
+        self.vfs.sync_dir(&lost)?;
         Ok(kept)
     }
 
-    /// Moves a file that the new manifest does not name to `lost/`.
+    /// Moves a file that the new manifest does not name to `lost/`. One that was taken back from there is there still.
     fn set_aside(&self, name: &str, suffix: &str) -> Result<()> {
-        let path = self.dir.join(name);
+        let (path, kept_as) = (self.dir.join(name), format!("{name}{suffix}"));
+        let lost = names::lost_dir(self.dir);
         if self.vfs.exists(&path)? {
-            let target = orphans::free_name(&*self.vfs, self.dir, &format!("{name}{suffix}"))?;
-            self.vfs.rename(&path, &target)?;
+            match is_same(&*self.vfs, &path, &lost.join(&kept_as)) {
+                true => self.vfs.remove(&path)?,
+                false => {
+                    let target = orphans::free_name(&*self.vfs, self.dir, &kept_as)?;
+                    self.vfs.rename(&path, &target)?;
+                }
+            }
         }
-        Ok(self.vfs.sync_dir(&names::lost_dir(self.dir))?)
+        Ok(self.vfs.sync_dir(&lost)?)
     }
 }
 

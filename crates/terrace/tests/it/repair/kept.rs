@@ -214,3 +214,20 @@ fn without_hard_links_a_copy_is_in_lost_and_where_there_is_no_room_the_report_sa
         assert!(store.repair(false).was_sound);
     }
 }
+
+#[test]
+fn a_segment_that_nothing_needs_is_in_lost_once_however_often_it_is_taken_back() {
+    let store = Separated::new();
+    let lost = Path::new(DIR).join("lost");
+    assert!(store.sim.write_file(lost.join("000050.vlog"), b"of whatever"));
+    for round in 0..3 {
+        let report = store.repair(true);
+        let is_taken = |line: &String| line == "000050.vlog: taken back from lost/";
+        assert!(report.saved.iter().any(is_taken), "round {round}: {report:?}");
+        let mut names = store.sim.list(&lost).unwrap();
+        names.retain(|name| name.starts_with("000050"));
+        assert_eq!(names, ["000050.vlog"], "round {round}: {report:?}");
+        assert!(!store.sim.exists(&Path::new(DIR).join("000050.vlog")).unwrap());
+    }
+    assert_eq!(store.count(), KEYS as usize);
+}

@@ -192,6 +192,25 @@ fn what_lies_in_lost_is_taken_back_when_that_is_asked_for_and_only_then() {
     assert_eq!(fixture.open().get(key(7)).unwrap().as_deref(), Some(&b"value"[..]));
 }
 
+/// As somebody has found them elsewhere.
+#[test]
+fn of_ssts_alone_a_store_is_made() {
+    let fixture = Fixture::new();
+    let db = fixture.open();
+    (0..50).for_each(|n| db.put(key(n), b"value").unwrap());
+    db.flush().unwrap();
+    db.close().unwrap();
+    let ssts = fixture.files(".sst");
+    let others = fixture.files("").into_iter().filter(|path| !ssts.contains(path));
+    others.for_each(|path| fixture.sim.remove(&path).unwrap());
+    let report = fixture.repair(false);
+    assert!(report.lost.iter().any(|line| line.starts_with("the manifest")), "{report:?}");
+    let db = fixture.open();
+    assert!((0..50).all(|n| db.get(key(n)).unwrap().as_deref() == Some(&b"value"[..])));
+    db.close().unwrap();
+    assert!(fixture.repair(false).was_sound);
+}
+
 #[test]
 fn a_file_with_a_number_far_past_all_others_is_left_alone() {
     let fixture = Fixture::new();
