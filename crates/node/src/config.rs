@@ -33,6 +33,8 @@ pub struct NodeConfig {
     pub lease: Duration,
     /// How long commands on a shard that has just lost its owner wait for the next one, before they are refused.
     pub hand_over: Duration,
+    /// How long a node that ends may take to give up its shards, and waits for what is under way.
+    pub leave: Duration,
     /// Whether it owns shards.
     pub is_coordinator: bool,
     /// Whether it may lead the partitioner, and how often that plans by itself.
@@ -68,6 +70,7 @@ impl NodeConfig {
             secret: Secret::none(),
             lease: Duration::from_secs(3),
             hand_over: HAND_OVER,
+            leave: Duration::from_secs(3),
             is_coordinator: true,
             partitioner: None,
             moves: MoveLimits::default(),

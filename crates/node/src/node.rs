@@ -28,7 +28,6 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::time::Duration;
 use terrace_cluster::{
     CommandExecutor, Coordinator, DbKey, KeyRange, NodeId, Placement, PlanSpec, Revision, ShardId,
     Topology,
@@ -40,9 +39,6 @@ use tokio::task::JoinSet;
 
 /// How many streams of others a connection may have.
 const MAX_STREAMS: u32 = 1024;
-
-/// How long a node that ends tries to give up its shards.
-const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// See the module. Ends when it is dropped, as if it were killed; [`Self::leave`] is the polite way, after
 /// which nothing can be asked of it.
@@ -333,9 +329,10 @@ impl Node {
         async move { refusal.wait_for(Option::is_some).await.ok()?.clone() }
     }
 
-    /// Gives up its shards and its lease, so that others need not wait for the lease's end, and ends.
+    /// Gives up its shards and its lease, so that others need not wait for the lease's end, and ends. What was under way is
+    /// answered before, unless it takes longer than [`NodeConfig::leave`].
     pub async fn leave(&self) {
-        let _ = tokio::time::timeout(LEAVE_TIMEOUT, self.roles.give_up_shards()).await;
+        let _ = tokio::time::timeout(self.shared.config.leave, self.roles.give_up_shards()).await;
         let lease = *self.shared.lease.borrow();
         if let Some(lease) = lease {
             self.shared.stamp.lose();

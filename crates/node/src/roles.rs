@@ -34,12 +34,16 @@ fn internal(error: impl std::fmt::Display) -> Status {
 }
 
 impl NodeRoles {
-    /// Takes no shards from now on, and waits until none is served here, whether others see that or not.
+    /// Takes no shards from now on, and waits until none is served here, whether others see that or not, and what was under
+    /// way for them is over: without the lease no answer counts.
     pub async fn give_up_shards(&self) {
         self.shared.is_draining.send_replace(true);
         while !self.shared.view.load().owned.is_empty() {
             tokio::time::sleep(LOOK_EVERY).await;
         }
+        // First those who may have routed a call, then the calls.
+        self.shared.gate.drain().await;
+        self.shared.calls.drain().await;
     }
 
     fn owned(&self, shard: ShardId) -> Result<Arc<OwnedShard>, Status> {

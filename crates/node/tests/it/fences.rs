@@ -73,3 +73,23 @@ async fn a_later_epoch_does_not_wait_for_an_earlier_one_that_could_not_be_made_d
     assert!(coordinator.admit(call(1_000_001)).is_err());
     wait_for("the later one", async || (store.epoch_tries() > before + 1).then_some(())).await;
 }
+
+/// Without its lease nothing that it has executed may be answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_leaves_answers_what_is_under_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let cluster = two_nodes(&dir, "leaving").await;
+    let node = cluster.nodes[0].node.clone().unwrap();
+    let under_way = node.coordinator().guard();
+    let leaving = tokio::spawn(async move { node.leave().await });
+    // The other node claims the shard: a claim is given up after two seconds, whatever is under way.
+    let (other, id) = (cluster.nodes[1].node().coordinator(), cluster.nodes[1].id());
+    wait_for("the next claim", async || {
+        let owner = other.topology()?.shards[&ShardId(1)].owner?;
+        (owner.node == id).then_some(())
+    })
+    .await;
+    assert!(under_way.may_reply() && !leaving.is_finished());
+    drop(under_way);
+    leaving.await.unwrap();
+}
