@@ -54,9 +54,11 @@ pub(super) struct Damage {
     /// The first thing that is wrong, if no entry is lost by it.
     pub why: Option<String>,
     pub unreadable: Vec<Unreadable>,
-    /// Entries whose value is lost, and of the first: key, and why.
+    /// Entries whose value is lost, and of the first: key, and why. Keys come in their order.
     pub values: u64,
     pub first_value: Option<(Vec<u8>, String)>,
+    /// The key of the last.
+    pub last_value: Vec<u8>,
     /// Where the lost values stand.
     pub value_segments: BTreeSet<SegmentNumber>,
     /// Entries that can be read.
@@ -231,12 +233,20 @@ impl Repair<'_> {
             let upto = shown(&stretch.upto);
             told.push(format!("SST {number}: keys after {after} up to {upto}: {}", stretch.error));
         }
-        if let Some(more) = damage.unreadable.len().checked_sub(TOLD_STRETCHES + 1) {
-            told.push(format!("SST {number}: {} more stretches of keys", more + 1));
+        if let [.., last] = damage.unreadable.get(TOLD_STRETCHES..).unwrap_or_default() {
+            let (more, upto) = (damage.unreadable.len() - TOLD_STRETCHES, shown(&last.upto));
+            told.push(format!(
+                "SST {number}: {more} more stretches of keys behind those, up to {upto}"
+            ));
         }
-        if let Some((key, why)) = &damage.first_value {
-            let (count, key) = (damage.values, shown(key));
-            told.push(format!("SST {number}: the values of {count} keys, first of {key}: {why}"));
+        if let Some((first, why)) = &damage.first_value {
+            let (count, first, last) = (damage.values, shown(first), shown(&damage.last_value));
+            told.push(match count {
+                1 => format!("SST {number}: the value of key {first}: {why}"),
+                _ => format!(
+                    "SST {number}: the values of {count} entries, keys {first} to {last}; of the first: {why}"
+                ),
+            });
         }
         self.report.lost.extend(told);
     }
@@ -258,6 +268,7 @@ fn settle(
             damage.values += 1;
             damage.value_segments.insert(at.segment);
             damage.first_value.get_or_insert_with(|| (key.clone(), why));
+            damage.last_value.clone_from(key);
             continue;
         }
         damage.entries += 1;

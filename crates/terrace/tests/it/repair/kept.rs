@@ -98,7 +98,13 @@ fn a_segment_with_a_damaged_value_is_in_lost_also_when_the_store_has_deleted_it(
         }
         let bytes = store.bytes();
         let report = store.repair(false);
-        let told = format!("the values of {damaged} keys");
+        let mut keys: Vec<String> = (0..KEYS).map(|n| String::from_utf8(key(n)).unwrap()).collect();
+        keys.sort();
+        let (first, last) = (&keys[0], &keys[keys.len() - 1]);
+        let told = match damaged {
+            1 => format!("the value of key \"{first}\": "),
+            _ => format!("the values of {damaged} entries, keys \"{first}\" to \"{last}\"; "),
+        };
         assert!(report.lost.iter().any(|line| line.contains(&told)), "{report:?}");
         let noted = report.notes.iter().any(|line| line.contains("in lost/ as well"));
         assert!(noted, "{report:?}");
