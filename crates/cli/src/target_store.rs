@@ -4,6 +4,8 @@
 //! durable. So `DIR` is never a part of a store: an error removes `DIR.partial`, a killed process
 //! leaves it, and the next one removes it. A file in it, which is locked while the process lives, tells
 //! what was left from a directory of the user's: it comes first and goes last. Called by `restore` and `convert`.
+//! A checkpoint, and the restore of a backup, are made in a directory of the same name with another such file
+//! ([`PartialDir`]): what one of the two kinds has left goes with the next of either.
 
 use crate::outcome::tell;
 use anyhow::{Context, Result, bail};
@@ -12,6 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use terrace::vfs::{PosixVfs, Vfs};
 use terrace_base::Error;
+use terrace_vfs::{PARTIAL_LOCK_NAME, PartialDir, partial_path};
 
 /// The locked file, which no store has.
 const MARK: &str = "UNFINISHED";
@@ -48,11 +51,9 @@ impl Target {
             }
         }
         let dir = absolute(dir, old.is_some())?;
-        let mut name = dir.file_name().unwrap_or_default().to_os_string();
-        name.push(".partial");
-        let partial = dir.with_file_name(name);
+        let partial = partial_path(&dir);
         if fs::symlink_metadata(&partial).is_ok() {
-            remove_unfinished(&partial)?;
+            remove_unfinished(&dir, &partial)?;
         }
         let cannot = || format!("cannot make {}", partial.display());
         fs::create_dir(&partial).with_context(cannot)?;
@@ -101,18 +102,41 @@ impl Drop for Target {
     }
 }
 
-/// Removes what a killed process has left at `partial`, and says so.
+/// Removes what a killed restore of a dump, or conversion, has left beside `dir`, for a command that makes that by a
+/// [`PartialDir`].
+///
+/// # Errors
+/// A process has it, or it cannot be removed.
+pub fn remove_left(dir: &Path) -> Result<()> {
+    let partial = partial_path(dir);
+    match dir.file_name().is_some() && is_file(&partial.join(MARK)) {
+        true => remove_unfinished(dir, &partial),
+        false => Ok(()),
+    }
+}
+
+fn is_file(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
+}
+
+/// Removes what a killed process has left at `partial`, and says so. `dir` is what it made.
 ///
 /// # Errors
 /// A process has it, it is not certain that it was left so, or it cannot be removed.
-fn remove_unfinished(partial: &Path) -> Result<()> {
+fn remove_unfinished(dir: &Path, partial: &Path) -> Result<()> {
     let (vfs, shown) = (PosixVfs::new(), partial.display());
     let is_dir = vfs.is_own_dir(partial).unwrap_or(false);
     let mark = partial.join(MARK);
-    let is_marked = is_dir && fs::symlink_metadata(&mark).is_ok_and(|mark| mark.is_file());
-    if !is_marked {
+    if !is_dir || !is_file(&mark) {
         // An empty one is left by a kill at the beginning. No other can be removed so.
         if is_dir && fs::remove_dir(partial).is_ok() {
+            return Ok(());
+        }
+        if is_dir && is_file(&partial.join(PARTIAL_LOCK_NAME)) {
+            // It removes what it finds, and leaves nothing.
+            PartialDir::prepare(&vfs, dir).map(drop)?;
+            fs::remove_dir(partial).with_context(|| format!("cannot remove {shown}"))?;
+            tell(&format!("removed {shown}, which a killed checkpoint or restore had left"));
             return Ok(());
         }
         bail!(

@@ -6,6 +6,7 @@ use crate::outcome::Outcome;
 use crate::print::{self, Grouped};
 use crate::standard_output;
 use crate::store::{IfMissing, StoreArgs};
+use crate::target_store;
 use anyhow::{Context, Result, bail};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -184,7 +185,9 @@ fn restore(backups: &Backups, id: &str, dir: &Path) -> Result<Outcome> {
             Err(_) => bail!("`{number}` is no number of a backup; give one, or `latest`"),
         },
     };
-    let bar = print::bytes_bar(backups.get(id)?.size_bytes(), "restoring");
+    let size_bytes = backups.get(id)?.size_bytes();
+    target_store::remove_left(dir)?;
+    let bar = print::bytes_bar(size_bytes, "restoring");
     let restored = backups.restore(id, dir, &mut |bytes| bar.set_position(bytes));
     bar.finish_and_clear();
     restored.with_context(|| format!("backup {id} was not restored"))?;

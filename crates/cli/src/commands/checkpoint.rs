@@ -3,6 +3,7 @@
 use crate::outcome::Outcome;
 use crate::standard_output;
 use crate::store::{IfMissing, StoreArgs};
+use crate::target_store;
 use anyhow::Result;
 use std::io::Write;
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ pub struct CheckpointArgs {
 /// Makes the checkpoint.
 pub fn run(args: &CheckpointArgs) -> Result<Outcome> {
     let db = args.store.open(args.store.options(), IfMissing::Fail)?;
+    target_store::remove_left(&args.target)?;
     db.checkpoint(&args.target)?;
     db.close()?;
     let target = args.target.display();

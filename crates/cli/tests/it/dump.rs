@@ -310,6 +310,44 @@ fn a_directory_of_another_with_the_name_of_an_unfinished_one_is_left_alone() {
     assert_eq!(program.ok(&["scan", "--dir", "third"]), "key\tvalue\n");
 }
 
+/// A checkpoint and the restore of a backup mark what they have not finished by another file.
+#[test]
+fn what_a_killed_command_of_another_kind_has_left_goes_with_the_next() {
+    let program = Program::new();
+    program.ok(&["put", "key", "value"]);
+    program.ok(&["dump", "terrace-data", "dump"]);
+    program.ok(&["backup", "create", "terrace-data", "backups"]);
+    let leave = |mark: &str| {
+        fs::create_dir(program.path("new.partial")).unwrap();
+        program.write(&format!("new.partial/{mark}"), "");
+        program.write("new.partial/000001.sst", "a part");
+    };
+    let commands = [
+        (&["restore", "dump", "new"][..], "filling.tmp", "checkpoint or restore"),
+        (&["checkpoint", "new"], "UNFINISHED", "restore or conversion"),
+        (&["backup", "restore", "backups", "latest", "new"], "UNFINISHED", "restore or conversion"),
+    ];
+    for (command, mark, who) in commands {
+        leave(mark);
+        let marked = fs::File::open(program.path("new.partial").join(mark)).unwrap();
+        marked.lock().unwrap();
+        let said = program.fails(1, command);
+        assert!(said.contains("new.partial") && program.path("new.partial/000001.sst").exists());
+        drop(marked);
+        let ran = program.run(command);
+        assert!(ran.code == 0 && ran.err.contains(&format!("which a killed {who}")), "{}", ran.err);
+        assert!(!program.path("new.partial").exists());
+        assert_eq!(program.ok(&["scan", "--dir", "new"]), "key\tvalue\n");
+        fs::remove_dir_all(program.path("new")).unwrap();
+    }
+    // What is in a directory of its own is somebody's.
+    leave("filling.tmp");
+    fs::create_dir(program.path("new.partial/precious")).unwrap();
+    let said = program.fails(1, &["restore", "dump", "new"]);
+    assert!(said.contains("other files (precious)"), "{said}");
+    assert!(program.path("new.partial/000001.sst").exists());
+}
+
 #[test]
 fn what_a_killed_dump_has_left_goes_with_the_next() {
     let program = Program::new();
