@@ -160,6 +160,8 @@ fn edits() -> Vec<Vec<u8>> {
     };
     let created = FamilyEdit { id: 2, create: Some("third".into()), ..FamilyEdit::default() };
     let dropped = FamilyEdit { id: 1, drop: true, ..FamilyEdit::default() };
+    let options = Some("filter=ribbon:16;learning=off".into());
+    let optioned = FamilyEdit { id: 1, options, ..FamilyEdit::default() };
     let edits = [
         VersionEdit::default(),
         VersionEdit {
@@ -174,6 +176,7 @@ fn edits() -> Vec<Vec<u8>> {
             segments_added: vec![segment_meta(12, SegmentKind::Values)],
             ..VersionEdit::default()
         },
+        VersionEdit { families: vec![optioned], ..VersionEdit::default() },
         VersionEdit { families: vec![dropped, created], ..VersionEdit::default() },
     ];
     let encode = |edit: &VersionEdit| {

@@ -18,11 +18,12 @@
 //!
 //! family    id                 v
 //!           present            v   bit 0 create, 1 drop, 2 min log segment, 3 flushed seqno,
-//!                                  4 merge operator
+//!                                  4 merge operator, 5 options
 //!           name               b   if create
 //!           min log segment    v   if present
 //!           flushed seqno      v   if present
 //!           merge operator     b   its name, if present
+//!           options            b   text of at most 4096 bytes, if present; for the engine
 //!           removed count      v
 //!           removed                level (1), number (v)
 //!           added count        v
@@ -42,7 +43,7 @@
 //! `v` is a varint, `b` length-prefixed bytes. Unset bits leave their field out; an unknown bit is
 //! refused.
 
-use crate::edit::{FamilyEdit, SegmentKind, SegmentMeta, VersionEdit};
+use crate::edit::{FamilyEdit, MAX_OPTIONS_BYTES, SegmentKind, SegmentMeta, VersionEdit};
 use crate::file_meta::FileMeta;
 use terrace_base::ValueRef;
 use terrace_base::codec::{put_bytes, put_varint};
@@ -64,6 +65,7 @@ const DROP: u64 = 1 << 1;
 const MIN_LOG_SEGMENT: u64 = 1 << 2;
 const FLUSHED_SEQNO: u64 = 1 << 3;
 const MERGE_OPERATOR: u64 = 1 << 4;
+const OPTIONS: u64 = 1 << 5;
 
 const LARGEST_EXCLUSIVE: u64 = 1;
 const TTL_DUE: u64 = 1 << 1;
@@ -163,6 +165,7 @@ fn encode_body(edit: &VersionEdit, out: &mut Vec<u8>) {
                 min_log_segment: family.min_log_segment,
                 flushed_seqno: family.flushed_seqno,
                 merge_operator: family.merge_operator.as_deref(),
+                options: family.options.as_deref(),
             },
             out,
         );
@@ -232,6 +235,7 @@ pub(crate) struct FamilyHead<'a> {
     pub min_log_segment: Option<SegmentNumber>,
     pub flushed_seqno: Option<SeqNo>,
     pub merge_operator: Option<&'a str>,
+    pub options: Option<&'a str>,
 }
 
 pub(crate) fn put_family(head: &FamilyHead<'_>, out: &mut Vec<u8>) {
@@ -240,7 +244,8 @@ pub(crate) fn put_family(head: &FamilyHead<'_>, out: &mut Vec<u8>) {
         | bit(head.drop, DROP)
         | bit(head.min_log_segment.is_some(), MIN_LOG_SEGMENT)
         | bit(head.flushed_seqno.is_some(), FLUSHED_SEQNO)
-        | bit(head.merge_operator.is_some(), MERGE_OPERATOR);
+        | bit(head.merge_operator.is_some(), MERGE_OPERATOR)
+        | bit(head.options.is_some(), OPTIONS);
     put_varint(out, present);
     if let Some(name) = head.create {
         put_bytes(out, name.as_bytes());
@@ -250,8 +255,8 @@ pub(crate) fn put_family(head: &FamilyHead<'_>, out: &mut Vec<u8>) {
     for value in numbers.into_iter().flatten() {
         put_varint(out, value);
     }
-    if let Some(name) = head.merge_operator {
-        put_bytes(out, name.as_bytes());
+    for text in [head.merge_operator, head.options].into_iter().flatten() {
+        put_bytes(out, text.as_bytes());
     }
 }
 
@@ -471,7 +476,7 @@ impl Input<'_> {
 
     fn family(&mut self) -> Result<FamilyEdit, Malformed> {
         let id = self.narrow("family id")?;
-        let known = CREATE | DROP | MIN_LOG_SEGMENT | FLUSHED_SEQNO | MERGE_OPERATOR;
+        let known = CREATE | DROP | MIN_LOG_SEGMENT | FLUSHED_SEQNO | MERGE_OPERATOR | OPTIONS;
         let present = self.bits("family field", known)?;
         let mut create = None;
         if present & CREATE != 0 {
@@ -486,6 +491,12 @@ impl Input<'_> {
         if present & MERGE_OPERATOR != 0 {
             let name = self.decoder.bytes().and_then(|name| std::str::from_utf8(name).ok());
             merge_operator = Some(self.field(name, "merge operator")?.to_owned());
+        }
+        let mut options = None;
+        if present & OPTIONS != 0 {
+            let text = self.decoder.bytes().filter(|text| text.len() <= MAX_OPTIONS_BYTES);
+            let text = text.and_then(|text| std::str::from_utf8(text).ok());
+            options = Some(self.field(text, "family options")?.into());
         }
         let removed_count = self.count("removed count", 2)?;
         let mut removed = Vec::with_capacity(removed_count);
@@ -505,6 +516,7 @@ impl Input<'_> {
             id,
             create,
             merge_operator,
+            options,
             drop,
             min_log_segment,
             flushed_seqno,

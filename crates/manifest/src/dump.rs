@@ -88,6 +88,9 @@ fn describe_family(family: &FamilyEdit, lines: &mut Vec<String>) {
     if let Some(name) = &family.merge_operator {
         line.push_str(&format!(", merge operator {name:?}"));
     }
+    if let Some(options) = &family.options {
+        line.push_str(&format!(", options {options:?}"));
+    }
     lines.push(line);
     for (level, number) in &family.removed {
         lines.push(format!("    - {}  {number}", place_name(*level)));

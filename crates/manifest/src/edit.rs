@@ -4,6 +4,9 @@ use crate::file_meta::FileMeta;
 use std::sync::Arc;
 use terrace_base::{FileNumber, SegmentNumber, SeqNo};
 
+/// The most bytes that the options of a family take.
+pub const MAX_OPTIONS_BYTES: usize = 4096;
+
 /// One atomic change.
 #[derive(Default, Clone, Debug, PartialEq)]
 pub struct VersionEdit {
@@ -57,6 +60,9 @@ pub struct FamilyEdit {
     pub create: Option<String>,
     /// From this edit on the family has the merge operator of this name. It is given once and stays.
     pub merge_operator: Option<String>,
+    /// From this edit on the family has these options, in text of at most [`MAX_OPTIONS_BYTES`] that only the
+    /// engine understands; takes the place of what was there.
+    pub options: Option<Arc<str>>,
     /// The family ends with this edit: its files are no longer live.
     pub drop: bool,
     /// Log segments below this one hold nothing that this family still needs. Never goes down.

@@ -26,7 +26,7 @@ pub mod shape;
 pub mod state;
 pub mod version;
 
-pub use edit::{FamilyEdit, SegmentKind, SegmentMeta, VersionEdit};
+pub use edit::{FamilyEdit, MAX_OPTIONS_BYTES, SegmentKind, SegmentMeta, VersionEdit};
 pub use file_meta::FileMeta;
 pub use level::Level;
 pub use manifest::Manifest;

@@ -8,7 +8,7 @@
 //! only the last version of each family is built.
 
 use crate::codec::{self, ManifestRecord, SnapshotHead};
-use crate::edit::{FamilyEdit, SegmentMeta, VersionEdit};
+use crate::edit::{FamilyEdit, MAX_OPTIONS_BYTES, SegmentMeta, VersionEdit};
 use crate::file_meta::FileMeta;
 use crate::version::{Version, place_name};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -33,6 +33,8 @@ pub struct FamilyState {
     pub flushed_seqno: SeqNo,
     /// The name of its merge operator, if it has one.
     pub merge_operator: Option<String>,
+    /// Its options, in the engine's text; none in a store of a build that did not write them.
+    pub options: Option<Arc<str>>,
 }
 
 /// Everything a manifest says.
@@ -169,12 +171,17 @@ fn check_family(edit: &FamilyEdit, exists: bool) -> Result<(), String> {
     }
     let changes = edit.create.is_some()
         || edit.merge_operator.is_some()
+        || edit.options.is_some()
         || edit.min_log_segment.is_some()
         || edit.flushed_seqno.is_some()
         || !edit.added.is_empty()
         || !edit.removed.is_empty();
     if edit.drop && changes {
         return Err(format!("family {id} is to be dropped and changed"));
+    }
+    let options_bytes = edit.options.as_ref().map_or(0, |options| options.len());
+    if options_bytes > MAX_OPTIONS_BYTES {
+        return Err(format!("the options of family {id} take {options_bytes} bytes"));
     }
     Ok(())
 }
@@ -213,6 +220,7 @@ impl ManifestState {
             min_log_segment: SegmentNumber::ZERO,
             flushed_seqno: SeqNo::ZERO,
             merge_operator: None,
+            options: None,
         };
         Self {
             families: BTreeMap::from([(0, default)]),
@@ -285,6 +293,7 @@ impl ManifestState {
                     min_log_segment: SegmentNumber::ZERO,
                     flushed_seqno: SeqNo::ZERO,
                     merge_operator: None,
+                    options: None,
                 }
             }
         };
@@ -298,6 +307,7 @@ impl ManifestState {
         raise(&mut family.flushed_seqno, change.flushed_seqno);
         settle_operator(&mut family.merge_operator, change.merge_operator.as_deref())
             .map_err(|why| format!("family {} (`{}`): {why}", family.id, family.name))?;
+        family.options = change.options.clone().or(family.options);
         Ok(Some(family))
     }
 
@@ -363,6 +373,7 @@ impl ManifestState {
                 min_log_segment: Some(family.min_log_segment),
                 flushed_seqno: Some(family.flushed_seqno),
                 merge_operator: family.merge_operator.as_deref(),
+                options: family.options.as_deref(),
             };
             codec::put_family(&head, out);
             codec::put_removed(&[], out);
@@ -391,6 +402,7 @@ pub(crate) struct Replay {
 struct FamilyReplay {
     name: String,
     merge_operator: Option<String>,
+    options: Option<Arc<str>>,
     min_log_segment: SegmentNumber,
     flushed_seqno: SeqNo,
     /// In the order in which they were added, so that sorting a snapshot again is one pass; empty
@@ -474,6 +486,7 @@ impl Replay {
         let family = self.families.entry(id).or_insert_with(|| FamilyReplay {
             name: change.create.unwrap_or_default(),
             merge_operator: None,
+            options: None,
             min_log_segment: SegmentNumber::ZERO,
             flushed_seqno: SeqNo::ZERO,
             files: Vec::new(),
@@ -487,6 +500,7 @@ impl Replay {
         family.files.extend(added);
         raise(&mut family.min_log_segment, change.min_log_segment);
         raise(&mut family.flushed_seqno, change.flushed_seqno);
+        family.options = change.options.or(family.options.take());
         settle_operator(&mut family.merge_operator, change.merge_operator.as_deref())
             .map_err(|why| format!("family {id}: {why}"))
     }
@@ -506,9 +520,16 @@ impl Replay {
                 .map_err(|why| format!("family {id} (`{name}`): {why}"))?;
             let (min_log_segment, flushed_seqno) = (family.min_log_segment, family.flushed_seqno);
             let version = Arc::new(version);
-            let merge_operator = family.merge_operator;
-            let family =
-                FamilyState { id, name, version, min_log_segment, flushed_seqno, merge_operator };
+            let (merge_operator, options) = (family.merge_operator, family.options);
+            let family = FamilyState {
+                id,
+                name,
+                version,
+                min_log_segment,
+                flushed_seqno,
+                merge_operator,
+                options,
+            };
             families.insert(id, family);
         }
         Ok(Some(ManifestState {

@@ -60,11 +60,12 @@ prop_compose! {
         min_log_segment in proptest::option::of(any::<u64>().prop_map(SegmentNumber::new)),
         flushed_seqno in proptest::option::of(any::<u64>()),
         merge_operator in proptest::option::of(".{0,8}"),
+        options in proptest::option::of(".{0,8}"),
         added in proptest::collection::vec((any::<u8>(), file()), 0..6),
         removed in proptest::collection::vec((any::<u8>(), file_number()), 0..6),
     ) -> FamilyEdit {
         FamilyEdit {
-            id, create, merge_operator, drop, min_log_segment,
+            id, create, merge_operator, options: options.map(Into::into), drop, min_log_segment,
             flushed_seqno: flushed_seqno.map(SeqNo::new), added, removed,
         }
     }
@@ -138,6 +139,26 @@ fn a_count_beyond_the_record_takes_no_memory() {
     let mut bytes = vec![EDIT, 0, 1, 0, 0, 0];
     put_varint(&mut bytes, 1 << 40);
     assert!(matches!(decode_record(&bytes), Err(Malformed::Field("added count", _))));
+}
+
+#[test]
+fn the_options_of_a_family_are_bounded_text() {
+    let payload = |options: &[u8]| {
+        let mut bytes = vec![EDIT, 0, 1, 0, OPTIONS as u8];
+        put_bytes(&mut bytes, options);
+        bytes.extend_from_slice(&[0, 0]);
+        bytes
+    };
+    let longest = vec![b'o'; MAX_OPTIONS_BYTES];
+    let record = decode_record(&payload(&longest)).unwrap();
+    let found = record.edit.families[0].options.as_ref().map(|text| text.len());
+    assert_eq!(found, Some(MAX_OPTIONS_BYTES));
+    for refused in [[&longest[..], b"o"].concat(), b"\xff".to_vec()] {
+        let refused = decode_record(&payload(&refused));
+        assert!(matches!(refused, Err(Malformed::Field("family options", _))), "{refused:?}");
+    }
+    let unknown = [EDIT, 0, 1, 0, 64, 0, 0];
+    assert_eq!(decode_record(&unknown), Err(Malformed::Unknown("family field", 64)));
 }
 
 #[test]

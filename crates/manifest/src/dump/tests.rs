@@ -79,6 +79,17 @@ fn a_damaged_manifest_shows_what_is_left() {
 }
 
 #[test]
+fn the_options_of_a_family_are_printed() {
+    let options = Some("filter=ribbon:16;learning=off".into());
+    let family = FamilyEdit { id: 3, options, ..FamilyEdit::default() };
+    let edit = VersionEdit { families: vec![family], ..VersionEdit::default() };
+    let mut payload = Vec::new();
+    codec::encode_edit(&edit, &mut payload);
+    let lines = describe(&payload);
+    assert_eq!(lines, ["edit", "  family 3, options \"filter=ribbon:16;learning=off\""]);
+}
+
+#[test]
 fn a_payload_that_is_no_edit_is_named_so() {
     assert_eq!(describe(b"\x09"), ["NOT AN EDIT: unknown record kind 0x9"]);
 }

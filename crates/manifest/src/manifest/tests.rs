@@ -1,7 +1,7 @@
 //! Random edits against a model, crashes and faults at any operation, damage at every byte.
 
 use super::*;
-use crate::{FamilyEdit, FileMeta};
+use crate::{FamilyEdit, FileMeta, MAX_OPTIONS_BYTES};
 use terrace_base::{FileNumber, Rng, SegmentNumber, SeqNo, SplitMix64};
 use terrace_vfs::{Fault, FaultKind, SimVfs};
 
@@ -79,6 +79,7 @@ fn fitting_edit(state: &ManifestState, rng: &mut SplitMix64) -> VersionEdit {
         }
         change.min_log_segment = rng.one_in(3).then(|| family.min_log_segment + rng.below(3));
         change.flushed_seqno = rng.one_in(3).then(|| family.flushed_seqno + rng.below(30));
+        change.options = rng.one_in(4).then(|| format!("size={}", rng.below(9)).into());
         edit.families.push(change);
     }
     edit.next_file_number = rng.one_in(2).then_some(next_file);
@@ -370,6 +371,17 @@ fn an_edit_that_does_not_fit_changes_nothing_and_does_no_harm() {
             family(FamilyEdit { drop: true, flushed_seqno: Some(SeqNo::new(1)), ..base() }),
             "dropped and changed",
         ),
+        (
+            family(FamilyEdit { drop: true, options: Some("size=1".into()), ..base() }),
+            "dropped and changed",
+        ),
+        (
+            family(FamilyEdit {
+                options: Some("o".repeat(MAX_OPTIONS_BYTES + 1).into()),
+                ..base()
+            }),
+            "4097 bytes",
+        ),
         (family(FamilyEdit { removed: vec![(0, FileNumber::new(9999))], ..base() }), "9999"),
         (family(FamilyEdit { added: vec![(8, ghost)], ..base() }), "no level"),
         (VersionEdit { families: vec![base(), base()], ..Default::default() }, "twice"),
@@ -437,14 +449,18 @@ fn the_id_of_a_dropped_family_is_not_used_again() {
         ..Default::default()
     };
     manifest.append(&mut state, &create(1)).unwrap();
+    let options = FamilyEdit { id: 1, options: Some("size=1".into()), ..FamilyEdit::default() };
     let drop_it = FamilyEdit { id: 1, drop: true, ..FamilyEdit::default() };
-    let edit = VersionEdit { families: vec![drop_it], ..Default::default() };
-    manifest.append(&mut state, &edit).unwrap();
+    for change in [options, drop_it] {
+        let edit = VersionEdit { families: vec![change], ..Default::default() };
+        manifest.append(&mut state, &edit).unwrap();
+    }
     let (mut manifest, mut state) = Manifest::recover(shared(&vfs), dir()).unwrap();
     assert_eq!(state.next_family_id, 2);
     assert!(manifest.append(&mut state, &create(1)).is_err());
     manifest.append(&mut state, &create(2)).unwrap();
-    assert_eq!(state.family_named("a").map(|family| family.id), Some(2));
+    let again = state.family_named("a").map(|family| (family.id, family.options.clone()));
+    assert_eq!(again, Some((2, None)), "with options of the one before");
     assert_eq!(read(&vfs), Some(state));
 }
 

@@ -352,6 +352,7 @@ fn add_family(state: &mut ManifestState, id: u32, name: &str) -> String {
         min_log_segment,
         flushed_seqno: SeqNo::ZERO,
         merge_operator: None,
+        options: None,
     };
     state.families.insert(id, family);
     state.next_family_id = state.next_family_id.max(id.saturating_add(1));
