@@ -9,6 +9,10 @@ impl CommandBatch {
     /// Changes a record in this batch. The lock of its key is held.
     pub(crate) fn change_record(&mut self, change: RecordChange) -> Result<()> {
         let family = self.space.moves.family(&self.space.db)?;
+        if matches!(change, RecordChange::Fence(..)) {
+            // Without an owner nobody could delete anything.
+            self.batch.use_reserve();
+        }
         for (key, value) in self.space.moves.encode(&change) {
             match value {
                 Some(value) => self.batch.put_cf(family, key, value),

@@ -1,6 +1,6 @@
 //! Moves of keys between two stores: whole, once, and over a power cut at every operation of every step.
 
-use super::harness::{PLACEMENT, small_options, stopped_clock};
+use super::harness::{PLACEMENT, locked, small_options, stopped_clock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use terrace::vfs::SimVfs;
@@ -96,6 +96,41 @@ fn the_most_written_keys_are_those_of_users() {
     let shown: Vec<_> = top.keys.iter().map(|key| (key.db, &key.key[..], key.count)).collect();
     assert_eq!(shown, [(3, &b"text"[..], 30), (0, b"hash", 10)]);
     assert!((40..50).contains(&top.writes), "{}", top.writes);
+}
+
+/// Without a new owner nobody could delete anything of the shard.
+#[test]
+fn an_epoch_becomes_known_while_the_disk_is_full() {
+    let vfs = SimVfs::new(1);
+    let mut options = small_options(&vfs, &stopped_clock());
+    options.advanced.reserve_bytes = 64 << 10;
+    let space = Keyspace::open_without_active_expire("/db", options, Some(PLACEMENT)).unwrap();
+    assert!(space.admit_epoch(HERE, Epoch(1)).unwrap());
+    let used: u64 = vfs.files().into_iter().map(|(_, bytes)| bytes).sum();
+    vfs.set_capacity_bytes(Some(used + (200 << 10)));
+    let (mut number, mut tries, mut known) = (0_u64, 1, 0);
+    while known < 5 {
+        // Also when a merge has made room.
+        while !space.db().is_disk_full() {
+            let key = number.to_be_bytes();
+            let mut batch = locked(&space, &[&key]);
+            batch.put(0, &key, &[b'v'; 300], &PutOptions::default()).unwrap();
+            let _full = batch.commit();
+            number += 1;
+            assert!(number < 100_000, "the disk is never full");
+        }
+        tries += 1;
+        assert!(tries < 10_000, "known {known} times");
+        match space.admit_epoch(HERE, Epoch(tries)) {
+            Ok(is_known) => known += u32::from(is_known && space.db().is_disk_full()),
+            // A flush or merge holds what room there is, for a moment.
+            Err(_) => std::thread::sleep(std::time::Duration::from_millis(1)),
+        }
+    }
+    assert_eq!(space.fence(HERE), Epoch(tries));
+    let image = vfs.crash_image(1);
+    image.set_capacity_bytes(None);
+    assert_eq!(open(&image).fence(HERE), Epoch(tries));
 }
 
 /// What of `fill` is exported.

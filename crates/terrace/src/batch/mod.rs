@@ -38,6 +38,9 @@ use terrace_sst::Compression;
 /// Bytes before the first op.
 pub(crate) const HEADER_BYTES: usize = 12;
 
+/// The largest batch that may use the reserve, in encoded bytes.
+const MAX_RESERVE_BYTES: usize = 1 << 10;
+
 /// The largest batch, in encoded bytes (3 GiB).
 pub const MAX_BATCH_BYTES: usize = 3 << 30;
 
@@ -102,6 +105,8 @@ pub struct WriteBatch {
     /// What a sealed batch needs in the memtable of each family, if there are several.
     rooms: Vec<usize>,
     refused: Option<String>,
+    /// See [`Self::use_reserve`].
+    uses_reserve: bool,
     history: save_point::History,
 }
 
@@ -133,6 +138,7 @@ impl WriteBatch {
             has_operands: false,
             rooms: Vec::new(),
             refused: None,
+            uses_reserve: false,
             history: save_point::History::default(),
         }
     }
@@ -217,6 +223,14 @@ impl WriteBatch {
         self.has_operands = false;
         self.rooms.clear();
         self.refused = None;
+        self.uses_reserve = false;
+    }
+
+    /// Lets the batch be written while the disk is full, as one that only removes is: with the room of the reserve
+    /// ([`AdvancedOptions::reserve_bytes`](crate::AdvancedOptions::reserve_bytes)). For a few bytes without which nobody could empty the disk; a
+    /// batch of more than 1 KiB is refused as any other.
+    pub fn use_reserve(&mut self) {
+        self.uses_reserve = true;
     }
 
     /// Notes that what comes next is for a family of the open store `store`.
@@ -504,8 +518,11 @@ impl WriteBatch {
         ops.into_iter().flatten().filter(|op| op.kind == ValueKind::Merge).map(|op| op.family)
     }
 
-    /// Whether it only removes: such a batch is taken while the disk is full.
-    pub(crate) fn only_removes(&self) -> bool {
+    /// Whether it is taken while the disk is full: it only removes, or may use the reserve.
+    pub(crate) fn is_taken_when_full(&self) -> bool {
+        if self.uses_reserve && self.bytes.len() <= MAX_RESERVE_BYTES {
+            return true;
+        }
         let removes = |op: &Op<'_>| matches!(op.kind, ValueKind::Delete | ValueKind::RangeDelete);
         self.ops().all(|op| op.is_ok_and(|op| removes(&op)))
     }

@@ -14,6 +14,22 @@ fn limits_are_refused_at_the_write_and_name_the_limit() {
 }
 
 #[test]
+fn a_full_disk_takes_removals_and_a_few_bytes_that_may_use_the_reserve() {
+    let mut batch = WriteBatch::new();
+    batch.delete(b"a");
+    assert!(batch.is_taken_when_full());
+    batch.put(b"b", b"v");
+    assert!(!batch.is_taken_when_full());
+    batch.use_reserve();
+    assert!(batch.is_taken_when_full());
+    batch.put(b"c", [0; MAX_RESERVE_BYTES]);
+    assert!(!batch.is_taken_when_full());
+    batch.clear();
+    batch.put(b"b", b"v");
+    assert!(!batch.is_taken_when_full());
+}
+
+#[test]
 fn ttl_counts_from_the_commit() {
     let mut batch = WriteBatch::new();
     batch.put_with_ttl(b"k", b"v", Duration::from_millis(7));

@@ -62,11 +62,11 @@ pub(crate) fn write_if_unchanged(
     submit(env, batch, options, Some(reads))
 }
 
-/// Whether `batch` may be written now: while the disk is full, one that only removes.
+/// Whether `batch` may be written now: while the disk is full, one that only removes, or may use the reserve.
 #[inline]
 fn check_allowed(env: &CommitEnv, batch: &WriteBatch) -> Result<()> {
     match env.base.health.check_writable() {
-        Err(Error::DiskFull(_)) if batch.only_removes() => Ok(()),
+        Err(Error::DiskFull(_)) if batch.is_taken_when_full() => Ok(()),
         allowed => allowed,
     }
 }
@@ -81,7 +81,7 @@ fn refusals(env: &CommitEnv, lead: &Lead<'_>, group: &[Pending]) -> Vec<(usize, 
     let mut refused = validate::refusals(&env.read, group);
     if let Err(error @ Error::DiskFull(_)) = env.base.health.check_writable() {
         for (index, pending) in group.iter().enumerate() {
-            if !pending.batch.only_removes() && refused.iter().all(|(at, _)| *at != index) {
+            if !pending.batch.is_taken_when_full() && refused.iter().all(|(at, _)| *at != index) {
                 refused.push((index, error.clone()));
             }
         }
@@ -214,7 +214,7 @@ fn commit(
 ) -> Result<()> {
     for _ in 1..TRIES_WHEN_FULL {
         match commit_once(env, lead, families, group) {
-            Err(Error::DiskFull(_)) if group.iter().all(|p| p.batch.only_removes()) => {
+            Err(Error::DiskFull(_)) if group.iter().all(|p| p.batch.is_taken_when_full()) => {
                 find_room(env, lead)?;
             }
             outcome => return outcome,
