@@ -153,17 +153,16 @@ impl Shared {
     fn end_lease(&self, state: &mut State, lease: LeaseId) -> Result<()> {
         let bound = state.entries.values().filter(|entry| entry.lease == Some(lease));
         let writes = bound.map(|entry| Write::Delete { key: entry.key.clone() }).collect();
-        self.write(state, writes).map(drop)
+        self.write(state, writes, WriteBatch::new()).map(drop)
     }
 
-    /// Writes all of it durably, then into the state: the revision. Nothing to write is no revision.
-    fn write(&self, state: &mut State, writes: Vec<Write>) -> Result<u64> {
+    /// Writes all of it durably by a batch that is empty, then into the state: the revision. Nothing to write is no revision.
+    fn write(&self, state: &mut State, writes: Vec<Write>, mut batch: WriteBatch) -> Result<u64> {
         if state.is_broken {
             return Err(Error::Unavailable("an earlier write failed; open the store again".into()));
         }
         let revision = state.revision + 1;
         let mut changes = Vec::new();
-        let mut batch = WriteBatch::new();
         for write in writes {
             match write {
                 Write::Put { key, value, lease } => {
@@ -227,7 +226,10 @@ impl Shared {
                 return Err(Error::LeaseGone);
             }
         }
-        self.write(state, transaction.writes).map(Some)
+        // A node that cannot say that it lives serves nobody, and nobody could delete anything of what it has.
+        let mut batch = WriteBatch::new();
+        batch.use_reserve();
+        self.write(state, transaction.writes, batch).map(Some)
     }
 }
 
