@@ -5,11 +5,12 @@ use crate::backups::{Backups, content};
 use crate::copy::{check, content_of, copy, write};
 use crate::error::{Error, Result};
 use crate::record::{Backup, BackupFile};
+use crate::sound;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use terrace::Db;
-use terrace_vfs::{Vfs, empty_dir, partial_path};
+use terrace_vfs::{Vfs, empty_dir, is_unreadable, partial_path};
 
 /// The folder of the store in which the checkpoint is made: on the same file system, so that its
 /// files are hard links. It stays, empty.
@@ -68,22 +69,35 @@ impl Drop for Checkpoint<'_> {
 
 impl Backups {
     /// Backs an open store up: what was written and acknowledged before the call is in it. Writes go on
-    /// meanwhile; other backups of the same store wait. Every file of the store is read; written is what no backup here has yet. `progress`
-    /// gets the bytes read so far. Content that is here already is not read again: whether it is damaged, [`Self::verify`]
-    /// says. The number is one more than the largest that is there: that of the last backup comes again if it was
-    /// removed.
+    /// meanwhile; other backups of the same store wait. Every file of the store is read; written is what no backup here has
+    /// yet, after its checksums were checked if it is an SST. `progress` gets the bytes read so far. Content that is here
+    /// already is not read again: whether it is damaged, [`Self::verify`] says. The number is one more than the largest that
+    /// is there: that of the last backup comes again if it was removed.
     ///
     /// # Errors
-    /// The store is closed, read-only or poisoned, or a file cannot be read or written. The backups that were there stay;
-    /// nothing of this one does, so that a full disk has its room again; but if only the last sync failed, it may be there.
-    /// What cannot be removed then is removed by the next one, or when the store is opened.
+    /// The store is closed, read-only or poisoned, or a file cannot be read or written; [`Error::Damaged`] for an SST of the
+    /// store. The backups that were there stay; nothing of this one does, so that a full disk has its room again; but if
+    /// only the last sync failed, it may be there. What cannot be removed then is removed by the next one, or when the store
+    /// is opened.
     pub fn create(&self, db: &Db, progress: &mut dyn FnMut(u64)) -> Result<Created> {
+        self.make(db, true, progress)
+    }
+
+    /// As [`Self::create`], of a store of which SSTs may be damaged: they are in the backup as they are.
+    ///
+    /// # Errors
+    /// As [`Self::create`], but for damaged SSTs.
+    pub fn create_as_is(&self, db: &Db, progress: &mut dyn FnMut(u64)) -> Result<Created> {
+        self.make(db, false, progress)
+    }
+
+    fn make(&self, db: &Db, checks: bool, progress: &mut dyn FnMut(u64)) -> Result<Created> {
         // Before anything is touched in the directory of the store: another process may be its writer.
         db.check_writable()?;
         let _turn = self.changes();
         let _store = StoreTurn::take(db.path());
         self.remove_unnamed_files()?;
-        let created = self.create_in_turn(db, progress);
+        let created = self.make_in_turn(db, checks, progress);
         if created.is_err() {
             // The error that counts is the first one.
             let _ = self.remove_unnamed_files();
@@ -91,16 +105,21 @@ impl Backups {
         created
     }
 
-    /// [`Self::create`], while nobody else changes the directory or backs the store up.
-    fn create_in_turn(&self, db: &Db, progress: &mut dyn FnMut(u64)) -> Result<Created> {
-        let store_vfs = &*db.options().advanced.vfs;
+    /// [`Self::make`], while nobody else changes the directory or backs the store up.
+    fn make_in_turn(
+        &self,
+        db: &Db,
+        checks: bool,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Created> {
+        let store_vfs = &db.options().advanced.vfs;
         if store_vfs.is_encrypted() && !self.vfs.is_encrypted() {
             let why = "the store is encrypted and its backups would not be: open the directory of \
                        backups with an encrypted file system, too";
             return Err(terrace::Error::InvalidArgument(why.into()).into());
         }
-        let checkpoint = Checkpoint { vfs: store_vfs, dir: db.path().join(CHECKPOINT) };
-        empty_dir(store_vfs, &checkpoint.dir)?;
+        let checkpoint = Checkpoint { vfs: &**store_vfs, dir: db.path().join(CHECKPOINT) };
+        empty_dir(&**store_vfs, &checkpoint.dir)?;
         db.checkpoint(&checkpoint.dir)?;
         let mut names = store_vfs.list(&checkpoint.dir)?;
         names.sort_unstable();
@@ -109,7 +128,7 @@ impl Backups {
         let mut backup = Backup { id, created_ms, files: Vec::with_capacity(names.len()) };
         let (mut copied_files, mut copied_bytes, mut done) = (0, 0, 0);
         for name in names {
-            let (file, is_new) = self.add_file(store_vfs, &checkpoint.dir, name)?;
+            let (file, is_new) = self.add_file(store_vfs, &checkpoint.dir, name, checks)?;
             done += file.size_bytes;
             if is_new {
                 copied_files += 1;
@@ -139,18 +158,28 @@ impl Backups {
     }
 
     /// Copies a file of the checkpoint unless its content is there, under the key that new files get: the keys before that
-    /// need not be kept for this backup. Gives whether it did.
-    fn add_file(&self, from: &dyn Vfs, dir: &Path, name: String) -> Result<(BackupFile, bool)> {
+    /// need not be kept for this backup. Gives whether it did. With `checks` a damaged SST is refused: it would be new content, and
+    /// drive sound ones out where only some backups are kept.
+    fn add_file(
+        &self,
+        from: &Arc<dyn Vfs>,
+        dir: &Path,
+        name: String,
+        checks: bool,
+    ) -> Result<(BackupFile, bool)> {
         let source = dir.join(&name);
-        let found = content_of(from, &source)?;
+        let found = content_of(&**from, &source)?;
         let file = BackupFile { name, size_bytes: found.size_bytes, hash: found.hash };
         let path = self.content_path(&file);
         let vfs = &*self.vfs;
         if vfs.exists(&path)? && is_whole(vfs, &path, file.size_bytes)? {
             return Ok((file, false));
         }
+        if checks {
+            sound::check(from, dir, &file.name)?;
+        }
         let partial = partial_path(&path);
-        let copied = copy((from, &source), (vfs, &partial))?;
+        let copied = copy((&**from, &source), (vfs, &partial))?;
         check(&source, copied, content(&file))?;
         vfs.rename(&partial, &path)?;
         Ok((file, true))
@@ -163,7 +192,7 @@ fn is_whole(vfs: &dyn Vfs, path: &Path, size_bytes: u64) -> Result<bool> {
     let looked =
         vfs.is_under_active_key(path).and_then(|active| Ok(active && vfs.len(path)? == size_bytes));
     match looked {
-        Err(error) if error.is_corruption() => Ok(false),
+        Err(error) if error.is_corruption() || is_unreadable(&error) => Ok(false),
         looked => Ok(looked?),
     }
 }

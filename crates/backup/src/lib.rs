@@ -16,8 +16,9 @@
 
 mod error;
 mod record;
-// Copies with a hash.
+// Copies with a hash, and checks.
 mod copy;
+mod sound;
 // The directory, and what is done with it.
 mod backups;
 mod create;

@@ -923,7 +923,7 @@ struct terrace_error *terrace_backups_open_with(const char *path,
 
 // Backs an open store up: what was acknowledged before the call is in it, and writes go on meanwhile. *id is the number of
 // the backup, above all before it; NULL if that is of no interest. An encrypted store is backed up only into backups that are
-// encrypted (TERRACE_INVALID_ARGUMENT).
+// encrypted (TERRACE_INVALID_ARGUMENT), and one with a damaged SST that no backup has is not (TERRACE_CORRUPTION).
 struct terrace_error *terrace_backups_create(const struct terrace_backups *backups,
                                              const struct terrace_db *db,
                                              uint64_t *id);

@@ -78,7 +78,7 @@ unsafe fn open(
 
 /// Backs an open store up: what was acknowledged before the call is in it, and writes go on meanwhile. *id is the number of
 /// the backup, above all before it; NULL if that is of no interest. An encrypted store is backed up only into backups that are
-/// encrypted (TERRACE_INVALID_ARGUMENT).
+/// encrypted (TERRACE_INVALID_ARGUMENT), and one with a damaged SST that no backup has is not (TERRACE_CORRUPTION).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_backups_create(
     backups: *const Backups,

@@ -105,3 +105,26 @@ fn keep_latest_removes_nothing_if_a_backup_that_would_stay_is_damaged() {
     assert_eq!(left, [2]);
     backups.verify(2, &mut quiet()).unwrap();
 }
+
+/// It would be new content, and sound backups would go where the latest few are kept.
+#[test]
+fn a_store_with_a_damaged_sst_is_backed_up_only_if_that_is_asked_for() {
+    let sim = two_backups(4);
+    let before = files(&sim, BACKUPS);
+    let is_sst = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "sst");
+    let sst = files(&sim, STORE).into_iter().map(|(path, _)| path).find(is_sst).unwrap();
+    assert!(sim.corrupt(&sst, 9, 1));
+    let mut options = options(&sim);
+    options.advanced.compact_when_idle = false;
+    let db = Db::open(STORE, options).unwrap();
+    let backups = backups(&sim);
+    for _ in 0..2 {
+        let refused = backups.create(&db, &mut quiet()).unwrap_err();
+        assert!(matches!(&refused, Error::Damaged { path, .. } if *path == sst), "{refused}");
+        assert!(refused.to_string().contains("offset"), "{refused}");
+        assert_eq!(files(&sim, BACKUPS), before);
+    }
+    let created = backups.create_as_is(&db, &mut quiet()).unwrap();
+    assert!(created.backup.id == 3 && created.copied_files > 0, "{created:?}");
+    backups.verify(3, &mut quiet()).unwrap();
+}

@@ -32,6 +32,9 @@ enum Action {
         /// Remove all but this many of the latest backups afterwards
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         keep: Option<u32>,
+        /// Also if SSTs of the store are damaged: the backup has them as they are
+        #[arg(long)]
+        as_is: bool,
         /// Memory that the store may take, such as 64M or 2G
         #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = arguments::size)]
         memory: usize,
@@ -69,7 +72,10 @@ enum Action {
 /// Does what was asked for, and tells what it was.
 pub fn run(args: &BackupArgs) -> Result<Outcome> {
     match &args.action {
-        Action::Create { dir, backups, keep, memory } => create(dir, backups, *keep, *memory),
+        Action::Create { dir, backups, keep, as_is, memory } => {
+            let store = StoreArgs { dir: dir.into(), memory: *memory };
+            create(&store, backups, *keep, *as_is)
+        }
         Action::List { backups } => list(&open(backups)?),
         Action::Verify { backups, id } => verify(&open(backups)?, *id),
         Action::Restore { backups, id, dir } => restore(&open(backups)?, id, dir),
@@ -93,20 +99,23 @@ fn open(dir: &Path) -> Result<Backups> {
     Ok(Backups::open_with(files::vfs(), dir)?)
 }
 
-fn create(dir: &Path, backups: &Path, keep: Option<u32>, memory: usize) -> Result<Outcome> {
-    let store = StoreArgs { dir: dir.into(), memory };
+fn create(store: &StoreArgs, backups: &Path, keep: Option<u32>, as_is: bool) -> Result<Outcome> {
+    let dir = store.dir.display();
     let db = store.open(store.options(), IfMissing::Fail)?;
     let backups = Backups::open_with(files::vfs(), backups)?;
     let bar = print::bytes_bar(0, "backing up");
-    let created = backups.create(&db, &mut |bytes| bar.set_position(bytes));
+    let mut progress = |bytes| bar.set_position(bytes);
+    let created = match as_is {
+        true => backups.create_as_is(&db, &mut progress),
+        false => backups.create(&db, &mut progress),
+    };
     bar.finish_and_clear();
-    let created = created.with_context(|| format!("{} was not backed up", dir.display()))?;
+    let created = created.with_context(|| format!("{dir} was not backed up"))?;
     db.close()?;
     writeln!(
         standard_output::read_or_not(),
-        "backup {} of {}: {} files ({}), {} of them new ({})",
+        "backup {} of {dir}: {} files ({}), {} of them new ({})",
         created.backup.id,
-        dir.display(),
         Grouped(created.backup.files.len() as u64),
         SizeBytes(created.backup.size_bytes()),
         Grouped(created.copied_files as u64),

@@ -60,6 +60,29 @@ fn damage_is_told_and_nothing_is_restored() {
 }
 
 #[test]
+fn a_damaged_store_drives_no_sound_backups_out() {
+    let program = Program::with_store();
+    program.ok(&["backup", "create", "terrace-data", "backups"]);
+    let sst = program.files(".sst").into_iter().next().unwrap();
+    let sound = fs::read(&sst).unwrap();
+    let mut bytes = sound.clone();
+    bytes[9] ^= 1;
+    fs::write(&sst, bytes).unwrap();
+    let create = ["backup", "create", "terrace-data", "backups", "--keep", "1"];
+    let said = program.fails(1, &create);
+    let name = sst.file_name().unwrap().to_str().unwrap();
+    assert!(said.contains(name) && said.contains("is damaged: at offset"), "{said}");
+    let listed = program.ok(&["backup", "list", "backups"]);
+    assert!(listed.starts_with("1\t") && listed.lines().count() == 1, "{listed}");
+    program.ok(&["backup", "create", "terrace-data", "backups", "--as-is"]);
+    assert_eq!(program.ok(&["backup", "list", "backups"]).lines().count(), 2);
+    fs::write(&sst, sound).unwrap();
+    program.ok(&create);
+    let listed = program.ok(&["backup", "list", "backups"]);
+    assert!(listed.starts_with("3\t") && listed.lines().count() == 1, "{listed}");
+}
+
+#[test]
 fn what_cannot_be_done_is_refused_with_a_reason() {
     let program = Program::new();
     two_backups(&program);

@@ -156,29 +156,34 @@ fn content_files(sim: &SimVfs) -> Vec<std::path::PathBuf> {
     sim.list(&folder).unwrap().into_iter().map(|name| folder.join(name)).collect()
 }
 
+/// Whether bytes of it were changed, or the device does not give it any more.
 #[test]
 fn a_damaged_header_of_a_file_keeps_nobody_from_making_and_removing_backups() {
-    let sim = SimVfs::new(1);
-    let db = open(&sim, &[1]);
-    for n in 0..500_u32 {
-        db.put(n.to_be_bytes(), [n as u8; 600]).unwrap();
+    for is_lost in [false, true] {
+        let sim = SimVfs::new(1);
+        let damage = |file: &std::path::PathBuf| match is_lost {
+            true => sim.lose_sector(file, 0..512),
+            false => sim.corrupt(file, 30, 1),
+        };
+        let db = open(&sim, &[1]);
+        for n in 0..500_u32 {
+            db.put(n.to_be_bytes(), [n as u8; 600]).unwrap();
+        }
+        db.flush().unwrap();
+        let backups = backups(encrypted(&sim, &[1]));
+        backups.create(&db, &mut |_| {}).unwrap();
+        let files = content_files(&sim);
+        assert!(!files.is_empty());
+        files.iter().for_each(|file| assert!(damage(file)));
+        backups.verify(1, &mut |_| {}).unwrap_err();
+        // The next backup brings what it has, too.
+        backups.create(&db, &mut |_| {}).unwrap();
+        backups.verify(2, &mut |_| {}).unwrap();
+        for file in &files {
+            assert!(!sim.exists(file).unwrap() || damage(file));
+        }
+        backups.remove(1).unwrap();
+        backups.remove(2).unwrap();
+        assert!(content_files(&sim).is_empty());
     }
-    db.flush().unwrap();
-    let backups = backups(encrypted(&sim, &[1]));
-    backups.create(&db, &mut |_| {}).unwrap();
-    let files = content_files(&sim);
-    assert!(!files.is_empty());
-    for file in &files {
-        assert!(sim.corrupt(file, 30, 1));
-    }
-    backups.verify(1, &mut |_| {}).unwrap_err();
-    // The next backup brings what it has, too.
-    backups.create(&db, &mut |_| {}).unwrap();
-    backups.verify(2, &mut |_| {}).unwrap();
-    for file in &files {
-        assert!(!sim.exists(file).unwrap() || sim.corrupt(file, 30, 1));
-    }
-    backups.remove(1).unwrap();
-    backups.remove(2).unwrap();
-    assert!(content_files(&sim).is_empty());
 }
