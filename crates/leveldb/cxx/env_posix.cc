@@ -185,6 +185,13 @@ int LockForStores(int fd) { return ::flock(fd, LOCK_EX | LOCK_NB); }
 // Unlocks it, also if the child of a fork has the descriptor.
 int UnlockForStores(int fd) { return ::flock(fd, LOCK_UN); }
 
+// Whether a name is that of an open file: who had it locked may have removed it since it was opened.
+bool IsNamed(const std::string& name, int fd) {
+  struct stat named, opened;
+  return ::stat(name.c_str(), &named) == 0 && ::fstat(fd, &opened) == 0 &&
+         named.st_dev == opened.st_dev && named.st_ino == opened.st_ino;
+}
+
 // The files that this process has locked: another lock would be granted to it.
 class LockedNames {
  public:
@@ -259,15 +266,21 @@ class PosixEnv final : public Env {
     if (!locked_.Insert(name)) {
       return Status::IOError("lock " + name, "already held by process");
     }
-    const int fd = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (fd < 0 || LockForStores(fd) != 0 || SetLock(fd, F_WRLCK) != 0) {
-      const Status status = Failed(fd < 0 ? name : "lock " + name, errno);
-      if (fd >= 0) ::close(fd);
-      locked_.Remove(name);
-      return status;
+    for (;;) {
+      const int fd = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+      if (fd < 0 || LockForStores(fd) != 0 || SetLock(fd, F_WRLCK) != 0) {
+        const Status status = Failed(fd < 0 ? name : "lock " + name, errno);
+        if (fd >= 0) ::close(fd);
+        locked_.Remove(name);
+        return status;
+      }
+      if (IsNamed(name, fd)) {
+        *lock = new PosixFileLock(name, fd);
+        return Status::OK();
+      }
+      // Nobody else would see this lock.
+      ::close(fd);
     }
-    *lock = new PosixFileLock(name, fd);
-    return Status::OK();
   }
 
   Status UnlockFile(FileLock* lock) override {

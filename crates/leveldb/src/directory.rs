@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use terrace::Db;
 use terrace::vfs::{PosixVfs, Vfs};
@@ -63,11 +64,11 @@ fn is_number(digits: &str) -> bool {
 }
 
 /// Whether `path` is a `CURRENT` as LevelDB writes it: the name of a manifest in a line. A store of Terrace has a
-/// checksum behind the name.
+/// checksum behind the name. A pipe is none, and is not waited for.
 fn is_leveldb_current(path: &Path) -> bool {
     let mut content = Vec::new();
-    let read =
-        File::open(path).and_then(|file| file.take(MAX_CURRENT_BYTES).read_to_end(&mut content));
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let read = opened.and_then(|file| file.take(MAX_CURRENT_BYTES).read_to_end(&mut content));
     let text = std::str::from_utf8(&content).unwrap_or_default();
     let number = text.strip_prefix("MANIFEST-").and_then(|rest| rest.strip_suffix('\n'));
     read.is_ok() && number.is_some_and(is_number)

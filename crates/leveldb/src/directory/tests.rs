@@ -199,6 +199,20 @@ fn a_store_that_was_made_in_the_meantime_is_not_taken_for_a_new_one() {
 }
 
 #[test]
+fn a_pipe_in_the_place_of_current_is_refused_without_a_wait() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("store");
+    store(&dir);
+    std::fs::remove_file(dir.join("CURRENT")).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(dir.join("CURRENT")).status();
+    assert!(made.unwrap().success());
+    let error = open(&dir).unwrap_err();
+    assert!(error.contains("CURRENT"), "{error}");
+    destroy_db(&dir).unwrap();
+    assert!(!dir.exists());
+}
+
+#[test]
 fn only_the_last_directory_is_made() {
     let temp = tempfile::tempdir().unwrap();
     let error = open(&temp.path().join("absent/store")).unwrap_err();

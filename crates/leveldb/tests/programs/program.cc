@@ -423,6 +423,35 @@ void Locks(const std::string& name) {
   close(ends[1]);
 }
 
+// Who has a lock may remove its file: others do not take the removed one for the lock.
+void RemovedLocks(const std::string& name) {
+  std::vector<pid_t> children;
+  for (int at = 0; at < 4; at++) {
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child > 0) {
+      children.push_back(child);
+      continue;
+    }
+    leveldb::Env* env = leveldb::Env::Default();
+    const std::string inside = name + ".inside";
+    for (int entered = 0; entered < 2000;) {
+      leveldb::FileLock* lock;
+      if (!env->LockFile(name, &lock).ok()) continue;
+      const int fd = open(inside.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600);
+      if (fd < 0 || close(fd) != 0) _exit(1);
+      if (!env->RemoveFile(inside).ok() || !env->RemoveFile(name).ok()) _exit(2);
+      if (!env->UnlockFile(lock).ok()) _exit(3);
+      entered++;
+    }
+    _exit(0);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+}
+
 void Envs(const std::string& dir) {
   leveldb::Env* env = leveldb::Env::Default();
   std::string file = dir + "/file", text;
@@ -451,6 +480,7 @@ void Envs(const std::string& dir) {
   CHECK_OK(env->GetFileSize(dir + "/moved", &size));
   CHECK(size == 100003);
   Locks(dir + "/lock");
+  RemovedLocks(dir + "/removed");
   leveldb::Logger* log;
   for (const char* what : {"more", "again"}) {
     CHECK_OK(env->NewLogger(dir + "/log", &log));
