@@ -26,6 +26,8 @@ pub struct Lines {
     reader: Box<dyn BufRead>,
     /// What messages call the input.
     name: String,
+    /// Whether it is compressed.
+    is_packed: bool,
     /// Lines read so far: the number of the last one.
     number: u64,
     /// No line may be longer than this many bytes.
@@ -92,16 +94,18 @@ impl Lines {
             (_, true) => buffered(Box::new(MultiGzDecoder::new(whole))),
             _ => Box::new(whole),
         };
-        let ahead = reader.fill_buf().with_context(|| damaged(&name, 0))?;
+        let is_packed = is_zstd || is_gzip;
+        let ahead = reader.fill_buf().with_context(|| damaged(&name, 0, is_packed))?;
         if ahead.starts_with(UTF8_MARK) {
             reader.consume(UTF8_MARK.len());
         }
-        Ok(Self { reader, name, number: 0, max_line, bar })
+        Ok(Self { reader, name, is_packed, number: 0, max_line, bar })
     }
 
     /// What is known of the bytes ahead without waiting for more of them; empty at the end only.
     pub fn ahead(&mut self) -> Result<&[u8]> {
-        self.reader.fill_buf().with_context(|| damaged(&self.name, self.number))
+        let read = self.reader.fill_buf();
+        read.with_context(|| damaged(&self.name, self.number, self.is_packed))
     }
 
     /// Appends the next line, with its end, to `text`, which may grow to the longest line that is
@@ -110,7 +114,7 @@ impl Lines {
         // With the longest end of a line.
         let room = (self.max_line.saturating_sub(text.len()) as u64).saturating_add(2);
         let read = self.reader.by_ref().take(room).read_until(b'\n', text);
-        let read = read.with_context(|| damaged(&self.name, self.number))?;
+        let read = read.with_context(|| damaged(&self.name, self.number, self.is_packed))?;
         if read == 0 {
             return Ok(false);
         }
@@ -148,9 +152,13 @@ impl Lines {
     }
 }
 
-/// What to say of an input that cannot be read any further.
-fn damaged(name: &str, after: u64) -> String {
-    format!("{name} is cut off or damaged after line {after}")
+/// What to say of an input that cannot be read any further. The checksum of one that is compressed stands behind its lines.
+fn damaged(name: &str, after: u64, is_packed: bool) -> String {
+    let before = match is_packed && after > 0 {
+        true => ", and lines before that may be wrong, since only its end tells",
+        false => "",
+    };
+    format!("{name} is cut off or damaged after line {after}{before}")
 }
 
 /// The length of `line` without the `\n` or `\r\n` at its end.
@@ -223,5 +231,18 @@ mod tests {
             damaged[packed.len() - 6] ^= 1;
             assert!(lines(&damaged).is_err());
         }
+    }
+
+    #[test]
+    fn a_wrong_checksum_at_the_end_is_told_as_one_of_all_lines() {
+        let mut packed = gzip(b"one\ntwo\n");
+        let at = packed.len() - 8;
+        packed[at] ^= 1;
+        let error = format!("{:#}", lines(&packed).unwrap_err());
+        let want = "test is cut off or damaged after line 2, and lines before that may be wrong";
+        assert!(error.starts_with(want), "{error}");
+        // Of a line that was never there nothing is said.
+        let error = format!("{:#}", lines(&packed[..12]).unwrap_err());
+        assert!(error.starts_with("test is cut off or damaged after line 0: "), "{error}");
     }
 }

@@ -1,12 +1,12 @@
 //! `terrace dump`: the whole store as one file.
 
 use crate::arguments;
-use crate::outcome::Outcome;
+use crate::outcome::{self, Outcome};
 use crate::output_file::OutputFile;
 use crate::print::{self, Grouped};
 use crate::standard_output;
 use crate::store::StoreArgs;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use std::io::{BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -45,7 +45,7 @@ pub fn run(args: &DumpArgs) -> Result<Outcome> {
         // A reader that goes away is an error here: it has no dump.
         return match write(&db, out) {
             Ok(_) => Ok(Outcome::Done),
-            Err(error) => Err(anyhow!("standard output has no whole dump: {error:#}")),
+            Err(error) => bail!("standard output has no whole dump: {}", outcome::text(&error)),
         };
     }
     let file = OutputFile::create(&args.file)?;

@@ -2,7 +2,7 @@
 
 use crate::arguments;
 use crate::files;
-use crate::outcome::{Outcome, tell};
+use crate::outcome::{self, Outcome, tell};
 use crate::standard_output;
 use anyhow::Result;
 use std::io::Write;
@@ -76,7 +76,8 @@ fn tell_report(args: &RepairArgs, options: Options, report: &RepairReport) -> Re
         writeln!(out, "LOST: {line}")?;
     }
     if let Err(error) = doubted {
-        writeln!(out, "note: before a server writes to the store, repair it again: {error:#}")?;
+        let why = outcome::text(&error);
+        writeln!(out, "note: before a server writes to the store, repair it again: {why}")?;
     }
     if !args.dry_run {
         let RepairReport { sst_files, sst_bytes, entries, .. } = report;

@@ -107,6 +107,19 @@ fn the_format_is_told_by_name_and_content() {
     assert_eq!(program.ok(&["get", "l"]), "w\n");
 }
 
+/// Its lines were loaded by the time that its end tells, and the message says what to think of them.
+#[test]
+fn a_compressed_file_whose_checksum_is_wrong_says_that_what_is_loaded_may_be() {
+    let program = Program::new();
+    let mut packed = gzip("k\tv\nl\tw\n");
+    let at = packed.len() - 8;
+    packed[at] ^= 1;
+    let file = program.write("in.tsv.gz", packed);
+    let said = program.fails(1, &["load", &file]);
+    assert!(said.contains("the first 2 records are loaded, the rest is not: "), "{said}");
+    assert!(said.contains("after line 2, and lines before that may be wrong"), "{said}");
+}
+
 #[test]
 fn the_empty_key_comes_back_from_a_scan() {
     let program = Program::new();

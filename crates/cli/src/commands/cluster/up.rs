@@ -6,7 +6,7 @@ use crate::allocator;
 use crate::cluster_client::{ClusterClient, Login};
 use crate::commands::serve;
 use crate::files;
-use crate::outcome::Outcome;
+use crate::outcome::{self, Outcome};
 use crate::standard_output;
 use crate::traces::Traces;
 use anyhow::{Context, Result, anyhow, bail};
@@ -128,7 +128,7 @@ pub fn run(args: &UpArgs, login: &Login, verbose: u8) -> Result<Outcome> {
             made = Ok(());
         } else if !nodes.servers.is_empty() {
             // They take their time to end.
-            tracing::error!("the nodes are stopped: {error:#}");
+            tracing::error!("the nodes are stopped: {}", outcome::text(error));
         }
         nodes.stop();
     }
