@@ -7,15 +7,17 @@
 //!
 //! Used by [`crate::recover()`], [`crate::dump`] and `terrace-inspect`.
 
+mod sum_budget;
+
 use crate::format::{
     self, HEADER_BYTES, Header, HeaderFault, LogPosition, RECORD_HEADER_BYTES, RecordType,
 };
 use crate::window::{CHUNK_BYTES, Window};
 use crc32c::crc32c_append;
-use std::cmp::Ordering;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use sum_budget::SumBudget;
 use terrace_base::{Error, Result, SegmentNumber};
 use terrace_vfs::{LOST_PAGE_BYTES, OpenMode, RandomFile, Vfs, check_not_encrypted};
 
@@ -24,10 +26,6 @@ const WHOLE_BYTES: usize = 1 << 20;
 
 /// A record over this length is looked at by [`LogReader::resync`] only if it could be one.
 const LONG_BYTES: u64 = 64 << 10;
-
-/// [`LogReader::resync`] sums up long records that turn out to be none up to this many times the bytes of the segment: what
-/// programs write as values may look like records at many offsets.
-const RESYNC_MULTIPLE: u64 = 8;
 
 /// Why bytes are no record or header that the file system knows to be damaged.
 const DAMAGED: &str = "what is stored here is not what was written";
@@ -91,12 +89,8 @@ pub struct LogReader {
     header: std::result::Result<Header, String>,
     /// Where the next record is expected; 0 while the header is unsound.
     position: u64,
-    /// What [`LogReader::resync`] may still sum up of long records that turn out to be none.
-    resync_bytes_left: u64,
-    /// The same, once that is used up, of those that end where the content of the file does.
-    last_bytes_left: u64,
-    /// And of those that end behind it: their last bytes would be zeros.
-    beyond_bytes_left: u64,
+    /// What [`LogReader::resync`] may still sum up.
+    sums: SumBudget,
     /// What [`LogReader::content_end`] has found.
     content_end: Option<u64>,
     /// Set at an end, with why.
@@ -206,7 +200,7 @@ impl LogReader {
         };
         let position = if header.is_ok() { HEADER_BYTES } else { 0 };
         let segment_seed = format::segment_seed(segment);
-        let resync_bytes_left = window.file_bytes().saturating_mul(RESYNC_MULTIPLE);
+        let sums = SumBudget::of(window.file_bytes());
         Ok(Self {
             aside: window.aside(),
             window,
@@ -214,9 +208,7 @@ impl LogReader {
             segment_seed,
             header,
             position,
-            resync_bytes_left,
-            last_bytes_left: resync_bytes_left,
-            beyond_bytes_left: resync_bytes_left,
+            sums,
             content_end: None,
             ended: None,
         })
@@ -488,19 +480,10 @@ impl LogReader {
         Ok(is_worth_it.then_some(after))
     }
 
-    /// What may still be summed up of long records up to `after` that turn out to be none. `None` if that is used up and
-    /// something follows there, which tells by itself whether one is worth it.
+    /// What may still be summed up of long records up to `after` that turn out to be none ([`SumBudget::left`]).
     fn bytes_left(&mut self, after: u64) -> Result<Option<&mut u64>> {
-        if self.resync_bytes_left > 0 {
-            return Ok(Some(&mut self.resync_bytes_left));
-        }
-        let end = self.content_end()?;
-        Ok(match after.cmp(&end) {
-            Ordering::Less => None,
-            // Of one length only one record ends there: many that end in zeros do not keep the last one from being found.
-            Ordering::Equal => Some(&mut self.last_bytes_left),
-            Ordering::Greater => Some(&mut self.beyond_bytes_left),
-        })
+        let end = if self.sums.is_short() { self.content_end()? } else { 0 };
+        Ok(self.sums.left(after, end))
     }
 
     /// Behind the last byte of the file that is not zero, or is damaged: there is nothing but room that was set aside.
