@@ -10,8 +10,8 @@ const MULTIPLE: u64 = 8;
 pub(super) struct SumBudget {
     /// Wherever.
     anywhere: u64,
-    /// Once that is used up, where the content of the file ends: of one length only one record ends there, so many that end in
-    /// zeros do not keep the last one from being found.
+    /// Once that is used up, where the content of the file ends: of one length only one record ends there, and noise that ends
+    /// in zeros does not keep the last one from being found.
     at_end: u64,
     /// And behind it: their last bytes would be zeros.
     behind_end: u64,
