@@ -10,7 +10,7 @@ use crate::options::HotTableMode;
 use crate::version::family::Family;
 use crate::write::env::CommitEnv;
 use crate::write::hot_swap::{self, Swap};
-use crate::write::log_segments::next_segment;
+use crate::write::log_segments::{next_segment, sync_log};
 use crate::write::queue::{Lead, LogState, Pending};
 use crate::write::stall;
 use std::sync::Arc;
@@ -204,6 +204,11 @@ fn rotate_with(
     // A segment without records ends behind everything that the memtable has, as after the rotation of another family.
     if ends_segment && (log.broken || !log.writer.is_empty()) {
         next_segment(env, log)?;
+        if log.writer.holds_records() {
+            // Carried over, and of this memtable and others: what is older than a flush is durable before it, and a flush
+            // syncs full segments only.
+            sync_log(env, log)?;
+        }
     }
     let change = hot_swap::prepare(env, log, family, swap)?;
     let changes_hot = change.is_some();

@@ -204,6 +204,29 @@ fn what_a_buffered_log_has_acknowledged_outlives_an_append_without_room() {
     assert!(acknowledged > 20, "{acknowledged}");
 }
 
+/// A memtable is flushed whose log a full disk has left in the process, with older writes to another family.
+#[test]
+fn what_a_full_disk_has_left_in_the_process_is_durable_before_a_flush_that_is_newer() {
+    let (sim, options, store) = store(SyncMode::Buffered);
+    store.families[1].put(b"first", b"of all").unwrap();
+    fault(&sim, OpClass::Append, 0);
+    let mut taken = 0;
+    // Until the end of the segment is not written, when the memtable is full.
+    while store.db.put(key(taken), [b'v'; 300]).is_ok() {
+        taken += 1;
+        assert!(taken < 1000, "the fault never struck");
+    }
+    let before = store.db.metrics().flushes;
+    // Needs no room for writes, and makes the full memtable immutable.
+    store.db.delete(b"none").unwrap();
+    eventually("one family is flushed by itself", || store.db.metrics().flushes > before);
+    for seed in 0..20 {
+        let after = reopen(sim.crash_image(seed), &options).unwrap();
+        assert!(after.db.get(key(0)).unwrap().is_some(), "it was flushed");
+        assert!(after.families[1].get(b"first").unwrap().is_some(), "an older write is missing");
+    }
+}
+
 #[test]
 fn a_full_disk_takes_deletions_of_a_buffered_store_and_it_goes_on_when_there_is_room() {
     let (sim, options, store) = store(SyncMode::Buffered);
