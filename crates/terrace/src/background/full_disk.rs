@@ -10,12 +10,19 @@ use crate::version::install;
 use crate::write::room;
 use std::sync::atomic::Ordering;
 
-/// Free bytes at which writes resume after a full disk, besides one memtable.
+/// Most free bytes, besides the reserve, that writes wait for after a full disk.
 const ROOM_BYTES: u64 = 16 << 20;
+/// The same in reserves, if there is one.
+const ROOM_RESERVES: u64 = 4;
 
-/// Room that writes resume with, besides the reserve.
+/// Room that writes resume with, besides the reserve: that of two memtables, or less, since memtables are short where room
+/// is (`write/flush_room`).
 pub(super) fn room_for_writes(env: &JobEnv) -> u64 {
-    ROOM_BYTES.min(env.base.dynamic.memtable_bytes() as u64 * 2)
+    let by_reserve = match env.base.options.advanced.reserve_bytes {
+        0 => ROOM_BYTES,
+        reserve_bytes => ROOM_BYTES.min(ROOM_RESERVES.saturating_mul(reserve_bytes)),
+    };
+    by_reserve.min(env.base.dynamic.memtable_bytes() as u64 * 2)
 }
 
 /// What the house thread remembers of its looks: how many groups of writes had been committed.

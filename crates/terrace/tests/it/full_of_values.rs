@@ -5,7 +5,7 @@ use crate::harness::{DIR, eventually, key, small_options, stopped_clock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use terrace::vfs::SimVfs;
-use terrace::{Compression, Db, Error};
+use terrace::{CompactionStyle, Compression, Db, Error, Options};
 use terrace_base::rng::{Rng, SplitMix64};
 
 const CAPACITY: u64 = 24 << 20;
@@ -81,5 +81,34 @@ fn half_of_all_values_deleted_at_random_make_room_for_others() {
         }
         check(&db, &there);
         assert!(db.verify().is_ok());
+    }
+}
+
+/// It is less than two memtables take. A snapshot has kept what was deleted in the oldest run, with the deletions.
+#[test]
+fn half_of_a_small_disk_is_room_enough_for_writes_once_a_snapshot_is_gone() {
+    for style in [CompactionStyle::Leveled, CompactionStyle::Tiered] {
+        let sim = SimVfs::new(1);
+        let mut options = Options { memory_budget: 64 << 20, ..Options::default() };
+        options.default_family.compaction = style;
+        options.default_family.compression = vec![Compression::None];
+        options.advanced.vfs = Arc::new(sim.clone());
+        options.advanced.reserve_bytes = 256 << 10;
+        let db = Db::open(DIR, options).unwrap();
+        sim.set_capacity_bytes(Some(12 << 20));
+        let mut count = 0;
+        while taken(db.put(key(count), [7; 3000])) {
+            count += 1;
+            assert!(count < 10_000, "the disk is never full");
+        }
+        let snapshot = db.snapshot();
+        for number in (0..count).step_by(2) {
+            eventually("a deletion is taken", || taken(db.delete(key(number))));
+        }
+        drop(snapshot);
+        eventually("writes resume", || taken(db.put(b"after", [7; 900])));
+        for number in 0..count {
+            assert_eq!(db.get(key(number)).unwrap().is_some(), number % 2 > 0, "{number}");
+        }
     }
 }

@@ -15,8 +15,8 @@
 //!    no more.
 //!
 //! Range tombstones count for nothing there: what they delete goes with the next merge of all runs, when the store is
-//! idle, on a full disk, or by `compact_range`. What a snapshot has kept of a deleted range in the oldest run goes with
-//! the next merge of that run.
+//! idle, on a full disk, or by `compact_range`. What a snapshot has kept in the oldest run, with the deletions that hide it,
+//! goes when the store is idle.
 //!
 //! If merging the newer runs into the oldest would reveal much garbage in the value log, all are
 //! merged whatever their number. Files with values in victim segments are rewritten in place: those
@@ -24,7 +24,7 @@
 
 use super::pick::{
     Choice, File, LAST_LEVEL, Manual, ManualStep, PickInput, Reason, Span, deletes_ranges,
-    mostly_deletes_keys, patience, total_bytes,
+    is_dense, mostly_deletes_keys, patience, total_bytes,
 };
 use std::ops::Range;
 use terrace_manifest::LEVEL_COUNT;
@@ -40,6 +40,8 @@ const IDLE_RATIO: u64 = 2;
 const MAX_DUE_RATIO: u64 = 8;
 /// Most input bytes of one rewrite in place, in target files.
 const MAX_REWRITE_FILES: u64 = 24;
+/// A file of the oldest run is rewritten while the store is idle if more than one in this many of its entries is a deletion.
+const DENSE_PART: u64 = 8;
 
 /// A sorted run: where it lies and its files.
 struct Run<'a> {
@@ -108,7 +110,18 @@ pub(crate) fn pick_idle(input: &PickInput<'_>) -> Choice {
         let count = fits.count();
         (count > 1).then(|| merge(input, &runs, 0..count, Reason::Idle)).flatten()
     };
-    whole.flatten().or_else(part).unwrap_or(Choice::Nothing)
+    let in_place = || clear_deletions(input, oldest);
+    whole.flatten().or_else(part).or_else(in_place).unwrap_or(Choice::Nothing)
+}
+
+/// Rewrites a file of the oldest run in place that has many deletions: nothing older is there, so that snapshots alone have
+/// kept these beside what they hide, and those are gone.
+fn clear_deletions(input: &PickInput<'_>, oldest: &Run<'_>) -> Option<Choice> {
+    let deletes = |f: &File| deletes_ranges(f) || is_dense(f, DENSE_PART);
+    let mut files = oldest.files.iter().filter(|f| deletes(f) && input.is_seen_by_all(f));
+    let rewrite =
+        |f: &File| input.complete(oldest.level, vec![f.clone()], oldest.level, Reason::Tombstones);
+    files.find_map(rewrite)
 }
 
 /// See [`super::pick_deleted_ranges`].
