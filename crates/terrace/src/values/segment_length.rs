@@ -1,4 +1,4 @@
-//! How long a file of values may become, and how much is set aside for a segment of the log.
+//! How long a file of values, or of what a merge writes, may become, and how much is set aside for a segment of the log.
 
 use std::path::Path;
 use terrace_vfs::Vfs;
@@ -9,12 +9,12 @@ const ROOM_PARTS: u64 = 16;
 /// Shorter ones are not worth a file.
 const LEAST_BYTES: u64 = 128 << 10;
 
-/// Nor are those of which a log would have more than this many.
+/// Nor are those of which a log, or a family, would have more than this many.
 const MOST_SEGMENTS: u64 = 16 << 10;
 
 /// Length at which a segment that begins now ends: `segment_bytes`, and less where room is short and the log, of
 /// `log_bytes`, is not long. A segment gives its garbage back once its live values are written a second time: short
-/// ones can be collected, one after the other, on a disk on which a long one could not.
+/// ones can be collected, one after the other, on a disk on which a long one could not. So it is with SSTs.
 pub(crate) fn longest_bytes(vfs: &dyn Vfs, dir: &Path, segment_bytes: u64, log_bytes: u64) -> u64 {
     // Unknown room is no reason for short ones.
     let free = vfs.free_space_bytes(dir).unwrap_or(u64::MAX);

@@ -13,6 +13,7 @@ use crate::version::install;
 use crate::version::log_history::{HistorySegment, Retention};
 use crate::write::count_written::count_segments;
 use crate::write::env::CommitEnv;
+use crate::write::flush_room::FlushRoom;
 use crate::write::queue::LogState;
 use std::collections::VecDeque;
 use std::path::Path;
@@ -110,7 +111,7 @@ fn create_segment(env: &CommitEnv, previous: LogPosition) -> Result<LogWriter> {
         made
     };
     // The log is what deletions need.
-    let reserve_bytes = env.base.options.advanced.reserve_bytes;
+    let reserve_bytes = env.base.dynamic.reserve_bytes();
     let made = reserve::with_reserve(&*env.base.vfs, &env.base.dir, reserve_bytes, make);
     made.map_err(|error| env.base.health.fail("start a log segment", error))
 }
@@ -155,6 +156,7 @@ pub(crate) fn unfinished_log(
         dirty: end.is_some(),
         synced: Instant::now(),
         broken: true,
+        flush_room: FlushRoom::default(),
     };
     Ok((log, unsynced))
 }
@@ -196,6 +198,7 @@ pub(crate) fn first_log(
         dirty: false,
         synced: Instant::now(),
         broken: false,
+        flush_room: FlushRoom::default(),
     })
 }
 

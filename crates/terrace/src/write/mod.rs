@@ -1,13 +1,14 @@
 //! Writing: the queue of writers ([`queue`]), what holds them back ([`stall`]), the check of read sets
 //! ([`read_set`], [`validate`], [`changed_range`]), the commit to log and memtables ([`commit`]), room in memtables
-//! ([`room`]) and in the hot table ([`hot_swap`]), the life of the log's segments ([`log_segments`]), and
-//! which keys are in them most often ([`count_written`], [`count_log`]).
+//! ([`room`]), as much as a flush finds room for ([`flush_room`]), and in the hot table ([`hot_swap`]), the life of the
+//! log's segments ([`log_segments`]), and which keys are in them most often ([`count_written`], [`count_log`]).
 
 mod changed_range;
 pub(crate) mod commit;
 pub(crate) mod count_log;
 pub(crate) mod count_written;
 pub(crate) mod env;
+pub(crate) mod flush_room;
 pub(crate) mod hot_swap;
 pub(crate) mod log_segments;
 pub(crate) mod queue;

@@ -8,6 +8,7 @@
 use crate::batch::WriteBatch;
 use crate::error::Result;
 use crate::options::SyncMode;
+use crate::write::flush_room::FlushRoom;
 use crate::write::read_set::Reads;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -36,6 +37,8 @@ pub(crate) struct LogState {
     pub synced: Instant,
     /// Whether an append failed: the segment is left before the next record.
     pub broken: bool,
+    /// How much memtables may hold.
+    pub flush_room: FlushRoom,
 }
 
 /// A memtable of the store.
@@ -430,6 +433,7 @@ mod tests {
             dirty: false,
             synced: Instant::now(),
             broken: false,
+            flush_room: FlushRoom::default(),
         })
     }
 

@@ -31,6 +31,7 @@ pub(crate) fn make_room(
     group: &[Pending],
 ) -> Result<()> {
     let most_separated = most_separated_bytes(env);
+    let most_flushed = log.flush_room.most_bytes(&env.base);
     let mut rotated = false;
     for family in families {
         let needed = needed_bytes(family, group);
@@ -39,7 +40,7 @@ pub(crate) fn make_room(
             let state = family.state();
             let table = &state.memtable;
             let hot_bytes = state.hot.as_ref().map_or(0, |hot| hot.full_bytes());
-            let most = env.base.dynamic.memtable_bytes();
+            let most = env.base.dynamic.memtable_bytes().min(most_flushed);
             table.room_bytes() < needed + in_flight
                 || table.size_bytes() >= most.saturating_sub(hot_bytes).max(most / 4)
                 || table.separated_bytes() >= most_separated
@@ -58,7 +59,7 @@ pub(crate) fn make_room(
         }
     }
     if families.len() > 1
-        && let Some(largest) = largest_over_bound(env, families)
+        && let Some(largest) = largest_over_bound(env, families, most_flushed)
     {
         lead.drain();
         rotate(env, log, largest, needed_bytes(largest, group))?;
@@ -154,14 +155,19 @@ fn most_separated_bytes(env: &CommitEnv) -> u64 {
 }
 
 /// The family with the largest mutable memtable, if all of them together are over half of the budget of
-/// memtables (the other half is for those that wait for their flush).
-fn largest_over_bound<'a>(env: &CommitEnv, families: &'a [Arc<Family>]) -> Option<&'a Arc<Family>> {
+/// memtables (the other half is for those that wait for their flush), or over `most_flushed`.
+fn largest_over_bound<'a>(
+    env: &CommitEnv,
+    families: &'a [Arc<Family>],
+    most_flushed: usize,
+) -> Option<&'a Arc<Family>> {
     let size = |family: &Arc<Family>| match &family.state().memtable {
         // Rotating what holds nothing frees nothing.
         empty if empty.is_empty() => 0,
         memtable => memtable.size_bytes(),
     };
-    if families.iter().map(size).sum::<usize>() <= env.base.dynamic.memtables_bytes() / 2 {
+    let most = (env.base.dynamic.memtables_bytes() / 2).min(most_flushed);
+    if families.iter().map(size).sum::<usize>() <= most {
         return None;
     }
     families.iter().max_by_key(|family| size(family))

@@ -100,7 +100,7 @@ pub(crate) fn may_hold_back(env: &CommitEnv) -> bool {
             .any(|family| pressure(family).is_some() || is_about_to_stop(env, family))
 }
 
-/// Waits until `family` may have one more immutable memtable.
+/// Waits until `family` may have one more immutable memtable, and what waits already finds room.
 pub(crate) fn wait_for_memtable(
     env: &CommitEnv,
     log: &mut LogState,
@@ -111,7 +111,9 @@ pub(crate) fn wait_for_memtable(
         // are no more of them than the log has room for.
         return Ok(());
     }
-    let full = || has_all_memtables(env, family) || are_over_share(env);
+    let most_flushed = log.flush_room.most_bytes(&env.base).saturating_mul(2);
+    let full =
+        || has_all_memtables(env, family) || are_over_share(env) || are_over(env, most_flushed);
     if !full() {
         return Ok(());
     }
@@ -120,7 +122,12 @@ pub(crate) fn wait_for_memtable(
 
 /// Whether the memtables of all families together have their share of the budget, and some of them wait for their flush.
 fn are_over_share(env: &CommitEnv) -> bool {
-    env.read.memtable_bytes() > env.base.dynamic.memtables_bytes()
+    are_over(env, env.base.dynamic.memtables_bytes())
+}
+
+/// Whether the memtables of all families together have more than `bytes`, and some of them wait for their flush.
+fn are_over(env: &CommitEnv, bytes: usize) -> bool {
+    env.read.memtable_bytes() > bytes
         && env.read.families.load().iter().any(|family| !family.state().immutables.is_empty())
 }
 

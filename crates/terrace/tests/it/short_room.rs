@@ -261,6 +261,28 @@ fn small_deleted_ranges_are_no_reason_to_try_what_does_not_fit() {
     check(&db, &there);
 }
 
+/// A flush takes about as much room as the log has taken, which gives it back only afterwards.
+#[test]
+fn memtables_end_while_there_is_room_for_their_flush() {
+    let (sim, clock) = (SimVfs::new(1), stopped_clock());
+    let mut options = options(Arc::new(sim.clone()), &clock);
+    options.memory_budget = 64 << 20;
+    options.advanced.memtable_bytes = 4 << 20;
+    options.advanced.reserve_bytes = 256 << 10;
+    let db = Db::open(DIR, options).unwrap();
+    sim.set_capacity_bytes(Some(used_bytes(&sim) + (4 << 20)));
+    let mut there = Contents::new();
+    fill(&db, &mut there);
+    let in_memory = db.metrics().memtable_bytes;
+    assert!(in_memory < 512 << 10, "{in_memory} bytes are not flushed");
+    eventually("all of it is flushed, on the full disk", || {
+        let families = db.shape().families;
+        let waiting: u64 = families.iter().map(|family| family.immutable_memtables).sum();
+        waiting == 0 && db.metrics().memtable_bytes < 64 << 10
+    });
+    check(&db, &there);
+}
+
 /// Writes until the disk is full.
 fn fill(db: &Db, there: &mut Contents) {
     for number in 0..100_000 {

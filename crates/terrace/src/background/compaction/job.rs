@@ -24,6 +24,7 @@ use crate::iter::merge::MergingIter;
 use crate::jobs::job_list::JobProgress;
 use crate::memory::table_cache::TableCache;
 use crate::options::FamilyOptions;
+use crate::values::segment_length::longest_bytes;
 use crate::version::unpublished::remove_unpublished;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -432,7 +433,16 @@ fn output_context<'p>(plan: &'p Plan<'_>) -> OutputContext<'p> {
             flushed_seqno: ctx.flushed_seqno,
             ..ctx.options.sst(level, plan.now_ms)
         },
-        target_file_bytes: if level == 0 { u64::MAX } else { ctx.options.target_file_bytes },
+        target_file_bytes: match level {
+            0 => u64::MAX,
+            // Short where room is: one file can be rewritten where a long one could not.
+            _ => longest_bytes(
+                &**ctx.vfs,
+                ctx.dir,
+                ctx.options.target_file_bytes,
+                ctx.version.size_bytes(),
+            ),
+        },
         max_writer_bytes: ctx.options.job_buffer_bytes,
         limiter: ctx.limiter,
         trainings: ctx.table_cache.trainings(),
