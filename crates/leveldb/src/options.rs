@@ -76,6 +76,8 @@ impl Options {
             create_if_missing: self.create_if_missing,
             max_open_files: files.count(),
             default_family: family,
+            // As LevelDB: what an open says, it says of the whole store.
+            stored_options: terrace::StoredOptions::Replace,
             ..terrace::Options::default()
         };
         options.advanced.memory_shares =

@@ -312,7 +312,7 @@ impl Server {
             let bytes = after.separation_threshold();
             let space = &self.space;
             for family in [space.strings(), space.collections(), space.elements()] {
-                family.set_value_separation_threshold(bytes);
+                engine(family.set_value_separation_threshold(bytes))?;
             }
         }
         if changed("loglevel")

@@ -356,7 +356,7 @@ fn who_has_seen_enough_sees_no_more() {
 fn long_strings_are_copied_by_who_may_take_long() {
     let space = roomy_store(Compression::None);
     // Else it would be the device that is waited for.
-    space.strings().set_value_separation_threshold(usize::MAX);
+    space.strings().set_value_separation_threshold(usize::MAX).unwrap();
     let mut turn = locked(&space, &[b"long", b"short"]);
     let until = |ms: u64| Lifetime::Until(space.now_ms() + ms);
     let options = PutOptions { lifetime: until(1000), ..PutOptions::default() };

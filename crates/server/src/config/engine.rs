@@ -4,10 +4,13 @@ use super::table::Settings;
 use super::value::{AppendFsync, DirectIoUse};
 use crate::descriptors;
 use std::time::Duration;
-use terrace::{AdvancedOptions, CfOptions, DirectIo, Options, SyncMode, WriteTracking};
+use terrace::{
+    AdvancedOptions, CfOptions, DirectIo, Options, StoredOptions, SyncMode, WriteTracking,
+};
 
 impl Settings {
-    /// Options to open the store with. All families are alike.
+    /// Options to open the store with. All families are alike, and what CONFIG SET changed ends with the server: the
+    /// configuration says what they are, not the store.
     pub fn engine_options(&self) -> Options {
         Options {
             memory_budget: usize::try_from(self.maxmemory).unwrap_or(usize::MAX),
@@ -26,6 +29,7 @@ impl Settings {
                 learning: self.learning,
                 ..CfOptions::default()
             },
+            stored_options: StoredOptions::Replace,
             advanced: AdvancedOptions {
                 rate_limit_bytes_per_s: self.rate_limit_bytes,
                 gc_garbage_ratio: self.gc_garbage_ratio,

@@ -1,10 +1,10 @@
-//! Creating and dropping column families.
+//! Creating and dropping column families, and changing their options.
 
 use crate::error::{Error, Result};
 use crate::inner::Inner;
 use crate::kill_point::kill_point;
 use crate::merge_operator::{MergeOperator, builtin_merge_operator};
-use crate::options::{CfOptions, Options};
+use crate::options::{CfOptions, Options, stored};
 use crate::version::family::Family;
 use crate::version::install;
 use crate::write::log_segments;
@@ -68,13 +68,14 @@ pub(crate) fn create(inner: &Inner, name: &str, options: &CfOptions) -> Result<A
     }
     let id = log.state.next_family_id;
     // Before the edit: a family that the manifest has must be there.
-    let resolved = inner.base.options.family(options);
-    let family = Family::new(id, name.into(), resolved, Arc::default(), &inner.read.table_cache)
+    let chosen = (options.clone(), inner.base.dynamic.options().family(options));
+    let family = Family::new(id, name.into(), chosen, Arc::default(), &inner.read.table_cache)
         .map_err(|e| terrace_base::Error::io("reserve memory for", &inner.base.dir, e))?;
     let edit = FamilyEdit {
         id,
         create: Some(name.into()),
         merge_operator: options.merge_operator.as_ref().map(|operator| operator.name().into()),
+        options: Some(stored::encode(options, None).into()),
         min_log_segment: Some(segment),
         ..FamilyEdit::default()
     };
@@ -86,6 +87,49 @@ pub(crate) fn create(inner: &Inner, name: &str, options: &CfOptions) -> Result<A
     all.push(family.clone());
     inner.read.families.store(Arc::new(all));
     Ok(family)
+}
+
+/// Changes options of `family`, or of all families, durably: of all that are asked for, or of none.
+///
+/// # Errors
+/// That of `change`, and `InvalidArgument` for what no store opens with: nothing has changed. `NoSuchFamily`. What a write to the
+/// manifest gives; then the old options are in force, and the next open may find the new ones.
+pub(crate) fn change_options(
+    inner: &Inner,
+    family: Option<&Arc<Family>>,
+    change: &dyn Fn(&mut CfOptions) -> Result<()>,
+) -> Result<()> {
+    let mut log = inner.versions.manifest.lock();
+    // A family is made and dropped under this lock.
+    let families = match family {
+        Some(family) => {
+            family.check_exists()?;
+            vec![family.clone()]
+        }
+        None => (**inner.read.families.load()).clone(),
+    };
+    let (mut edits, mut changes) = (Vec::new(), Vec::new());
+    for family in families {
+        let mut chosen = family.chosen();
+        change(&mut chosen)?;
+        chosen.check()?;
+        let before = log.state.families.get(&family.id).and_then(|state| state.options.clone());
+        let text = stored::encode(&chosen, before.as_deref());
+        if Some(&*text) != before.as_deref() {
+            let options = Some(text.into());
+            edits.push(FamilyEdit { id: family.id, options, ..FamilyEdit::default() });
+        }
+        changes.push((family, chosen));
+    }
+    // A reader has them for itself.
+    if !edits.is_empty() && !inner.base.read_only {
+        inner.base.health.check_may_free()?;
+        let edit = VersionEdit { families: edits, ..VersionEdit::default() };
+        install::append(&inner.versions, &mut log, &edit)?;
+    }
+    let options = inner.base.dynamic.options();
+    changes.into_iter().for_each(|(family, chosen)| family.choose(&options, chosen));
+    Ok(())
 }
 
 /// Drops the family `name`, durably; its files go when nobody reads them any more.

@@ -13,6 +13,7 @@ use crate::env::reserve;
 use crate::error::Error;
 use crate::jobs::background_errors::{RoomWanted, Work};
 use crate::jobs::scheduler::SchedulerState;
+use crate::options::FamilyOptions;
 use crate::version::family::Family;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -67,15 +68,15 @@ impl Shared {
 /// installs before it releases its claim, so the version is never older than the claims.
 pub(super) fn input<'a>(
     env: &JobEnv,
-    family: &'a Family,
-    version: &'a Version,
+    family: &Family,
+    (version, options): (&'a Version, &'a FamilyOptions),
     jobs: &'a SchedulerState,
     shared: &'a Shared,
 ) -> PickInput<'a> {
     PickInput {
         family: family.id,
         version,
-        options: &family.options,
+        options,
         in_progress: &jobs.busy_files,
         quarantined: &shared.quarantined,
         running: &jobs.running,
@@ -236,7 +237,7 @@ pub(super) fn choose(env: &JobEnv, jobs: &SchedulerState, occasion: Occasion) ->
 
 /// Bytes that stay free of merges while writes go on.
 pub(super) fn besides(env: &JobEnv) -> u64 {
-    2 * env.base.options.advanced.reserve_bytes
+    2 * env.base.dynamic.reserve_bytes()
 }
 
 fn no_room(room: &Room, stops_writes: bool) -> Next {
@@ -256,8 +257,8 @@ fn stops_writes(env: &JobEnv, jobs: &SchedulerState, room: &Room) -> bool {
         if family.l0_pressure().is_none_or(|full| full < 1.0) || runs() {
             return false;
         }
-        let version = family.state().version.clone();
-        let input = input(env, family, &version, jobs, &shared);
+        let (version, options) = (family.state().version.clone(), family.options());
+        let input = input(env, family, (&version, &options), jobs, &shared);
         let (choice, is_other) = choose_fitting(env, Some(room), &input, pick);
         is_other && matches!(choice, Choice::Nothing)
     })
@@ -293,8 +294,8 @@ fn choose_in(env: &JobEnv, jobs: &SchedulerState, occasion: Occasion, room: Opti
     let mut wants_room = false;
     for choose in kinds {
         for (pressure, family) in &order {
-            let version = family.state().version.clone();
-            let input = input(env, family, &version, jobs, &shared);
+            let (version, options) = (family.state().version.clone(), family.options());
+            let input = input(env, family, (&version, &options), jobs, &shared);
             family.pending_bytes.store(pending_bytes(&input), Ordering::Relaxed);
             if jobs.is_left_to_manual(family.id, *pressure) {
                 continue;

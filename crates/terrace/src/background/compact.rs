@@ -127,8 +127,7 @@ fn is_idle(env: &JobEnv, jobs: &mut SchedulerState) -> bool {
         jobs.last_groups = groups;
         jobs.quiet_since_us = now.max(1);
     }
-    let options = &env.base.options.advanced;
-    options.compact_when_idle && now.saturating_sub(jobs.quiet_since_us) >= IDLE_AFTER_US
+    env.base.dynamic.compact_when_idle() && now.saturating_sub(jobs.quiet_since_us) >= IDLE_AFTER_US
 }
 
 /// Chooses, runs and installs one compaction; false if there was nothing to do.
@@ -187,9 +186,10 @@ fn note_stuck(env: &JobEnv, jobs: &SchedulerState) {
     let now_us = env.base.clock.monotonic_us();
     for family in env.read.families.load().iter().filter(|f| !f.is_dropped()) {
         let version = family.state().version.clone();
-        let full = version.level(0).len() >= family.options.l0_stop;
+        let options = family.options();
+        let full = version.level(0).len() >= options.l0_stop;
         let runs = jobs.running.iter().any(|running| running.family == family.id);
-        let choice = || pick(&input(env, family, &version, jobs, &shared));
+        let choice = || pick(&input(env, family, (&version, &options), jobs, &shared));
         let files = version.files().map(|(_, file)| file.number);
         let failed = errors.why_not(Work::Compaction, family.id, files, now_us);
         let blocked = || !errors.may_begin(Work::Compaction, family.id, now_us);
@@ -223,8 +223,8 @@ pub(crate) fn run_for_values(
     }
     let shared = Shared::asked_for(env, true);
     let chosen = env.read.families.load().iter().filter(|f| !f.is_dropped()).find_map(|family| {
-        let version = family.state().version.clone();
-        let choice = choose(&input(env, family, &version, &jobs, &shared))?;
+        let (version, options) = (family.state().version.clone(), family.options());
+        let choice = choose(&input(env, family, (&version, &options), &jobs, &shared))?;
         Some((family.clone(), choice))
     });
     let Some((family, choice)) = chosen else { return Ok(None) };
@@ -363,7 +363,7 @@ fn run_merge(
     let was_asked_for = gc::is_asked_for(env, merge);
     // What is a victim by now is emptied by this merge if it comes to it.
     gc::step(env);
-    let state = family.hold_state();
+    let (state, options) = (family.hold_state(), family.hold_options());
     let moving = moving(env);
     let moves = moving.as_ref().is_some_and(|moving| moving.moves(merge));
     let is_asked_for = moves && (was_asked_for || gc::is_asked_for(env, merge));
@@ -378,7 +378,7 @@ fn run_merge(
             dir: &env.base.dir,
             table_cache: &env.read.table_cache,
             next_file_number: &next_file_number,
-            options: &family.options,
+            options: &options,
             flushed_seqno: env.versions.flushed_seqno(family.id),
             snapshots: env.read.snapshots.list(),
             clock: &*env.base.clock,
@@ -448,7 +448,7 @@ fn filtering<'a>(
     merge: &Compaction,
     version: &Version,
 ) -> Option<Filtering<'a>> {
-    let filter = family.options.compaction_filter.as_deref()?;
+    let filter = family.compaction_filter.as_deref()?;
     let context = FilterContext {
         family: family.name.clone(),
         job: FilterJob::Compaction,

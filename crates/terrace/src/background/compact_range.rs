@@ -78,7 +78,7 @@ pub(crate) fn range(
     );
     let _call = Call(env);
     let mut step = Step::new(env, family.id);
-    if family.options.compaction_filter.is_some() {
+    if family.compaction_filter.is_some() {
         // Those that run may have begun when there were other snapshots.
         let runs = |jobs: &SchedulerState| jobs.running.iter().any(|r| r.family == family.id);
         env.jobs.scheduler.wait_until(|jobs| {
@@ -116,10 +116,11 @@ fn next_step<'a>(
     env.jobs.scheduler.wait_until(|jobs| {
         env.base.health.check_writable()?;
         family.check_exists()?;
-        let version = family.state().version.clone();
+        let (version, options) = (family.state().version.clone(), family.options());
         let force = env.garbage.is_overdue(env.base.clock.monotonic_us());
         let shared = Shared::asked_for(env, force);
-        let next = pick_manual(&input(env, family, &version, jobs, &shared), manual);
+        let input = input(env, family, (&version, &options), jobs, &shared);
+        let next = pick_manual(&input, manual);
         let waits = matches!(next, Next::Wait);
         turn.note_waits(jobs, waits);
         match next {

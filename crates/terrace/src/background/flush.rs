@@ -212,7 +212,7 @@ fn come_first(files: &mut [FileMeta], version: &Version) {
 
 /// The family's compaction filter, if it applies to flushes.
 fn filtering(family: &Family) -> Option<Filtering<'_>> {
-    let filter = family.options.compaction_filter.as_deref()?;
+    let filter = family.compaction_filter.as_deref()?;
     let context = FilterContext {
         family: family.name.clone(),
         job: FilterJob::Flush,
@@ -267,7 +267,7 @@ pub(crate) fn one_file<'a>(
     now_ms: u64,
     flushed_seqno: SeqNo,
 ) -> OutputContext<'a> {
-    let sst_options = SstOptions { flushed_seqno, ..family.options.sst(0, now_ms) };
+    let sst_options = SstOptions { flushed_seqno, ..family.options().sst(0, now_ms) };
     OutputContext {
         vfs: parts.vfs,
         dir: parts.dir,
@@ -301,7 +301,7 @@ pub(crate) fn write_l0(
     let retain = Retain::new(snapshots, &tombstones, now_ms, &mut below, false);
     // Operands on separated values wait for a compaction.
     let read_value = |_: &[u8], _| None;
-    let operator = family.options.merge_operator.as_deref();
+    let operator = family.merge_operator.as_deref();
     let folding = Folding { operator, read_value: &read_value };
     let mut fold = Fold::new(retain, folding).with_filter(filter);
     let survivors = surviving_tombstones(&tombstones, snapshots, &Below::everywhere());

@@ -18,7 +18,7 @@ const ROOM_RESERVES: u64 = 4;
 /// Room that writes resume with, besides the reserve: that of two memtables, or less, since memtables are short where room
 /// is (`write/flush_room`).
 pub(super) fn room_for_writes(env: &JobEnv) -> u64 {
-    let by_reserve = match env.base.options.advanced.reserve_bytes {
+    let by_reserve = match env.base.dynamic.reserve_bytes() {
         0 => ROOM_BYTES,
         reserve_bytes => ROOM_BYTES.min(ROOM_RESERVES.saturating_mul(reserve_bytes)),
     };
@@ -150,7 +150,7 @@ pub(super) fn look_for_room(env: &JobEnv, last: &mut LastLook) -> Result<()> {
 }
 
 fn look(env: &JobEnv, last: &mut LastLook) -> Result<()> {
-    let reserve_bytes = env.base.options.advanced.reserve_bytes;
+    let reserve_bytes = env.base.dynamic.reserve_bytes();
     lend_reserve(env, reserve_bytes)?;
     env.purge();
     match env.base.health.has_no_room() {

@@ -127,7 +127,7 @@ fn full_disk(env: &JobEnv) -> Option<FullDisk> {
     let (vfs, dir) = (&*env.base.vfs, &*env.base.dir);
     let free = vfs.free_space_bytes(dir).ok().filter(|free| *free < u64::MAX)?;
     let room_bytes = free.saturating_add(reserve::kept_bytes(vfs, dir).unwrap_or(0)) / 2;
-    let need = room_for_writes(env) + env.base.options.advanced.reserve_bytes;
+    let need = room_for_writes(env) + env.base.dynamic.reserve_bytes();
     Some(FullDisk { room_bytes, wanted_bytes: WANTED_ROOMS * need })
 }
 
@@ -144,7 +144,7 @@ pub(crate) fn stats_of_all(env: &JobEnv) -> Vec<SegmentStats> {
     let (mut referred, mut entries) = (0, 0);
     for family in env.read.families.load().iter() {
         // Entries whose values are inline are no records; where separation is off, nothing says how many.
-        let least_bytes = match family.options.value_separation_threshold {
+        let least_bytes = match family.options().value_separation_threshold {
             usize::MAX => 1,
             threshold => threshold.max(1) as u64,
         };

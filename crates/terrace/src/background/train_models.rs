@@ -73,13 +73,14 @@ impl Learner {
         self.families.retain(|id, _| families.iter().any(|family| family.id == *id));
         let mut busy = false;
         for family in families.iter() {
-            if family.options.learning == Learning::Off || family.is_dropped() {
+            let learning = family.options().learning;
+            if learning == Learning::Off || family.is_dropped() {
                 continue;
             }
             let own = self.families.entry(family.id).or_default();
             own.look(env, family, now_ms);
             family.samples.forget_stale(now_ms);
-            let file = match family.options.learning {
+            let file = match learning {
                 Learning::Analyze => own.next_file(env, family, now_ms),
                 Learning::Build | Learning::Off => None,
             };
@@ -155,7 +156,7 @@ impl FamilyFileStats {
 
     fn next_level(&mut self, env: &JobEnv, family: &Family, now_ms: u64) -> Option<usize> {
         let state = family.state();
-        let least_files = env.base.options.advanced.level_model_files;
+        let least_files = env.base.dynamic.level_model_files();
         let paths = |level: usize| {
             let few = state.version.level(level).len() < least_files;
             if few || state.level_models[level].is_some() {

@@ -329,7 +329,7 @@ fn house_loop(env: &JobEnv) {
 /// and nothing runs that could take it. False if that cannot be done here.
 fn set_reserve_aside(env: &JobEnv) -> Result<bool> {
     let (vfs, dir) = (&*env.base.vfs, &*env.base.dir);
-    let bytes = env.base.options.advanced.reserve_bytes;
+    let bytes = env.base.dynamic.reserve_bytes();
     if bytes == 0 || reserve::kept_bytes(vfs, dir)? >= bytes {
         return Ok(true);
     }

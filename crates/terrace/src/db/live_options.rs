@@ -1,28 +1,45 @@
 //! Changing options while the store is open: by typed methods, and by name and text for a program that
-//! takes them from people (`CONFIG SET` of the server). None is stored: name it at the next open.
+//! takes them from people. Those of column families are stored with them; others are not: name them at the next open.
 //!
-//! What is not listed in [`LIVE_OPTIONS`] is decided at open: files, threads and the log's buffer are
-//! made by it.
+//! What is not listed in [`LIVE_OPTIONS`] is decided at open; `docs/options.md` says why.
 
-use super::Db;
+use super::decision_options::{self, number};
+use super::{Db, family_options};
+use crate::admin::families;
 use crate::background::rebalance;
 use crate::error::{Error, Result};
 use crate::options::dynamic_options::{SyncText, parse_sync};
-use crate::options::{HotTableMode, MemorySplit, Options, SyncMode};
+use crate::options::refuse::refusal;
+use crate::options::{CfOptions, HotTableMode, MemorySplit, Options, SyncMode};
 use crate::write::log_segments;
-use std::fmt::Display;
-use std::str::FromStr;
 
-/// The names that [`Db::set_option`] takes.
-pub const LIVE_OPTIONS: [&str; 8] = [
+/// The names that [`Db::set_option`] takes: options of the store, and at the end those of column families.
+pub const LIVE_OPTIONS: [&str; 25] = [
     "sync",
     "memory_budget",
     "memory_split",
     "rate_limit_bytes_per_s",
     "gc_garbage_ratio",
-    "value_separation_threshold",
     "hot_table",
     "log_retention_bytes",
+    "l0_compaction_trigger",
+    "l0_slowdown",
+    "l0_stop",
+    "level_base_bytes",
+    "level_multiplier",
+    "target_file_bytes",
+    "max_subcompactions",
+    "compact_when_idle",
+    "pending_compaction_slowdown_bytes",
+    "level_model_files",
+    "reserve_bytes",
+    "max_reader_pinned_bytes",
+    "compression",
+    "filter",
+    "prefix_len",
+    "value_separation_threshold",
+    "value_compression",
+    "learning",
 ];
 
 impl Db {
@@ -90,9 +107,11 @@ impl Db {
         self.inner().base.dynamic.set_hot_table(mode);
     }
 
-    /// Changes one of [`LIVE_OPTIONS`] by its name. `sync` is `none`, `batch`, `buffered` or
-    /// `interval:` with milliseconds, `memory_split` is `fixed` or `auto`, `hot_table` is `off` or
-    /// `auto`, all others are numbers; `value_separation_threshold` holds for all column families.
+    /// Changes one of [`LIVE_OPTIONS`] by its name; from the next decision on that depends on it, it holds. `sync` is `none`,
+    /// `batch`, `buffered` or `interval:` with milliseconds, `memory_split` is `fixed` or `auto`, `hot_table` is `off` or
+    /// `auto`, `compact_when_idle` is `true` or `false`, `max_reader_pinned_bytes` may be `none`; else those of the store are
+    /// numbers. Those of column families are set for all families together, as
+    /// [`ColumnFamily::set_option`](crate::ColumnFamily::set_option) takes them, and stored; the others are not.
     ///
     /// ```
     /// # fn main() -> terrace::Result<()> {
@@ -108,7 +127,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Another name, or a value out of range.
+    /// `InvalidArgument`: another name, or a value that no store opens with, as `l0_slowdown` below `l0_compaction_trigger`.
+    /// Of options of column families also what a write to the manifest gives.
     pub fn set_option(&self, name: &str, value: &str) -> Result<()> {
         match name {
             "sync" => {
@@ -125,13 +145,6 @@ impl Db {
                 Ok(())
             }
             "gc_garbage_ratio" => self.set_gc_garbage_ratio(number(name, value)?),
-            "value_separation_threshold" => {
-                let bytes = number(name, value)?;
-                for family in self.inner().read.families.load().iter() {
-                    family.set_value_separation_threshold(bytes);
-                }
-                Ok(())
-            }
             "hot_table" => {
                 self.set_hot_table(value.parse()?);
                 Ok(())
@@ -140,6 +153,11 @@ impl Db {
                 self.set_log_retention_bytes(number(name, value)?);
                 Ok(())
             }
+            _ if family_options::LIVE_FAMILY_OPTIONS.contains(&name) => {
+                let change = |options: &mut CfOptions| family_options::set(options, name, value);
+                families::change_options(self.inner(), None, &change)
+            }
+            _ if decision_options::change(self.inner(), name, value)? => Ok(()),
             _ => Err(Error::InvalidArgument(format!(
                 "`{name}` cannot be changed while the store is open; these can: {}",
                 LIVE_OPTIONS.join(", ")
@@ -147,9 +165,8 @@ impl Db {
         }
     }
 
-    /// What one of [`LIVE_OPTIONS`] is now, as [`Db::set_option`] takes it; of
-    /// `value_separation_threshold`, what it is in the default column family. `None` for other
-    /// names.
+    /// What one of [`LIVE_OPTIONS`] is now, as [`Db::set_option`] takes it; of those of column families, what it is in
+    /// the default one. `None` for other names.
     pub fn option(&self, name: &str) -> Option<String> {
         let inner = self.inner();
         Some(match name {
@@ -158,20 +175,12 @@ impl Db {
             "memory_split" => inner.base.dynamic.memory_split().to_string(),
             "rate_limit_bytes_per_s" => inner.base.limiter.rate().to_string(),
             "gc_garbage_ratio" => inner.base.dynamic.gc_garbage_ratio().to_string(),
-            "value_separation_threshold" => {
-                inner.read.family(0)?.separation().threshold.to_string()
-            }
             "hot_table" => inner.base.dynamic.hot_table().to_string(),
             "log_retention_bytes" => inner.base.dynamic.log_retention_bytes().to_string(),
-            _ => return None,
+            _ if family_options::LIVE_FAMILY_OPTIONS.contains(&name) => {
+                self.default.option(name)?
+            }
+            _ => decision_options::get(inner, name)?,
         })
     }
-}
-
-fn number<T: FromStr>(name: &str, value: &str) -> Result<T> {
-    value.parse().map_err(|_| refusal(name, &value, "a number"))
-}
-
-fn refusal(name: &str, value: &dyn Display, allowed: &str) -> Error {
-    Error::InvalidArgument(format!("{name} is {value}; it must be {allowed}"))
 }

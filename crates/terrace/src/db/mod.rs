@@ -1,6 +1,8 @@
 //! The store as its user sees it: [`Db`] and [`ColumnFamily`], thin over the verbs.
 
 mod bulk_api;
+mod decision_options;
+mod family_options;
 mod family_writes;
 mod ingest_api;
 mod introspect;
@@ -11,6 +13,7 @@ mod store;
 mod updates_api;
 
 pub use bulk_api::BulkLoader;
+pub use family_options::LIVE_FAMILY_OPTIONS;
 pub use introspect::QuarantinedFile;
 pub use live_options::LIVE_OPTIONS;
 
@@ -399,8 +402,7 @@ impl Db {
         self.inner().read.families.load().iter().map(|family| family.name.clone()).collect()
     }
 
-    /// Creates a column family. Its options are not stored: name them again in
-    /// [`Options::column_families`] at the next open.
+    /// Creates a column family. Its options are stored with it, but for code; see [`CfOptions`].
     pub fn create_column_family(&self, name: &str, options: CfOptions) -> Result<ColumnFamily> {
         let family = families::create(self.inner(), name, &options)?;
         Ok(ColumnFamily { family, store: self.default.store.clone() })
@@ -477,15 +479,6 @@ impl ColumnFamily {
     ) -> Result<Vec<Option<Slice>>> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         get::multi_get(&self.inner().read, &self.family, &keys, self.reading(options)?)
-    }
-
-    /// Values of at least this many bytes stay in the log from now on, and shorter ones in SSTs;
-    /// `usize::MAX` turns separation off. What was written before stays as it is until it is
-    /// overwritten. Not stored: name it in
-    /// [`CfOptions::value_separation_threshold`](crate::CfOptions::value_separation_threshold) at
-    /// the next open.
-    pub fn set_value_separation_threshold(&self, bytes: usize) {
-        self.family.set_value_separation_threshold(bytes);
     }
 
     fn put_one(&self, key: &[u8], ttl: Option<Duration>, value: &[u8]) -> Result<()> {

@@ -52,7 +52,7 @@ impl<'a> Copied<'a> {
         let number = self.env.versions.next_file_number();
         self.started.push(number);
         let target = names::temp_path(&base.dir, number);
-        let direct = family.options.direct_write;
+        let direct = family.options().direct_write;
         let mut body = reader.copy_external(&*base.vfs, &target, number, direct)?;
         body.sync()?;
         base.limiter.request(reader.size_bytes(), &self.env.jobs.scheduler.cancel);
@@ -114,7 +114,7 @@ impl Drop for Copied<'_> {
 /// Refuses operands that are not for the family's merge operator.
 fn check_operator(family: &Family, source: &Path, properties: &Properties) -> Result<()> {
     let Some(needs) = &properties.merge_operator else { return Ok(()) };
-    let has = family.options.merge_operator.as_ref().map(|operator| operator.name());
+    let has = family.merge_operator.as_ref().map(|operator| operator.name());
     if has == Some(needs) {
         return Ok(());
     }

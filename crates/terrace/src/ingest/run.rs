@@ -103,7 +103,7 @@ pub(crate) fn ingest(
     if sources.is_empty() {
         return Err(Error::InvalidArgument("there are no files to ingest".into()));
     }
-    if options.position == IngestPosition::Below && family.options.merge_operator.is_some() {
+    if options.position == IngestPosition::Below && family.merge_operator.is_some() {
         let text = "in a column family with a merge operator nothing is ingested below: operands may have become \
                     values already";
         return Err(Error::InvalidArgument(text.into()));
@@ -267,7 +267,7 @@ fn stamp(env: &JobEnv, family: &Family) -> Stamp {
         seqno: SeqNo::ZERO,
         // Above existing data, all that was written before is flushed.
         flushed_seqno: SeqNo::ZERO,
-        family: family.options.family.clone(),
+        family: family.options().family.clone(),
         created_ms: env.base.clock.wall_ms(),
     }
 }
@@ -316,7 +316,7 @@ fn claim_above<'a>(
     files: &[Arc<FileMeta>],
 ) -> (Vec<usize>, Claim<'a>) {
     let version = family.state().version.clone();
-    let (style, running) = (family.options.style, &jobs.running);
+    let (style, running) = (family.options().style, &jobs.running);
     let levels = Levels { family: family.id, version: &version, style, running };
     let spans = files.iter().filter_map(|file| Span::of([file]));
     let chosen: Vec<usize> = spans.map(|span| levels.above(&span)).collect();
@@ -332,7 +332,7 @@ fn claim_above<'a>(
 /// What is there is in the way.
 fn check_below(family: &Family, jobs: &SchedulerState, files: &[Arc<FileMeta>]) -> Result<bool> {
     let version = family.state().version.clone();
-    let (style, running) = (family.options.style, &jobs.running);
+    let (style, running) = (family.options().style, &jobs.running);
     let levels = Levels { family: family.id, version: &version, style, running };
     let spans = || files.iter().filter_map(|file| Span::of([file]));
     if !spans().all(|span| levels.has_room_below(&span)) {

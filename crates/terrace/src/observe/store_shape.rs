@@ -223,10 +223,10 @@ fn family_shape(
     let mut shape = FamilyShape {
         name: family.name.clone(),
         memtable_bytes: memtables.map(|memtable| memtable.size_bytes() as u64).sum(),
-        memtable_limit_bytes: family.options.memtable_bytes as u64,
+        memtable_limit_bytes: family.options().memtable_bytes as u64,
         immutable_memtables: state.immutables.len() as u64,
         levels: Vec::new(),
-        level_targets: compaction::level_targets(&state.version, &family.options).to_vec(),
+        level_targets: compaction::level_targets(&state.version, &family.options()).to_vec(),
     };
     for (level, files) in state.version.levels().iter().enumerate() {
         let file = |(index, file): (usize, &Arc<FileMeta>)| {

@@ -3,7 +3,8 @@
 use crate::env::reserve;
 use crate::error::{Error, Result};
 use crate::inner::Inner;
-use crate::open::read_write::{Nouns, Opened, family_options, open_families, recover_and_write};
+use crate::open::family_options;
+use crate::open::read_write::{Nouns, Opened, open_families, recover_and_write};
 use crate::open::recover::{self, OnDisk, Replayed};
 use crate::options::Options;
 use crate::version::evidence::Evidence;
@@ -51,7 +52,7 @@ pub(super) fn open(
 /// was there before, only what removes is let through until there is.
 pub(super) fn take_reserve(opened: &Inner, is_store: bool) -> Result<()> {
     let base = &opened.base;
-    let reserve_bytes = base.options.advanced.reserve_bytes;
+    let reserve_bytes = base.dynamic.reserve_bytes();
     if !reserve::take(&*base.vfs, &base.dir, reserve_bytes)? && is_store {
         let why = format!(
             "there is no room for the {reserve_bytes} bytes that deletions need on a full disk \
@@ -106,10 +107,15 @@ fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
     let mut parts = Nouns::new(dir, options, false)?;
     parts.mind_readers(&listing, options);
     let families = open_families(&state, options, &parts.table_cache, &[])?;
-    for family in state.families.values_mut().filter(|family| family.merge_operator.is_none()) {
-        // It gets into the manifest that is written when there is room, before any operand does.
-        let given = &family_options(options, &family.name).merge_operator;
-        family.merge_operator = given.as_ref().map(|operator| operator.name().into());
+    // What follows gets into the manifest that is written when there is room, before any operand does.
+    for family in state.families.values_mut() {
+        if let Some(text) = family_options::to_store(options, family)? {
+            family.options = Some(text);
+        }
+        if family.merge_operator.is_none() {
+            let given = &family_options::given(options, &family.name).merge_operator;
+            family.merge_operator = given.as_ref().map(|operator| operator.name().into());
+        }
     }
     let numbers = FileNumbers::new(&listing, state.next_file_number);
     let segments = recover::live_segments(dir, &listing, &state, &numbers)?;

@@ -1,7 +1,8 @@
 //! Opening a store: for reading and writing ([`for_writing`], [`read_write`]; on a full disk [`full_disk`]), or read-only beside a writer
-//! ([`read_only`]); the log is replayed by [`recover`], what stays of it for change feeds is found by [`kept_log`], and
+//! ([`read_only`]), with the options of families by [`family_options`]; the log is replayed by [`recover`], what stays of it for change feeds is found by [`kept_log`], and
 //! files that nothing names are dealt with by [`orphans`].
 
+pub(crate) mod family_options;
 pub(crate) mod for_writing;
 pub(crate) mod full_disk;
 pub(crate) mod kept_log;

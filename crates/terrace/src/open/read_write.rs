@@ -18,10 +18,11 @@ use crate::memory::filter_budget::FilterBudget;
 use crate::memory::table_cache::TableCache;
 use crate::merge_operator::MergeOperator;
 use crate::metrics::trends::Trends;
+use crate::open::family_options;
 use crate::open::kept_log::{self, ReplayedLog};
 use crate::open::orphans;
 use crate::open::recover::{self, OnDisk, Replayed};
-use crate::options::{AdvancedOptions, CfOptions, FamilyOptions, Options};
+use crate::options::{AdvancedOptions, FamilyOptions, Options, stored};
 use crate::values::garbage::Garbage;
 use crate::values::value_log::ValueLog;
 use crate::version::evidence::Evidence;
@@ -222,19 +223,21 @@ fn open_manifest(
 }
 
 /// Creates the families that the options name and the store does not have, and gives families the merge
-/// operators that the options have for them.
+/// operators that the options have for them, and the options that they are opened with.
 ///
 /// # Errors
-/// As [`families::merge_operator`], with nothing changed.
+/// As [`families::merge_operator`] and [`family_options::in_force`], with nothing changed.
 fn create_families(log: &mut ManifestLog, options: &Options) -> Result<()> {
     let mut edit = VersionEdit::default();
     let mut next_id = log.state.next_family_id;
     let oldest_segment = log.state.families.values().map(|f| f.min_log_segment).min();
     for family in log.state.families.values() {
-        let operator = merge_operator(options, family)?;
-        if let (None, Some(operator)) = (&family.merge_operator, operator) {
-            let merge_operator = Some(operator.name().to_string());
-            edit.families.push(FamilyEdit { id: family.id, merge_operator, ..Default::default() });
+        let operator = merge_operator(options, family)?.filter(|_| family.merge_operator.is_none());
+        let merge_operator = operator.map(|operator| operator.name().to_string());
+        let options = family_options::to_store(options, family)?;
+        if merge_operator.is_some() || options.is_some() {
+            let id = family.id;
+            edit.families.push(FamilyEdit { id, merge_operator, options, ..Default::default() });
         }
     }
     for (name, family) in &options.column_families {
@@ -246,6 +249,7 @@ fn create_families(log: &mut ManifestLog, options: &Options) -> Result<()> {
                 id: next_id,
                 create: Some(name.clone()),
                 merge_operator: family.merge_operator.as_ref().map(|op| op.name().into()),
+                options: Some(stored::encode(family, None).into()),
                 min_log_segment: oldest_segment,
                 ..FamilyEdit::default()
             });
@@ -258,12 +262,6 @@ fn create_families(log: &mut ManifestLog, options: &Options) -> Result<()> {
         manifest.append(&mut log.state, &edit)?;
     }
     Ok(())
-}
-
-/// The options of the family called `name`.
-pub(crate) fn family_options<'a>(options: &'a Options, name: &str) -> &'a CfOptions {
-    let named = options.column_families.iter().find(|(n, _)| n == name);
-    named.map_or(&options.default_family, |(_, cf)| cf)
 }
 
 /// The merge operator that a family is opened with.
@@ -287,7 +285,7 @@ pub(crate) fn given_operator<'a>(
     let is_named = family.name == families::DEFAULT_FAMILY
         || options.column_families.iter().any(|(name, _)| *name == family.name);
     let stored = family.merge_operator.as_deref();
-    let given = family_options(options, &family.name).merge_operator.as_ref();
+    let given = family_options::given(options, &family.name).merge_operator.as_ref();
     let is_meant = |given: &&Arc<dyn MergeOperator>| {
         is_named || stored.is_none_or(|stored| stored == given.name())
     };
@@ -307,9 +305,10 @@ pub(crate) fn open_families(
         }
         let merge_operator = merge_operator(options, f)?;
         let keeps_seqnos = merge_operator.is_some();
-        let resolved = options.family(family_options(options, &f.name));
+        let chosen = family_options::in_force(options, f)?;
+        let resolved = options.family(&chosen);
         let resolved = FamilyOptions { merge_operator, keeps_seqnos, ..resolved };
-        Family::new(f.id, f.name.clone(), resolved, f.version.clone(), table_cache)
+        Family::new(f.id, f.name.clone(), (chosen, resolved), f.version.clone(), table_cache)
             .map(Arc::new)
             .map_err(|e| terrace_base::Error::io("reserve memory for", table_cache.dir(), e).into())
     };

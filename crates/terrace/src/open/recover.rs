@@ -103,7 +103,7 @@ impl Replayed {
     /// The memtable that takes entries, with room for `bytes`.
     fn with_room(&mut self, bytes: usize) -> std::io::Result<&Arc<MemTable>> {
         if self.memtables.is_empty() || self.room_bytes() < bytes {
-            let capacity = self.family.options.memtable_bytes.max(bytes);
+            let capacity = self.family.options().memtable_bytes.max(bytes);
             let id = self.memtables.len() as u64;
             self.memtables.push(Arc::new(MemTable::with_capacity(id, capacity)?));
             self.hint = Hint::default();

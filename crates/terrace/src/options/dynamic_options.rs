@@ -8,6 +8,7 @@ use crate::options::{HotTableMode, MemorySplit, Options, SyncMode, memtable_byte
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
+use terrace_base::sync::Mutex;
 
 /// How [`SyncMode`] lies in a word: those without an interval, then intervals in microseconds.
 const BUFFERED: u64 = 0;
@@ -29,6 +30,10 @@ pub(crate) struct DynamicOptions {
     memtable_bytes: AtomicUsize,
     memtables_shrank: AtomicBool,
     has_hot_table: AtomicBool,
+    compact_when_idle: AtomicBool,
+    level_model_files: AtomicUsize,
+    reserve_bytes: AtomicU64,
+    options: Mutex<Options>,
     /// Whether the log is written through a buffer, which is decided at open.
     buffered: bool,
 }
@@ -46,8 +51,43 @@ impl DynamicOptions {
             memtable_bytes: AtomicUsize::new(options.memtable_bytes()),
             memtables_shrank: AtomicBool::new(false),
             has_hot_table: AtomicBool::new(options.advanced.hot_table == HotTableMode::Auto),
+            compact_when_idle: AtomicBool::new(options.advanced.compact_when_idle),
+            level_model_files: AtomicUsize::new(options.advanced.level_model_files),
+            reserve_bytes: AtomicU64::new(options.advanced.reserve_bytes),
+            options: Mutex::new(options.clone()),
             buffered: options.sync == SyncMode::Buffered,
         }
+    }
+
+    /// The options of the open, with what [`Self::set_options`] has changed since; what families have of them follows from
+    /// these. What has a setter of its own here is in it as it was at open.
+    pub fn options(&self) -> Options {
+        self.options.lock().clone()
+    }
+
+    /// Changes options that are looked at for each decision; to be checked before. The caller has the manifest's lock,
+    /// under which families are made, and sees to the families that there are.
+    pub fn set_options(&self, options: Options) {
+        let advanced = &options.advanced;
+        self.compact_when_idle.store(advanced.compact_when_idle, Ordering::Relaxed);
+        self.level_model_files.store(advanced.level_model_files, Ordering::Relaxed);
+        self.reserve_bytes.store(advanced.reserve_bytes, Ordering::Relaxed);
+        *self.options.lock() = options;
+    }
+
+    /// Whether leftovers are merged when the store is idle.
+    pub fn compact_when_idle(&self) -> bool {
+        self.compact_when_idle.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the reserve file.
+    pub fn reserve_bytes(&self) -> u64 {
+        self.reserve_bytes.load(Ordering::Relaxed)
+    }
+
+    /// A level of at least this many files may get a model over all of them.
+    pub fn level_model_files(&self) -> usize {
+        self.level_model_files.load(Ordering::Relaxed)
     }
 
     /// When a write is durable that does not say.

@@ -67,6 +67,24 @@ pub(crate) struct FamilyOptions {
 }
 
 impl FamilyOptions {
+    /// These with what `fresh` says that can change while the family is open.
+    pub fn changed(&self, fresh: Self) -> Self {
+        Self {
+            style: self.style,
+            block_size: self.block_size,
+            metadata_block_size: self.metadata_block_size,
+            partitioned_metadata: self.partitioned_metadata,
+            direct_write: self.direct_write,
+            memtable_bytes: self.memtable_bytes,
+            merge_operator: self.merge_operator.clone(),
+            compaction_filter: self.compaction_filter.clone(),
+            keeps_seqnos: self.keeps_seqnos,
+            model_costs: self.model_costs,
+            family: self.family.clone(),
+            ..fresh
+        }
+    }
+
     /// Options of an SST written at `level`.
     pub fn sst(&self, level: usize, created_ms: u64) -> SstOptions {
         SstOptions {

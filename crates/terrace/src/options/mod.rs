@@ -3,6 +3,7 @@
 //!
 //! [`FamilyOptions`] is what the verbs work with: everything resolved and checked once, at open.
 
+mod cf_options;
 pub(crate) mod dynamic_options;
 mod family;
 mod filter_allocator;
@@ -10,10 +11,13 @@ mod hot_table_mode;
 mod memory_shares;
 mod memory_split;
 mod model_costs;
-mod refuse;
+pub(crate) mod refuse;
+pub(crate) mod stored;
+mod stored_options;
 mod write_options;
 mod write_tracking;
 
+pub use cf_options::CfOptions;
 use family::job_buffer_bytes;
 pub(crate) use family::{FamilyOptions, compaction_threads};
 pub use filter_allocator::FilterAllocator;
@@ -21,18 +25,16 @@ pub use hot_table_mode::HotTableMode;
 pub use memory_shares::{DEFAULT_FILTER_SHARE, DEFAULT_MEMTABLE_SHARE, MemoryShares};
 pub use memory_split::MemorySplit;
 pub use model_costs::ModelCosts;
+pub use stored_options::StoredOptions;
 pub use write_options::WriteOptions;
 pub use write_tracking::WriteTracking;
 
-use crate::compaction_filter::CompactionFilter;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::listener::EventListener;
-use crate::merge_operator::{MAX_OPERATOR_NAME_BYTES, MergeOperator};
-use refuse::{built_in, range};
+use refuse::range;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use terrace_base::key::MAX_KEY_BYTES;
 use terrace_base::value_handle::MAX_SEGMENT_BYTES;
 use terrace_base::{Clock, SystemClock};
 use terrace_log::LogOptions;
@@ -149,11 +151,15 @@ pub struct Options {
     pub background_jobs: usize,
     /// Which files bypass the page cache (none).
     pub direct_io: DirectIo,
-    /// Options of the default column family, and of every family not named in
-    /// `column_families`.
+    /// Options of the default column family, and of families that are not named and have none of their own
+    /// stored. It names the default family if it is other than [`CfOptions::default`], merge operator and
+    /// compaction filter aside.
     pub default_family: CfOptions,
-    /// Options by column family name; a family named here that does not exist is created.
+    /// Options by column family name, that of the default family among them; a family named here that does
+    /// not exist is created. What a family is named with here is stored with it.
     pub column_families: Vec<(String, CfOptions)>,
+    /// What becomes of the options that families were stored with ([`StoredOptions::Keep`]).
+    pub stored_options: StoredOptions,
     /// Everything else.
     pub advanced: AdvancedOptions,
 }
@@ -169,83 +175,9 @@ impl Default for Options {
             direct_io: DirectIo::default(),
             default_family: CfOptions::default(),
             column_families: Vec::new(),
+            stored_options: StoredOptions::default(),
             advanced: AdvancedOptions::default(),
         }
-    }
-}
-
-/// What can differ between column families of one store.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CfOptions {
-    /// Block compression by level; the last entry serves all deeper levels. Default: none for
-    /// L0 and L1, lz4 below (none in a build without the feature `lz4`).
-    pub compression: Vec<Compression>,
-    /// Filters by level; the last entry serves all deeper levels ([`DEFAULT_FILTER`] for all). As
-    /// text: `"ribbon:10".parse()`; see [`FilterPolicy`].
-    pub filter: Vec<FilterPolicy>,
-    /// Filters also know the first this many bytes of every key, so that a scan of a prefix of at
-    /// least this length skips SSTs without it ([`ReadOptions::prefix`](crate::ReadOptions)); at
-    /// most [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES). `None`: whole keys only.
-    pub prefix_len: Option<usize>,
-    /// How SSTs are merged.
-    pub compaction: CompactionStyle,
-    /// Values of at least this many bytes are written once, to the log, and SSTs refer to them
-    /// ([`DEFAULT_VALUE_SEPARATION_THRESHOLD`]); `usize::MAX` keeps all values in SSTs. Can be
-    /// changed while the store is open:
-    /// [`ColumnFamily::set_value_separation_threshold`](crate::ColumnFamily::set_value_separation_threshold).
-    pub value_separation_threshold: usize,
-    /// How separated values are compressed, each by itself (none).
-    pub value_compression: Compression,
-    /// When SSTs get a model ([`Learning::Build`]).
-    pub learning: Learning,
-    /// What [`Db::merge`](crate::Db::merge) does (none: it is refused). Its name is stored with the family at
-    /// the first open with it, and stays: an open with an operator of another name is refused, and one with none,
-    /// unless the stored name is that of a built-in operator, which is then used. A family with a
-    /// merge operator has no hot table.
-    pub merge_operator: Option<Arc<dyn MergeOperator>>,
-    /// Which entries compactions remove or change (none). It is not stored: it applies while the store is open with it.
-    /// A family with a compaction filter has no hot table.
-    pub compaction_filter: Option<Arc<dyn CompactionFilter>>,
-}
-
-impl Default for CfOptions {
-    fn default() -> Self {
-        Self {
-            compression: vec![Compression::None, Compression::None, Compression::default()],
-            filter: vec![DEFAULT_FILTER],
-            prefix_len: None,
-            compaction: CompactionStyle::Leveled,
-            value_separation_threshold: DEFAULT_VALUE_SEPARATION_THRESHOLD,
-            value_compression: Compression::None,
-            learning: Learning::default(),
-            merge_operator: None,
-            compaction_filter: None,
-        }
-    }
-}
-
-impl CfOptions {
-    fn check(&self) -> Result<()> {
-        range(!self.filter.is_empty(), "filter", &"empty", "one entry or more")?;
-        for policy in &self.filter {
-            policy.check().map_err(|e| Error::InvalidArgument(format!("filter: {e}")))?;
-        }
-        range(
-            self.prefix_len.is_none_or(|len| (1..=MAX_KEY_BYTES).contains(&len)),
-            "prefix_len",
-            &self.prefix_len.unwrap_or(0),
-            "1 to 65536, or none",
-        )?;
-        let name_bytes = self.merge_operator.as_ref().map_or(1, |operator| operator.name().len());
-        range(
-            (1..=MAX_OPERATOR_NAME_BYTES).contains(&name_bytes),
-            "merge_operator",
-            &format_args!("called by a name of {name_bytes} bytes"),
-            "called by one of 1 to 256 bytes",
-        )?;
-        range(!self.compression.is_empty(), "compression", &"empty", "one entry or more")?;
-        self.compression.iter().try_for_each(|codec| built_in("compression", *codec))?;
-        built_in("value_compression", self.value_compression)
     }
 }
 

@@ -8,8 +8,13 @@ use terrace_sst::Compression;
 pub(super) fn range(ok: bool, what: &str, got: &dyn fmt::Display, want: &str) -> Result<()> {
     match ok {
         true => Ok(()),
-        false => Err(Error::InvalidArgument(format!("{what} is {got}; it must be {want}"))),
+        false => Err(refusal(what, got, want)),
     }
+}
+
+/// Why an option is refused.
+pub(crate) fn refusal(what: &str, got: &dyn fmt::Display, want: &str) -> Error {
+    Error::InvalidArgument(format!("{what} is {got}; it must be {want}"))
 }
 
 /// Refuses compression by a codec that this build is without.

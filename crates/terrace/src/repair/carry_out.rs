@@ -10,6 +10,7 @@ use super::unended;
 use crate::admin::checkpoint;
 use crate::error::Result;
 use crate::inner::Inner;
+use crate::open::family_options;
 use crate::open::orphans;
 use crate::open::read_write;
 use crate::options::FamilyOptions;
@@ -119,7 +120,7 @@ impl Repair<'_> {
     }
 
     fn family_options(&self, family: &FamilyState) -> FamilyOptions {
-        let options = read_write::family_options(&self.options, &family.name);
+        let options = family_options::given(&self.options, &family.name);
         let family = Some((family.id, family.name.clone()));
         // Files of before and after a merge may be there: only sequence numbers tell which operands
         // a value has in it already.

@@ -34,8 +34,9 @@ use crate::admin::families::DEFAULT_FAMILY;
 use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::merge_operator::{MergeError, MergeOperator, builtin_merge_operator};
+use crate::open::family_options;
 use crate::open::read_write;
-use crate::options::{CfOptions, Options};
+use crate::options::{CfOptions, Options, StoredOptions};
 use misplaced::Misplaced;
 use plan::Plan;
 use std::collections::HashSet;
@@ -163,7 +164,7 @@ fn run(dir: &Path, options: Options, how: RepairOptions) -> Result<RepairReport>
     if how.dry_run {
         return Ok(repair.report);
     }
-    repair.be_quiet(&plan);
+    repair.be_quiet(&plan)?;
     // Before anything is merged with an operator that the operands are not for.
     for family in plan.state.families.values() {
         read_write::merge_operator(&repair.options, family)?;
@@ -274,13 +275,16 @@ impl Repair<'_> {
     }
 
     /// Options for an open that does nothing but recover: every family has its own, so that none gets what is meant for another.
-    fn be_quiet(&mut self, plan: &Plan) {
+    ///
+    /// # Errors
+    /// As [`family_options::in_force`].
+    fn be_quiet(&mut self, plan: &Plan) -> Result<()> {
         let mut families = Vec::new();
         for family in plan.state.families.values() {
-            let given = read_write::family_options(&self.options, &family.name);
+            let chosen = family_options::in_force(&self.options, family)?;
             let operator = read_write::given_operator(&self.options, family).cloned();
             let merge_operator = operator.or_else(|| stand_in(family.merge_operator.as_deref()?));
-            families.push((family.name.clone(), CfOptions { merge_operator, ..given.clone() }));
+            families.push((family.name.clone(), CfOptions { merge_operator, ..chosen }));
         }
         self.options.column_families.clear();
         for (name, options) in families {
@@ -289,8 +293,10 @@ impl Repair<'_> {
                 false => self.options.column_families.push((name, options)),
             }
         }
+        self.options.stored_options = StoredOptions::Replace;
         self.options.create_if_missing = false;
         self.options.advanced.compact_when_idle = false;
+        Ok(())
     }
 }
 

@@ -1,13 +1,14 @@
 //! A column family: its options and the read state that its readers and its verbs share.
 
 use crate::batch::Separation;
+use crate::compaction_filter::CompactionFilter;
 use crate::error::{Error, Result};
 use crate::learned::level_model::LevelModel;
 use crate::learned::lookup_costs::Samples;
 use crate::memory::table_cache::TableCache;
 use crate::memtable::MemTable;
-use crate::merge_operator::Operands;
-use crate::options::{FamilyOptions, HotTableMode, Learning};
+use crate::merge_operator::{MergeOperator, Operands};
+use crate::options::{CfOptions, FamilyOptions, HotTableMode, Learning, Options};
 use crate::values::value_log::{SegmentMap, ValueLog};
 use crate::version::hot_keys::HotKeys;
 use crate::version::read_state::{HotChange, ReadState};
@@ -15,7 +16,7 @@ use crate::version::reader_pins::ReaderPin;
 use arc_swap::{ArcSwap, Guard};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrace_base::sync::{self, Mutex};
 use terrace_base::{SegmentNumber, SeqNo};
 use terrace_manifest::Version;
@@ -24,12 +25,15 @@ use terrace_manifest::Version;
 pub(crate) struct Family {
     pub id: u32,
     pub name: String,
-    pub options: FamilyOptions,
+    pub merge_operator: Option<Arc<dyn MergeOperator>>,
+    pub compaction_filter: Option<Arc<dyn CompactionFilter>>,
+    /// What was chosen for it; held while it changes.
+    chosen: Mutex<CfOptions>,
+    /// What follows from that.
+    options: ArcSwap<FamilyOptions>,
     state: ArcSwap<ReadState>,
     /// What lookups in the family's SSTs take.
     pub samples: Samples,
-    /// Values of at least this many bytes stay in the log.
-    value_separation_threshold: AtomicUsize,
     /// Serialises changes of `state`; readers never take it.
     change: Mutex<()>,
     next_memtable_id: AtomicU64,
@@ -42,11 +46,11 @@ pub(crate) struct Family {
 }
 
 impl Family {
-    /// A family at `version` with an empty memtable.
+    /// A family at `version` with an empty memtable, and with the options that were chosen for it and what follows from them.
     pub fn new(
         id: u32,
         name: String,
-        mut options: FamilyOptions,
+        (chosen, mut options): (CfOptions, FamilyOptions),
         version: Arc<Version>,
         table_cache: &TableCache,
     ) -> io::Result<Self> {
@@ -54,13 +58,14 @@ impl Family {
         let memtable = Arc::new(MemTable::with_capacity(0, options.memtable_bytes)?);
         settle_models(&options, &version, table_cache);
         let state = ReadState::of_version(memtable, Vec::new(), version, table_cache);
-        let value_separation_threshold = AtomicUsize::new(options.value_separation_threshold);
         Ok(Self {
             id,
             name,
             samples: Samples::new(options.model_costs),
-            options,
-            value_separation_threshold,
+            merge_operator: options.merge_operator.clone(),
+            compaction_filter: options.compaction_filter.clone(),
+            chosen: Mutex::new(chosen),
+            options: ArcSwap::from_pointee(options),
             state: ArcSwap::from_pointee(state),
             change: Mutex::new(()),
             next_memtable_id: AtomicU64::new(1),
@@ -74,7 +79,7 @@ impl Family {
     /// SSTs that have some of it already would be merged twice. Nor with a compaction filter: what is replayed would
     /// bring back what the filter has removed.
     pub fn hot_table(&self, mode: HotTableMode) -> HotTableMode {
-        match self.options.merge_operator.is_some() || self.options.compaction_filter.is_some() {
+        match self.merge_operator.is_some() || self.compaction_filter.is_some() {
             true => HotTableMode::Off,
             false => mode,
         }
@@ -83,13 +88,34 @@ impl Family {
     /// Which values stay in the log.
     #[inline]
     pub fn separation(&self) -> Separation {
-        let threshold = self.value_separation_threshold.load(Ordering::Relaxed);
-        Separation { threshold, compression: self.options.value_compression }
+        let options = self.options.load();
+        let threshold = options.value_separation_threshold;
+        Separation { threshold, compression: options.value_compression }
     }
 
-    /// Changes which values written from now on stay in the log.
-    pub fn set_value_separation_threshold(&self, bytes: usize) {
-        self.value_separation_threshold.store(bytes, Ordering::Relaxed);
+    /// The options that are in force, for the length of a decision.
+    #[inline]
+    pub fn options(&self) -> Guard<Arc<FamilyOptions>> {
+        self.options.load()
+    }
+
+    /// The options that are in force, for the length of a job.
+    pub fn hold_options(&self) -> Arc<FamilyOptions> {
+        self.options.load_full()
+    }
+
+    /// What was chosen for it, at open or since.
+    pub fn chosen(&self) -> CfOptions {
+        self.chosen.lock().clone()
+    }
+
+    /// Puts in force what follows from `chosen` in a store with `options`. What is decided at open stays; jobs that run go
+    /// on with what they began with.
+    pub fn choose(&self, options: &Options, chosen: CfOptions) {
+        let mut in_force = self.chosen.lock();
+        let before = self.options.load();
+        self.options.store(Arc::new(before.changed(options.family(&chosen))));
+        *in_force = chosen;
     }
 
     /// What a read sees now, for the length of the read. No shared counter is touched.
@@ -174,7 +200,7 @@ impl Family {
         fresh: Option<Arc<MemTable>>,
         table_cache: &TableCache,
     ) {
-        settle_models(&self.options, &version, table_cache);
+        settle_models(&self.options(), &version, table_cache);
         let _change = self.change.lock();
         let old = self.state.load();
         let waits = |m: &&Arc<MemTable>| !flushed.contains(&m.id);
@@ -206,7 +232,7 @@ impl Family {
     /// mutable one, which must be empty, is replaced: memtables of a family differ in their ids.
     pub fn adopt(&self, memtables: Vec<Arc<MemTable>>) -> io::Result<()> {
         let id = memtables.iter().map(|m| m.id + 1).max().unwrap_or(0).max(1);
-        let fresh = Arc::new(MemTable::with_capacity(id, self.options.memtable_bytes)?);
+        let fresh = Arc::new(MemTable::with_capacity(id, self.options().memtable_bytes)?);
         let _change = self.change.lock();
         self.next_memtable_id.store(id + 1, Ordering::Relaxed);
         let immutables = memtables.into_iter().rev().collect();
@@ -224,7 +250,7 @@ impl Family {
         pin: Option<Arc<ReaderPin>>,
         table_cache: &TableCache,
     ) {
-        settle_models(&self.options, &version, table_cache);
+        settle_models(&self.options(), &version, table_cache);
         let _change = self.change.lock();
         let old = self.state.load();
         let immutables = memtables.into_iter().rev().collect();
@@ -264,7 +290,7 @@ impl Family {
 
     /// `InvalidArgument` if the family has no merge operator.
     pub fn check_merges(&self) -> Result<()> {
-        match self.options.merge_operator {
+        match self.merge_operator {
             Some(_) => Ok(()),
             None => Err(Error::InvalidArgument(format!(
                 "the column family `{}` has no merge operator: name one in its options at open",
@@ -281,13 +307,13 @@ impl Family {
         operands: &[&[u8]],
     ) -> Result<Vec<u8>> {
         self.check_merges()?;
-        let operator = self.options.merge_operator.as_deref();
+        let operator = self.merge_operator.as_deref();
         Ok(Operands::merge(operator, key, existing, operands)?)
     }
 
     /// How far its L0 is between slowing writers (0) and stopping them (1); `None` below the slowdown.
     pub fn l0_pressure(&self) -> Option<f64> {
-        let options = &self.options;
+        let options = self.options();
         let over = self.state().version.level(0).len().checked_sub(options.l0_slowdown)?;
         let steps = (options.l0_stop - options.l0_slowdown).max(1);
         Some(over as f64 / steps as f64)

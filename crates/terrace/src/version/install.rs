@@ -241,7 +241,7 @@ pub(crate) fn make_whole(versions: &VersionSet, log: &mut ManifestLog) -> Result
     let Some(manifest) = manifest.as_mut() else { return Ok(()) };
     // It may also have failed after its last edit, which nobody was told of.
     if *torn || manifest.is_poisoned() {
-        let reserve_bytes = versions.base.options.advanced.reserve_bytes;
+        let reserve_bytes = versions.base.dynamic.reserve_bytes();
         let rewrite = || manifest.rewrite(state);
         let written =
             reserve::with_reserve(&*versions.base.vfs, &versions.base.dir, reserve_bytes, rewrite);

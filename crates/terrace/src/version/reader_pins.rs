@@ -107,7 +107,7 @@ pub(crate) struct ReaderPins {
     /// Whether this process writes the store: nobody else removes its files.
     is_writer: bool,
     /// Pinned bytes above which the oldest files go although readers may need them.
-    max_bytes: Option<u64>,
+    max_bytes: AtomicU64,
     state: Mutex<State>,
     files: AtomicU64,
     bytes: AtomicU64,
@@ -118,14 +118,16 @@ impl ReaderPins {
     pub fn none(dir: &Path) -> Self {
         let (files, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
         let (dir, state) = (dir.to_path_buf(), Mutex::default());
-        Self { dir, is_writer: false, max_bytes: None, state, files, bytes }
+        let max_bytes = AtomicU64::new(u64::MAX);
+        Self { dir, is_writer: false, max_bytes, state, files, bytes }
     }
 
     /// Of a writer that has just locked the store; `listing` is what is in its directory. To be
     /// called before the writer lets go of any file. If no `READERS` file can be made (a full
     /// disk), readers go without.
     pub fn open(vfs: &dyn Vfs, dir: &Path, listing: &[String], max_bytes: Option<u64>) -> Self {
-        let pins = Self { is_writer: true, max_bytes, ..Self::none(dir) };
+        let pins = Self { is_writer: true, ..Self::none(dir) };
+        pins.set_max_bytes(max_bytes);
         {
             let mut state = pins.state.lock();
             state.warn_bytes = WARN_BYTES;
@@ -136,6 +138,11 @@ impl ReaderPins {
             };
         }
         pins
+    }
+
+    /// Changes what may be pinned, from the next removal on; `None` is no bound.
+    pub fn set_max_bytes(&self, max_bytes: Option<u64>) {
+        self.max_bytes.store(max_bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Makes the `READERS` file `number`; `None` if that fails.
@@ -181,7 +188,7 @@ impl ReaderPins {
                     waiting.bytes = Some(vfs.len(&waiting.path).unwrap_or(0));
                 }
             }
-            let max_bytes = self.max_bytes.unwrap_or(u64::MAX);
+            let max_bytes = self.max_bytes.load(Ordering::Relaxed);
             removal.try_while(&mut state, |_, pinned_bytes| pinned_bytes > max_bytes);
         }
         state.stuck = removal.stuck;

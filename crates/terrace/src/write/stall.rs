@@ -35,7 +35,7 @@ const MIN_SLEEP_US: u64 = 1000;
 const MAX_SMALL: usize = 4;
 /// How far a family is between slowdown (0) and stop (1), and by what; `None` below the slowdown.
 fn pressure(family: &Family) -> Option<(f64, StallCause)> {
-    let options = &family.options;
+    let options = family.options();
     let pending = family.pending_bytes.load(Ordering::Relaxed);
     let slow_at = options.pending_compaction_slowdown_bytes;
     let of_l0 = family.l0_pressure().map(|pressure| (pressure, StallCause::L0Files));
@@ -66,7 +66,7 @@ pub(crate) fn admit(
             slow(env, family, pressure, cause, bytes);
             continue;
         }
-        let full = || family.state().version.level(0).len() >= family.options.l0_stop;
+        let full = || family.state().version.level(0).len() >= family.options().l0_stop;
         let settle = || log_segments::settle(env, &mut lead.log());
         wait_while(env, family, StallCause::L0Files, full, settle)?;
     }

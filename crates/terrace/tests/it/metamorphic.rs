@@ -18,6 +18,20 @@ use terrace::{
 use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
 
+/// Options of a family that change while it is written and read.
+const CHANGES: [(&str, &str); 10] = [
+    ("filter", "none"),
+    ("filter", "bloom:4x6,ribbon:12"),
+    ("compression", "none"),
+    ("compression", "lz4,zstd"),
+    ("value_compression", "lz4"),
+    ("value_compression", "none"),
+    ("prefix_len", "2"),
+    ("prefix_len", "none"),
+    ("learning", "build"),
+    ("learning", "off"),
+];
+
 fn random_filters(rng: &mut SplitMix64) -> Vec<FilterPolicy> {
     let texts = ["none", "blocked:2", "blocked:10", "bloom:4x6", "paired:9.5x2", "ribbon:12"];
     let policy = |rng: &mut SplitMix64| texts[rng.below(6) as usize].parse().unwrap();
@@ -116,11 +130,12 @@ fn r8_options_never_change_an_answer() {
             let mut run = Run::with(Store::of(db), &clock, generator, Arc::default());
             for _ in 0..length {
                 if rng.one_in(80) {
-                    // A threshold may change at any time.
+                    // Options of families may change at any time.
                     let family = &run.store.families[rng.below(FAMILIES.len() as u64) as usize];
-                    family.set_value_separation_threshold(
-                        [0, 30, 200, usize::MAX][rng.below(4) as usize],
-                    );
+                    let bytes = [0, 30, 200, usize::MAX][rng.below(4) as usize];
+                    family.set_value_separation_threshold(bytes).unwrap();
+                    let (name, value) = CHANGES[rng.below(CHANGES.len() as u64) as usize];
+                    family.set_option(name, value).unwrap();
                 }
                 run.step();
             }

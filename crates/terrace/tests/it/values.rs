@@ -168,7 +168,7 @@ fn the_threshold_changes_while_the_store_is_open() {
     for (threshold, direct, both) in
         [(50, 1, 2), (usize::MAX, 2, 2), (SMALL, 3, 4), (SMALL + 1, 4, 4)]
     {
-        family.set_value_separation_threshold(threshold);
+        family.set_value_separation_threshold(threshold).unwrap();
         db.put(format!("direct {threshold}"), vec![1; SMALL]).unwrap();
         assert_eq!(db.metrics().values_separated, direct);
         let mut batch = WriteBatch::new();

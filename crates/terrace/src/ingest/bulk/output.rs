@@ -16,7 +16,8 @@ pub(super) fn write(
     take: &dyn Fn() -> Result<FileNumber>,
     entries: &mut dyn Sorted,
 ) -> Result<Vec<FileNumber>> {
-    let target_bytes = family.options.target_file_bytes;
+    let options = family.hold_options();
+    let target_bytes = options.target_file_bytes;
     let mut files = Vec::new();
     let mut writer: Option<SstWriter> = None;
     while let Some(entry) = entries.next()? {
@@ -30,7 +31,7 @@ pub(super) fn write(
                 let number = take()?;
                 files.push(number);
                 let path = names::temp_path(&env.base.dir, number);
-                none.insert(SstWriter::of_family(env.base.vfs.clone(), &path, &family.options)?)
+                none.insert(SstWriter::of_family(env.base.vfs.clone(), &path, &options)?)
             }
         };
         writer.add(entry.key, entry.kind, entry.value)?;

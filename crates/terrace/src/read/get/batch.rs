@@ -213,7 +213,7 @@ fn search(
     (keys, seqno): (&[&[u8]], SeqNo),
     reading: Reading<'_>,
 ) -> Result<Vec<Answer>> {
-    let at_once = BYTES_AT_ONCE / family.options.block_size.max(1);
+    let at_once = BYTES_AT_ONCE / family.options().block_size.max(1);
     let mut found = Vec::with_capacity(keys.len());
     for some in keys.chunks(at_once.clamp(LEAST_AT_ONCE, MOST_AT_ONCE)) {
         let mut answers = search_some(env, state, some, seqno, reading)?;

@@ -1,0 +1,84 @@
+//! Options of a column family of an open store: what they are, and changing them.
+
+use super::ColumnFamily;
+use crate::admin::families;
+use crate::error::{Error, Result};
+use crate::options::{CfOptions, stored};
+
+/// The names that [`ColumnFamily::set_option`] takes. How SSTs are merged
+/// ([`CfOptions::compaction`]) is decided at open: jobs that run count on it.
+pub const LIVE_FAMILY_OPTIONS: [&str; 6] = [
+    "compression",
+    "filter",
+    "prefix_len",
+    "value_separation_threshold",
+    "value_compression",
+    "learning",
+];
+
+/// Changes one of [`LIVE_FAMILY_OPTIONS`] in `options`.
+pub(super) fn set(options: &mut CfOptions, name: &str, value: &str) -> Result<()> {
+    match LIVE_FAMILY_OPTIONS.contains(&name) {
+        true => stored::set(options, name, value),
+        false => Err(Error::InvalidArgument(format!(
+            "`{name}` of a column family cannot be changed while the store is open; these can: {}",
+            LIVE_FAMILY_OPTIONS.join(", ")
+        ))),
+    }
+}
+
+impl ColumnFamily {
+    /// The options that are in force: those of the open or the creation, or what was changed since.
+    pub fn options(&self) -> CfOptions {
+        let merge_operator = self.family.merge_operator.clone();
+        CfOptions { merge_operator, ..self.family.chosen() }
+    }
+
+    /// Changes one of [`LIVE_FAMILY_OPTIONS`] by its name, and stores it with the family. What is written from then on
+    /// follows it; files and values that are there stay as they are until they are merged or overwritten.
+    ///
+    /// `compression` and `filter` are lists with commas, by level, of which the last entry serves all deeper levels;
+    /// `prefix_len` and `value_separation_threshold` are numbers or `none`; `learning` is `build`, `analyze` or `off`.
+    ///
+    /// ```
+    /// # fn main() -> terrace::Result<()> {
+    /// # let dir = std::env::temp_dir().join(format!("terrace-doc-cf-live-{}", std::process::id()));
+    /// let db = terrace::Db::open(&dir, terrace::Options::default())?;
+    /// db.default_family().set_option("filter", "ribbon:12,ribbon:8")?;
+    /// db.close()?;
+    /// let db = terrace::Db::open(&dir, terrace::Options::default())?;
+    /// assert_eq!(db.default_family().option("filter").as_deref(), Some("ribbon:12,ribbon:8"));
+    /// # db.close()?;
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument`: another name, or a value that no store opens with. `NoSuchFamily` if it was dropped. `DiskFull`
+    /// and other errors of a write to the manifest: what was in force still is.
+    pub fn set_option(&self, name: &str, value: &str) -> Result<()> {
+        let change = |options: &mut CfOptions| set(options, name, value);
+        families::change_options(self.inner(), Some(&self.family), &change)
+    }
+
+    /// What an option of the family is now, as [`ColumnFamily::set_option`] takes it, `compaction` too; `None`
+    /// for other names.
+    pub fn option(&self, name: &str) -> Option<String> {
+        stored::get(&self.family.chosen(), name)
+    }
+
+    /// Values of at least this many bytes stay in the log from now on, and shorter ones in SSTs;
+    /// `usize::MAX` turns separation off. What was written before stays as it is until it is
+    /// overwritten.
+    ///
+    /// # Errors
+    /// As [`ColumnFamily::set_option`].
+    pub fn set_value_separation_threshold(&self, bytes: usize) -> Result<()> {
+        let change = |options: &mut CfOptions| {
+            options.value_separation_threshold = bytes;
+            Ok(())
+        };
+        families::change_options(self.inner(), Some(&self.family), &change)
+    }
+}
