@@ -13,10 +13,11 @@ pub(crate) fn given<'a>(options: &'a Options, name: &str) -> &'a CfOptions {
 }
 
 /// Whether what `options` say of the family called `name` counts more than what is stored.
-fn is_named(options: &Options, name: &str) -> bool {
+fn is_said(options: &Options, name: &str) -> bool {
+    let is_named =
+        name == DEFAULT_FAMILY || options.column_families.iter().any(|(named, _)| named == name);
     options.stored_options == StoredOptions::Replace
-        || options.column_families.iter().any(|(n, _)| n == name)
-        || (name == DEFAULT_FAMILY && !stored::are_defaults(&options.default_family))
+        || (is_named && !stored::are_defaults(given(options, name)))
 }
 
 /// What `family` is opened with; the merge operator and the compaction filter are those of `options`.
@@ -25,7 +26,7 @@ fn is_named(options: &Options, name: &str) -> bool {
 /// `InvalidArgument`: this build does not know what is stored, or cannot do it.
 pub(crate) fn in_force(options: &Options, family: &FamilyState) -> Result<CfOptions> {
     let given = given(options, &family.name);
-    let stored = family.options.as_deref().filter(|_| !is_named(options, &family.name));
+    let stored = family.options.as_deref().filter(|_| !is_said(options, &family.name));
     let Some(stored) = stored else { return Ok(given.clone()) };
     let known = stored::decode(stored).and_then(|known| {
         let (merge_operator, compaction_filter) =
@@ -35,8 +36,8 @@ pub(crate) fn in_force(options: &Options, family: &FamilyState) -> Result<CfOpti
     });
     known.map_err(|error| {
         Error::InvalidArgument(format!(
-            "the stored options of the column family `{}` are not for this build: {error}; name its options \
-             at the open, or use a newer build",
+            "the stored options of the column family `{}` are not for this build: {error}; give it \
+             others at the open (stored_options: replace), or use a build for which they are",
             family.name
         ))
     })

@@ -12,13 +12,16 @@ use terrace_sst::{Compression, FilterPolicy};
 /// What can differ between column families of one store.
 ///
 /// All of it but what is code, the merge operator and the compaction filter, is stored with the family: when it is
-/// created, and whenever it changes. An open that does not name the family gives it what is stored, and one that does
-/// gives it what it says, and stores that. A family is named by an entry in
-/// [`Options::column_families`](crate::Options::column_families), and the default family also by an
-/// [`Options::default_family`](crate::Options::default_family) other than the defaults; by which one says all of its stored
-/// options, those left at their defaults too. So an open with `Options::default()` finds every family as it was (RocksDB:
-/// `LoadLatestOptions`). Which families are named does not matter with [`StoredOptions::Replace`](crate::StoredOptions).
-/// [`ColumnFamily::options`](crate::ColumnFamily::options) says what is in force.
+/// created, and whenever it changes. What an open says of a family wins, and is stored in its turn; where it says nothing,
+/// the family has what is stored (RocksDB: `LoadLatestOptions`). It says something if it names the family, in
+/// [`Options::column_families`](crate::Options::column_families) or by
+/// [`Options::default_family`](crate::Options::default_family) for the default family, and any of the stored options that it gives
+/// it is other than its default: then it says all of them, the defaults among them too. So an open with
+/// `Options::default()` finds every family as it was, and to name one so that it is created if it is not there changes nothing
+/// if it is. To put a family back to nothing but defaults, change its options while it is
+/// open ([`ColumnFamily::set_option`](crate::ColumnFamily::set_option)), or open the store once with
+/// [`StoredOptions::Replace`](crate::StoredOptions::Replace). [`ColumnFamily::options`](crate::ColumnFamily::options) says
+/// what is in force.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CfOptions {
     /// Block compression by level; the last entry serves all deeper levels. Default: none for

@@ -151,12 +151,10 @@ pub struct Options {
     pub background_jobs: usize,
     /// Which files bypass the page cache (none).
     pub direct_io: DirectIo,
-    /// Options of the default column family, and of families that are not named and have none of their own
-    /// stored. It names the default family if it is other than [`CfOptions::default`], merge operator and
-    /// compaction filter aside.
+    /// Options of the default column family, and of those not named in `column_families` that have none stored.
     pub default_family: CfOptions,
-    /// Options by column family name, that of the default family among them; a family named here that does
-    /// not exist is created. What a family is named with here is stored with it.
+    /// Options by column family name; a family named here that does not exist is created. Whether they count for one that
+    /// does, [`CfOptions`] says.
     pub column_families: Vec<(String, CfOptions)>,
     /// What becomes of the options that families were stored with ([`StoredOptions::Keep`]).
     pub stored_options: StoredOptions,

@@ -7,7 +7,7 @@ use std::str::FromStr;
 /// What an open makes of the options that column families were stored with; see [`CfOptions`](crate::CfOptions).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StoredOptions {
-    /// A family that the open does not name keeps them.
+    /// A family of which the open says nothing keeps them.
     #[default]
     Keep,
     /// Every family gets what the open says, and that is stored: those without an entry in

@@ -61,6 +61,7 @@ mod room;
 mod separation;
 mod short_room;
 mod stalls;
+mod stored_options;
 mod strays;
 mod transaction_ranges;
 mod transaction_scans;
