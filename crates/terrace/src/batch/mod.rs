@@ -527,6 +527,15 @@ impl WriteBatch {
         self.ops().all(|op| op.is_ok_and(|op| removes(&op)))
     }
 
+    /// Whether it is taken as long as there is any room on a full disk: it deletes ranges, which need next to none and give
+    /// the most back, or is a few bytes that may use the reserve.
+    pub(crate) fn is_taken_to_the_last(&self) -> bool {
+        if self.uses_reserve && self.bytes.len() <= MAX_RESERVE_BYTES {
+            return true;
+        }
+        self.ops().all(|op| op.is_ok_and(|op| op.kind == ValueKind::RangeDelete))
+    }
+
     /// Whether anything is written to `family`.
     pub(crate) fn touches(&self, family: u32) -> bool {
         self.first_family == Some(family) || self.more_families.contains(&family)

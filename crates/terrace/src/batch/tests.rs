@@ -30,6 +30,20 @@ fn a_full_disk_takes_removals_and_a_few_bytes_that_may_use_the_reserve() {
 }
 
 #[test]
+fn the_last_of_the_reserve_is_for_deleted_ranges_and_those_few_bytes() {
+    let mut batch = WriteBatch::new();
+    batch.delete_range(b"a", b"b");
+    assert!(batch.is_taken_to_the_last());
+    batch.delete(b"c");
+    assert!(!batch.is_taken_to_the_last());
+    batch.clear();
+    batch.put(b"b", b"v");
+    assert!(!batch.is_taken_to_the_last());
+    batch.use_reserve();
+    assert!(batch.is_taken_to_the_last());
+}
+
+#[test]
 fn ttl_counts_from_the_commit() {
     let mut batch = WriteBatch::new();
     batch.put_with_ttl(b"k", b"v", Duration::from_millis(7));

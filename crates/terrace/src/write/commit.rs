@@ -9,7 +9,6 @@
 //! never holds what the log does not.
 
 use crate::batch::{Op, Separation, WriteBatch};
-use crate::env::reserve;
 use crate::error::{Error, Result};
 use crate::kill_point::kill_point;
 use crate::memtable::{Gathered, MemTable};
@@ -19,7 +18,8 @@ use crate::values::segment_length;
 use crate::version::family::Family;
 use crate::version::hot_table::HotTable;
 use crate::write::env::CommitEnv;
-use crate::write::log_segments::{next_segment, not_taken, settle, sync, sync_log};
+use crate::write::full_disk;
+use crate::write::log_segments::{next_segment, not_taken, sync, sync_log};
 use crate::write::queue::{Entered, InsertState, Lead, LogState, MemtableId, Pending, Waiter};
 use crate::write::read_set::{ReadSet, Reads};
 use crate::write::room::make_room;
@@ -40,9 +40,6 @@ const GROUP_BYTES: usize = 1 << 20;
 /// Bytes, and groups, that a leader commits for others after its own batch: some tens of microseconds.
 const MORE_BYTES: usize = 64 << 10;
 const MORE_GROUPS: usize = 8;
-
-/// How often a group that only removes is tried while the disk is full.
-const TRIES_WHEN_FULL: u32 = 5;
 
 /// Writes `batch` and returns when it is visible and as durable as asked.
 pub(crate) fn write(env: &CommitEnv, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
@@ -72,7 +69,7 @@ fn check_allowed(env: &CommitEnv, batch: &WriteBatch) -> Result<()> {
 }
 
 /// What of a group may not be written, by index, ascending: batches whose read set has changed, and
-/// while the disk is full those that do not only remove.
+/// while the disk is full those that do not only remove, or what there is no room for ([`full_disk`]).
 fn refusals(env: &CommitEnv, lead: &Lead<'_>, group: &[Pending]) -> Vec<(usize, Error)> {
     if group.iter().any(|pending| pending.reads.is_some()) {
         // Whether a key has changed, the memtables say.
@@ -80,9 +77,17 @@ fn refusals(env: &CommitEnv, lead: &Lead<'_>, group: &[Pending]) -> Vec<(usize, 
     }
     let mut refused = validate::refusals(&env.read, group);
     if let Err(error @ Error::DiskFull(_)) = env.base.health.check_writable() {
+        let of_keys = full_disk::admit(env, lead, group).err();
         for (index, pending) in group.iter().enumerate() {
-            if !pending.batch.is_taken_when_full() && refused.iter().all(|(at, _)| *at != index) {
-                refused.push((index, error.clone()));
+            let why = match &of_keys {
+                _ if !pending.batch.is_taken_when_full() => Some(&error),
+                Some(why) if !pending.batch.is_taken_to_the_last() => Some(why),
+                _ => None,
+            };
+            if let Some(why) = why
+                && refused.iter().all(|(at, _)| *at != index)
+            {
+                refused.push((index, why.clone()));
             }
         }
         refused.sort_by_key(|(index, _)| *index);
@@ -212,10 +217,10 @@ fn commit(
     families: &[Arc<Family>],
     group: &mut [Pending],
 ) -> Result<()> {
-    for _ in 1..TRIES_WHEN_FULL {
+    for _ in 1..full_disk::TRIES {
         match commit_once(env, lead, families, group) {
             Err(Error::DiskFull(_)) if group.iter().all(|p| p.batch.is_taken_when_full()) => {
-                find_room(env, lead)?;
+                full_disk::find_room(env, lead)?;
             }
             outcome => return outcome,
         }
@@ -271,25 +276,6 @@ fn commit_once(
     if separated > 0 {
         add(&c.values_separated, separated as u64);
         add(&c.separated_bytes, group.iter().map(|p| p.batch.separated().1 as u64).sum());
-    }
-    Ok(())
-}
-
-/// Looks for room for what only removes: lets a job that is writing end, since it either frees room or
-/// gives up what it has taken. Once nothing runs, the whole reserve is given back, and no flush takes it.
-/// Such jobs need no lead.
-fn find_room(env: &CommitEnv, lead: &Lead<'_>) -> Result<()> {
-    settle(env, &mut lead.log())?;
-    let ended = env.jobs.scheduler.lock().ended;
-    let is_quiet = env.jobs.scheduler.wait_until(|jobs| {
-        let is_quiet = jobs.is_quiet();
-        if is_quiet {
-            env.base.health.set_merges_only(true);
-        }
-        Ok((is_quiet || jobs.ended != ended).then_some(is_quiet))
-    })?;
-    if is_quiet {
-        reserve::release(&*env.base.vfs, &env.base.dir)?;
     }
     Ok(())
 }

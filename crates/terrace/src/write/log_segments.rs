@@ -14,7 +14,7 @@ use crate::version::log_history::{HistorySegment, Retention};
 use crate::write::count_written::count_segments;
 use crate::write::env::CommitEnv;
 use crate::write::flush_room::FlushRoom;
-use crate::write::queue::LogState;
+use crate::write::queue::{Lead, LogState};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
@@ -337,20 +337,41 @@ fn hand_over_under_lead(env: &CommitEnv, log: &mut LogState) -> Result<()> {
 /// manifest says first that they are out of force: what a crash leaves of them, or of their removal,
 /// then means nothing.
 pub(crate) fn retire_segments(env: &CommitEnv) -> Result<()> {
+    retire(env, None)
+}
+
+/// As [`retire_segments`], for the leader once what is in the log is in the memtables.
+pub(crate) fn retire_segments_under_lead(env: &CommitEnv, lead: &Lead<'_>) -> Result<()> {
+    retire(env, Some(lead))
+}
+
+/// Gives the log to `f`, under `lead` or one that is taken for that.
+fn with_log<T>(
+    env: &CommitEnv,
+    lead: Option<&Lead<'_>>,
+    f: impl FnOnce(&mut LogState) -> T,
+) -> Result<T> {
+    match lead {
+        Some(lead) => Ok(f(&mut lead.log())),
+        None => {
+            let lead = env.queue()?.lead();
+            Ok(f(&mut lead.log()))
+        }
+    }
+}
+
+fn retire(env: &CommitEnv, lead: Option<&Lead<'_>>) -> Result<()> {
     if env.versions.deletions_held.load(Ordering::SeqCst) > 0 {
         return Ok(());
     }
-    let queue = env.queue()?;
-    let (needed, flushed) = {
-        let lead = queue.lead();
-        let log = lead.log();
+    let (needed, flushed) = with_log(env, lead, |log| {
         let families = env.read.families.load();
         let needed =
             families.iter().filter(|f| !f.is_dropped()).filter_map(|f| f.first_segment()).min();
         let needed = needed.unwrap_or_else(|| log.writer.segment());
         let flushed = log.segments.iter().take_while(|(number, _)| *number < needed);
         (needed, flushed.copied().collect::<Vec<_>>())
-    };
+    })?;
     // Read once: what is kept is what was made durable for that. What is kept for nobody leaves the history at once:
     // no feed that is opened from here on finds it.
     let is_disk_full = env.base.health.is_disk_full();
@@ -377,22 +398,25 @@ pub(crate) fn retire_segments(env: &CommitEnv) -> Result<()> {
             return Err(error);
         }
         kill_point("retire:out_of_force");
-        let lead = queue.lead();
-        let mut log = lead.log();
-        // A checkpoint lists the segments while it leads: those it saw stay, and are retired another time.
-        if env.versions.deletions_held.load(Ordering::SeqCst) > 0 {
-            drop(log);
-            drop(lead);
+        let queue = env.queue()?;
+        let is_held = with_log(env, lead, |log| {
+            // A checkpoint lists the segments while it leads: those it saw stay, and are retired another time.
+            if env.versions.deletions_held.load(Ordering::SeqCst) > 0 {
+                return true;
+            }
+            while let Some((number, _)) = log.segments.front().copied()
+                && number < needed
+            {
+                log.segments.pop_front();
+                retired.push(number);
+            }
+            queue.forget_unsynced(needed);
+            false
+        })?;
+        if is_held {
             install::drop_log_segments(&env.versions, &older);
             return Ok(());
         }
-        while let Some((number, _)) = log.segments.front().copied()
-            && number < needed
-        {
-            log.segments.pop_front();
-            retired.push(number);
-        }
-        queue.forget_unsynced(needed);
     }
     older.extend(trim_older());
     if retired.is_empty() && older.is_empty() {

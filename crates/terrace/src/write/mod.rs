@@ -1,5 +1,6 @@
 //! Writing: the queue of writers ([`queue`]), what holds them back ([`stall`]), the check of read sets
-//! ([`read_set`], [`validate`], [`changed_range`]), the commit to log and memtables ([`commit`]), room in memtables
+//! ([`read_set`], [`validate`], [`changed_range`]), the commit to log and memtables ([`commit`]), what a full disk takes
+//! ([`full_disk`]), room in memtables
 //! ([`room`]), as much as a flush finds room for ([`flush_room`]), and in the hot table ([`hot_swap`]), the life of the
 //! log's segments ([`log_segments`]), and which keys are in them most often ([`count_written`], [`count_log`]).
 
@@ -9,6 +10,7 @@ pub(crate) mod count_log;
 pub(crate) mod count_written;
 pub(crate) mod env;
 pub(crate) mod flush_room;
+mod full_disk;
 pub(crate) mod hot_swap;
 pub(crate) mod log_segments;
 pub(crate) mod queue;

@@ -94,6 +94,34 @@ fn a_full_disk_takes_deletions_and_is_emptied_by_them() {
     }
 }
 
+/// Something else has filled the disk, and the memtables are more than the reserve has room for: nothing that is deleted by
+/// key can be flushed.
+#[test]
+fn a_range_is_deleted_when_keys_have_used_up_their_part_of_the_reserve() {
+    let sim = SimVfs::new(1);
+    let mut options = options(&sim, 0, 64 << 10);
+    options.memory_budget = 16 << 20;
+    options.advanced.memtable_bytes = 1 << 20;
+    options.default_family.value_separation_threshold = usize::MAX;
+    let store = Store::open(options).unwrap();
+    for number in 0..2000 {
+        store.db.put(key(number), [b'v'; 200]).unwrap();
+    }
+    sim.set_capacity_bytes(Some(used_bytes(&sim)));
+    let (mut deleted, mut refused) = (0, 0);
+    while refused < 5 {
+        match taken(1, store.db.delete(key(10_000 + deleted))) {
+            true => deleted += 1,
+            false => refused += 1,
+        }
+        assert!(deleted < 10_000, "the reserve is never used up");
+    }
+    assert!(deleted > 100, "{deleted}");
+    eventually("all is deleted", || taken(1, store.db.delete_range(b"", b"\xff")));
+    check(&store, &BTreeMap::new());
+    eventually("deletions make room", || store.db.put(b"after", b"room").is_ok());
+}
+
 /// Nobody writes to the store, so no segment follows the one that the values lie in.
 #[test]
 fn values_in_a_log_that_was_replayed_on_a_full_disk_are_durable_before_an_sst_refers_to_them() {

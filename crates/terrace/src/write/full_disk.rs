@@ -1,0 +1,196 @@
+//! What the leader does for writes that only remove while the disk is full: the reserve is theirs, but for what the
+//! flush of what they have written needs, and for a last part.
+//!
+//! - A removal of keys takes some bytes of the log, and of the SST that its flush writes; what it removes comes back only
+//!   with merges after that. So it is taken as long as the memtables can be flushed afterwards. If the log has used up
+//!   what it may, the memtables are flushed at once, which gives back the segments.
+//! - The last part is for deleted ranges: with them the memtables and all files that they cover go without room for
+//!   anything but the flush of the ranges. And for the manifest.
+//!
+//! Called by `commit`.
+
+use crate::env::reserve;
+use crate::error::{Error, Result};
+use crate::jobs::background_errors::Work;
+use crate::version::family::Family;
+use crate::write::env::CommitEnv;
+use crate::write::log_segments::{retire_segments_under_lead, settle};
+use crate::write::queue::{Lead, LogState, Pending};
+use crate::write::room;
+use std::io;
+use std::sync::Arc;
+use terrace_log::format::RECORD_HEADER_BYTES;
+
+/// How often it is tried to find room for what only removes.
+pub(super) const TRIES: u32 = 5;
+
+/// One part in this many of the reserve is the last one, for deleted ranges and the manifest.
+const LAST_PART: u64 = 8;
+/// A log of at least one part in this many of the reserve is worth a flush that gives it back.
+const WORTH_PART: u64 = 16;
+/// What a log segment takes without its records, at most one part in this many of the reserve.
+const SEGMENT_BYTES: u64 = 4 << 10;
+const SEGMENT_PART: u64 = 16;
+
+/// Says whether the removals of keys in `group` are taken, and looks for room for them before it refuses them.
+///
+/// # Errors
+/// `DiskFull`: the rest of the reserve is for others. `Closed`.
+pub(super) fn admit(env: &CommitEnv, lead: &Lead<'_>, group: &[Pending]) -> Result<()> {
+    let taken = || group.iter().map(|p| &p.batch).filter(|batch| batch.is_taken_when_full());
+    if taken().all(|batch| batch.is_taken_to_the_last()) {
+        return Ok(());
+    }
+    let bytes = taken().map(|batch| (batch.size_bytes() + RECORD_HEADER_BYTES) as u64).sum();
+    for _ in 1..TRIES {
+        if has_room(env, lead, bytes) {
+            return Ok(());
+        }
+        settle(env, &mut lead.log())?;
+        if !flush_log(env, lead, 0)? {
+            wait_for_jobs(env)?;
+        }
+    }
+    if has_room(env, lead, bytes) {
+        return Ok(());
+    }
+    let why =
+        "the rest of the reserve is for deleted ranges and the flush of what was deleted before";
+    let error = io::Error::new(io::ErrorKind::StorageFull, why);
+    let error = terrace_base::Error::io("append to the log in", &env.base.dir, error);
+    Err(Error::DiskFull(Arc::new(error)))
+}
+
+/// Whether `bytes` more of log leave the room that is for others. Unknown room does.
+fn has_room(env: &CommitEnv, lead: &Lead<'_>, bytes: u64) -> bool {
+    let (vfs, dir) = (&*env.base.vfs, &*env.base.dir);
+    let reserve_bytes = env.base.dynamic.reserve_bytes();
+    let free = vfs.free_space_bytes(dir).unwrap_or(u64::MAX);
+    if free == u64::MAX {
+        return true;
+    }
+    let room = free.saturating_add(reserve::kept_bytes(vfs, dir).unwrap_or(0));
+    let log = lead.log();
+    let segment = if log.broken { SEGMENT_BYTES.min(reserve_bytes / SEGMENT_PART) } else { 0 };
+    let flush = match is_hopeless(env) {
+        true => 0,
+        false => unflushed_bytes(env).min(log_bytes(&log)),
+    };
+    is_enough(room, bytes + segment, flush, reserve_bytes)
+}
+
+/// Whether `bytes` may be taken of `room` where a flush may write `flush` bytes: they leave the last part of the reserve
+/// and, as long as the flush can be had at all, twice what it writes. Jobs leave a quarter of the reserve to the log.
+fn is_enough(room: u64, bytes: u64, flush: u64, reserve_bytes: u64) -> bool {
+    let (left, last) = (room.saturating_sub(bytes), reserve_bytes / LAST_PART);
+    let can_be_had = last.saturating_add(flush) <= room / 4 * 3;
+    left >= last && (!can_be_had || last + 2 * flush <= left)
+}
+
+/// Bytes of the memtables that hold something: a flush writes less.
+fn unflushed_bytes(env: &CommitEnv) -> u64 {
+    let of_family = |family: &Arc<Family>| -> usize {
+        let state = family.state();
+        state.memtables().filter(|m| !m.is_empty()).map(|m| m.size_bytes()).sum()
+    };
+    env.read.families.load().iter().map(of_family).sum::<usize>() as u64
+}
+
+/// Bytes of the log in force.
+fn log_bytes(log: &LogState) -> u64 {
+    log.segments.iter().map(|(_, bytes)| bytes).sum::<u64>() + log.writer.len_bytes()
+}
+
+/// Whether flushes have failed again and again.
+fn is_hopeless(env: &CommitEnv) -> bool {
+    let (errors, now_us) = (&env.jobs.errors, env.base.clock.monotonic_us());
+    let families = env.read.families.load();
+    families.iter().any(|f| errors.why_not(Work::Flush, f.id, std::iter::empty(), now_us).is_some())
+}
+
+/// Looks for room for what only removes, which the log has just not found: flushes what the log has of it, if that is
+/// worth it, or lets a job end.
+pub(super) fn find_room(env: &CommitEnv, lead: &Lead<'_>) -> Result<()> {
+    settle(env, &mut lead.log())?;
+    match flush_log(env, lead, env.base.dynamic.reserve_bytes() / WORTH_PART)? {
+        true => Ok(()),
+        false => wait_for_jobs(env),
+    }
+}
+
+/// Lets a job that is writing end, since it either frees room or gives up what it has taken. Once nothing runs, the whole
+/// reserve is given back, and no flush takes it. Such jobs need no lead.
+fn wait_for_jobs(env: &CommitEnv) -> Result<()> {
+    let ended = env.jobs.scheduler.lock().ended;
+    let is_quiet = env.jobs.scheduler.wait_until(|jobs| {
+        let is_quiet = jobs.is_quiet();
+        if is_quiet {
+            env.base.health.set_merges_only(true);
+        }
+        Ok((is_quiet || jobs.ended != ended).then_some(is_quiet))
+    })?;
+    if is_quiet {
+        reserve::release(&*env.base.vfs, &env.base.dir)?;
+    }
+    Ok(())
+}
+
+/// Flushes all memtables and lets go of the log that they needed, if that is at least `least_bytes`. False if there is
+/// nothing to flush, or it cannot be flushed now.
+fn flush_log(env: &CommitEnv, lead: &Lead<'_>, least_bytes: u64) -> Result<bool> {
+    let families = env.read.families.load_full();
+    lead.drain();
+    if is_hopeless(env) || unflushed_bytes(env) == 0 || !rotate(env, lead, &families, least_bytes) {
+        return Ok(false);
+    }
+    {
+        // The flush may begin, and leaves the log what it needs.
+        let _jobs = env.jobs.scheduler.lock();
+        env.base.health.set_merges_only(false);
+    }
+    reserve::keep_for_log(&*env.base.vfs, &env.base.dir, env.base.dynamic.reserve_bytes())?;
+    env.jobs.errors.hurry(Work::Flush);
+    env.jobs.scheduler.wake();
+    let waits =
+        |family: &Arc<Family>| !family.is_dropped() && !family.state().immutables.is_empty();
+    let may_begin = |family: &Arc<Family>| {
+        let now_us = env.base.clock.monotonic_us();
+        waits(family) && env.jobs.errors.may_begin(Work::Flush, family.id, now_us)
+    };
+    let health = &env.base.health;
+    env.jobs.scheduler.wait_until(|jobs| {
+        let goes_on = health.check_may_free().is_ok() && health.may_flush();
+        let is_over = jobs.flushing.is_empty() && !(goes_on && families.iter().any(may_begin));
+        Ok(is_over.then_some(()))
+    })?;
+    if families.iter().any(waits) {
+        return Ok(false);
+    }
+    retire_segments_under_lead(env, lead)?;
+    Ok(true)
+}
+
+/// Makes the memtables immutable, if the log has `least_bytes` and finds room for another segment; whether it did.
+fn rotate(env: &CommitEnv, lead: &Lead<'_>, families: &[Arc<Family>], least_bytes: u64) -> bool {
+    let mut log = lead.log();
+    log_bytes(&log) >= least_bytes
+        && families.iter().all(|family| room::rotate_under_lead(env, &mut log, family).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removals_leave_the_last_part_of_the_reserve_and_what_a_flush_takes_that_can_be_had() {
+        let enough = |room, bytes, flush| is_enough(room, bytes, flush, 8000);
+        assert!(enough(8000, 7000, 0) && !enough(8000, 7001, 0));
+        assert!(enough(8000, 1000, 3000) && !enough(8000, 1001, 3000));
+        // It is flushed before it is too much for that.
+        assert!(!enough(8000, 0, 4000) && !enough(8000, 0, 5000));
+        // It cannot be had anyway.
+        assert!(enough(8000, 7000, 5001) && !enough(8000, 7001, 5001));
+        assert!(!enough(999, 0, 0));
+        assert!(is_enough(0, 0, 0, 0));
+    }
+}
