@@ -212,7 +212,7 @@ pub fn python_packages(requirements: &Path, venv: &Path, name: &str) -> Result<(
 }
 
 /// The packages of a folder, as its lock file has them.
-fn node_packages(root: &Path, folder: &str) -> Result<()> {
+pub fn node_packages(root: &Path, folder: &str) -> Result<()> {
     let path = root.join(folder);
     let installed = path.join("node_modules").join(".installed-lock.json");
     once(&path.join("package-lock.json"), &installed, &format!("packages of {folder}"), || {

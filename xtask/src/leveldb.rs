@@ -1,5 +1,8 @@
 //! Programs for LevelDB over Terrace: ours in C++, plyvel with its own tests, once compiled against our headers and once
-//! as Debian has compiled it for LevelDB, and LevelDB's `db_bench`. What is fetched stays below the target directory.
+//! as Debian has compiled it for LevelDB, LevelDB's `db_bench`, and classic-level of Node. What is fetched stays below the
+//! target directory, and in `node_modules` of `bindings/node`.
+
+mod node;
 
 use crate::clients::python_packages;
 use crate::leveldb_library;
@@ -46,7 +49,8 @@ pub fn add(steps: &mut Steps, needs: &[&str]) {
         python_packages(&root.join(REQUIREMENTS), &places.venv, "pytest for plyvel")?;
         plyvel_compiled(&places)?;
         plyvel_of_debian(&places)?;
-        db_bench(&places)
+        db_bench(&places)?;
+        node::classic_level(root, &places.installed, &places.stores)
     });
     step.needs(needs);
 }

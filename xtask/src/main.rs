@@ -13,6 +13,7 @@ mod leveldb_library;
 mod network;
 mod output;
 mod packages;
+mod page;
 mod peers;
 mod published;
 mod release;

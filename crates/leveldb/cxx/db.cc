@@ -1,6 +1,8 @@
 // Stores: leveldb::DB over leveldb/c.h.
 #include "leveldb/db.h"
 
+#include <unistd.h>
+
 #include <memory>
 #include <utility>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "bridge.h"
 #include "leveldb/comparator.h"
 #include "leveldb/env.h"
+#include "live_objects.h"
 #include "lru_cache.h"
 #include "write_batch_internal.h"
 
@@ -108,8 +111,42 @@ class SnapshotImpl final : public Snapshot {
 };
 
 const leveldb_snapshot_t* Held(const Snapshot* snapshot) {
-  return snapshot == nullptr ? nullptr : static_cast<const SnapshotImpl*>(snapshot)->held_;
+  return static_cast<const SnapshotImpl*>(snapshot)->held_;
 }
+
+// Snapshots of one store that were not released. Programs that name a released one in a read get by with LevelDB; here
+// nothing of it is looked at.
+class Snapshots {
+ public:
+  // What a read names: nullptr for none. False if it was released.
+  bool Find(const Snapshot* snapshot, const leveldb_snapshot_t** held) {
+    *held = nullptr;
+    if (snapshot == nullptr) return true;
+    if (IsOwn() && !live_.Has(snapshot)) return false;
+    *held = Held(snapshot);
+    return true;
+  }
+
+  const Snapshot* Add(const leveldb_snapshot_t* held) {
+    const Snapshot* snapshot = new SnapshotImpl(held);
+    if (IsOwn()) live_.Add(snapshot);
+    return snapshot;
+  }
+
+  void Remove(const Snapshot* snapshot) {
+    if (IsOwn()) live_.Remove(snapshot);
+    delete static_cast<const SnapshotImpl*>(snapshot);
+  }
+
+ private:
+  // In a forked process a thread of the parent's may hold the lock for ever; there the library refuses what is left.
+  bool IsOwn() const { return getpid() == process_; }
+
+  const pid_t process_ = getpid();
+  LiveObjects live_;
+};
+
+Status Released() { return Status::InvalidArgument("the snapshot of the read options was released"); }
 
 class IteratorImpl final : public Iterator {
  public:
@@ -171,30 +208,35 @@ class DBImpl final : public DB {
   }
 
   Status Get(const ReadOptions& options, const Slice& key, std::string* value) override {
+    const leveldb_snapshot_t* held = nullptr;
+    if (!snapshots_.Find(options.snapshot, &held)) return Released();
     char* error = nullptr;
-    const bool found = terrace_leveldb_get(db_, Held(options.snapshot), options.fill_cache,
-                                           key.data(), key.size(), Assign, value, &error);
+    const bool found = terrace_leveldb_get(db_, held, options.fill_cache, key.data(), key.size(),
+                                           Assign, value, &error);
     if (error != nullptr) return Taken(error);
     return found ? Status::OK() : Status::NotFound(Slice());
   }
 
   Iterator* NewIterator(const ReadOptions& options) override {
+    const leveldb_snapshot_t* held = nullptr;
+    if (!snapshots_.Find(options.snapshot, &held)) return NewErrorIterator(Released());
     leveldb_readoptions_t* reading = leveldb_readoptions_create();
     leveldb_readoptions_set_fill_cache(reading, options.fill_cache);
-    leveldb_readoptions_set_snapshot(reading, Held(options.snapshot));
+    leveldb_readoptions_set_snapshot(reading, held);
     leveldb_iterator_t* iter = leveldb_create_iterator(db_, reading);
     leveldb_readoptions_destroy(reading);
     return new IteratorImpl(iter);
   }
 
   const Snapshot* GetSnapshot() override {
-    return new SnapshotImpl(leveldb_create_snapshot(db_));
+    return snapshots_.Add(leveldb_create_snapshot(db_));
   }
 
   void ReleaseSnapshot(const Snapshot* snapshot) override {
-    if (snapshot == nullptr) return;
-    leveldb_release_snapshot(db_, Held(snapshot));
-    delete static_cast<const SnapshotImpl*>(snapshot);
+    const leveldb_snapshot_t* held = nullptr;
+    if (snapshot == nullptr || !snapshots_.Find(snapshot, &held)) return;
+    leveldb_release_snapshot(db_, held);
+    snapshots_.Remove(snapshot);
   }
 
   bool GetProperty(const Slice& property, std::string* value) override {
@@ -223,6 +265,7 @@ class DBImpl final : public DB {
 
  private:
   leveldb_t* const db_;
+  Snapshots snapshots_;
 };
 
 }  // namespace

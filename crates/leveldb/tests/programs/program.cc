@@ -153,8 +153,13 @@ void Store(const std::string& dir) {
   CHECK_OK(db->Get(then, "a", &value));
   db->ReleaseSnapshot(then.snapshot);
   CHECK(All(db.get(), leveldb::ReadOptions(), false) == "= c=3 ");
+  CHECK(db->Get(then, "a", &value).IsInvalidArgument());
+  db->ReleaseSnapshot(then.snapshot);
 
-  std::unique_ptr<leveldb::Iterator> iter(db->NewIterator(leveldb::ReadOptions()));
+  std::unique_ptr<leveldb::Iterator> iter(db->NewIterator(then));
+  iter->SeekToFirst();
+  CHECK(!iter->Valid() && iter->status().IsInvalidArgument());
+  iter.reset(db->NewIterator(leveldb::ReadOptions()));
   static std::string cleaned;
   for (const char* name : {"1", "2", "3"}) {
     iter->RegisterCleanup([](void* arg, void*) { cleaned += static_cast<const char*>(arg); },
