@@ -14,7 +14,7 @@ use terrace::{
 use terrace_encryption::{EncryptedVfs, KeyRing};
 
 /// The names that [`set_store_option`] takes.
-pub const STORE_OPTIONS: [&str; 27] = [
+pub const STORE_OPTIONS: [&str; 30] = [
     "memory_budget",
     "memory_split",
     "create_if_missing",
@@ -36,11 +36,14 @@ pub const STORE_OPTIONS: [&str; 27] = [
     "max_subcompactions",
     "rate_limit_bytes_per_s",
     "compact_when_idle",
+    "pending_compaction_slowdown_bytes",
     "reserve_bytes",
     "segment_bytes",
     "gc_garbage_ratio",
+    "level_model_files",
     "log_retention_bytes",
     "max_reader_pinned_bytes",
+    "stored_options",
     KEY_FILE_OPTION,
 ];
 
@@ -90,13 +93,18 @@ pub fn set_store_option(options: &mut Options, name: &str, text: &str) -> Outcom
         "max_subcompactions" => advanced.max_subcompactions = number(name, text)?,
         "rate_limit_bytes_per_s" => advanced.rate_limit_bytes_per_s = size(name, text)?,
         "compact_when_idle" => advanced.compact_when_idle = flag(name, text)?,
+        "pending_compaction_slowdown_bytes" => {
+            advanced.pending_compaction_slowdown_bytes = size(name, text)?;
+        }
         "reserve_bytes" => advanced.reserve_bytes = size(name, text)?,
         "segment_bytes" => advanced.segment_bytes = size(name, text)?,
         "gc_garbage_ratio" => advanced.gc_garbage_ratio = number(name, text)?,
+        "level_model_files" => advanced.level_model_files = number(name, text)?,
         "log_retention_bytes" => advanced.log_retention_bytes = size(name, text)?,
         "max_reader_pinned_bytes" => {
             advanced.max_reader_pinned_bytes = unless_none(text, |text| size(name, text))?;
         }
+        "stored_options" => options.stored_options = text.parse().map_err(Failure::from)?,
         KEY_FILE_OPTION => advanced.vfs = encrypted_vfs(text.as_ref())?,
         _ if FAMILY_OPTIONS.contains(&name) => {
             return set_family_option(&mut options.default_family, name, text);
@@ -260,7 +268,7 @@ mod tests {
     use super::*;
 
     /// A text for each option that is not its default.
-    const OTHER: [(&str, &str); 34] = [
+    const OTHER: [(&str, &str); 37] = [
         ("memory_budget", "64MiB"),
         ("memory_split", "auto"),
         ("create_if_missing", "false"),
@@ -282,11 +290,14 @@ mod tests {
         ("max_subcompactions", "4"),
         ("rate_limit_bytes_per_s", "10MiB"),
         ("compact_when_idle", "0"),
+        ("pending_compaction_slowdown_bytes", "1GiB"),
         ("reserve_bytes", "0"),
         ("segment_bytes", "8MiB"),
         ("gc_garbage_ratio", "0.5"),
+        ("level_model_files", "8"),
         ("log_retention_bytes", "1GiB"),
         ("max_reader_pinned_bytes", "1GiB"),
+        ("stored_options", "replace"),
         ("compression", "none, lz4,zstd"),
         ("filter", "bloom:10,none"),
         ("prefix_len", "4"),

@@ -388,8 +388,11 @@ struct terrace_error *terrace_close(const struct terrace_db *db);
 void terrace_db_free(struct terrace_db *db);
 
 // Changes an option of the open store: "sync", "memory_budget", "memory_split", "rate_limit_bytes_per_s",
-// "gc_garbage_ratio", "value_separation_threshold", "hot_table", "log_retention_bytes". Numbers are plain. It is not
-// stored.
+// "gc_garbage_ratio", "hot_table", "log_retention_bytes", "l0_compaction_trigger", "l0_slowdown", "l0_stop",
+// "level_base_bytes", "level_multiplier", "target_file_bytes", "max_subcompactions", "compact_when_idle",
+// "pending_compaction_slowdown_bytes", "level_model_files", "reserve_bytes", "max_reader_pinned_bytes"; of all its
+// column families together: "compression", "filter", "prefix_len", "value_separation_threshold", "value_compression",
+// "learning". Numbers are plain. Those of column families are stored with them, the others are not.
 struct terrace_error *terrace_set_option(const struct terrace_db *db,
                                          const char *name,
                                          const char *value);
@@ -406,7 +409,7 @@ struct terrace_error *terrace_family_get(const struct terrace_db *db,
                                          struct terrace_family **family);
 
 // Creates a column family with the options that `options` has for the default family; NULL are the
-// defaults. They are not stored: name them again at the next open. Free it with terrace_family_free.
+// defaults. They are stored with it. Free it with terrace_family_free.
 struct terrace_error *terrace_family_create(const struct terrace_db *db,
                                             const char *name,
                                             const struct terrace_options *options,

@@ -76,7 +76,7 @@ pub unsafe extern "C" fn terrace_family_get(
 }
 
 /// Creates a column family with the options that `options` has for the default family; NULL are the
-/// defaults. They are not stored: name them again at the next open. Free it with terrace_family_free.
+/// defaults. They are stored with it. Free it with terrace_family_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_family_create(
     db: *const Db,

@@ -1,5 +1,6 @@
 //! `Db`: an open store, which is its default column family as well.
 
+use crate::arguments::option_text;
 use crate::batch::Batch;
 use crate::callbacks::wait;
 use crate::errors::{ConflictError, raise, raise_error};
@@ -216,7 +217,7 @@ impl Db {
 
     /// Changes an option of the open store.
     fn set_option(&self, py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let value = value.str()?.to_string();
+        let value = option_text(value)?;
         self.view.work(py, |seen| seen.db.set_option(name, &value))
     }
 

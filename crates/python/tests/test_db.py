@@ -361,6 +361,11 @@ def test_options(tmp_path):
         assert db.option("gc_garbage_ratio") == "0.5" and db.option("colour") is None
         with pytest.raises(terracedb.InvalidArgumentError):
             db.set_option("block_size", 1)
+        db.set_option("compact_when_idle", False)
+        assert db.option("compact_when_idle") == "false"
+        db.set_option("filter", ["ribbon:12", "none"])
+    with terracedb.Db(tmp_path / "s") as db:
+        assert db.option("filter") == "ribbon:12,none" and db.option("compact_when_idle") == "true"
 
 
 def test_metrics(db):

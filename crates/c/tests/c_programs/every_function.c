@@ -226,6 +226,10 @@ static void administration(terrace_db *db, const char *dir) {
     OK(terrace_get_option(db, "gc_garbage_ratio", &text));
     CHECK(strcmp(text, "0.5") == 0);
     terrace_string_free(text);
+    OK(terrace_set_option(db, "filter", "ribbon:12,none"));
+    OK(terrace_get_option(db, "filter", &text));
+    CHECK(strcmp(text, "ribbon:12,none") == 0);
+    terrace_string_free(text);
     OK(terrace_metrics_text(db, &text));
     CHECK(strlen(text) > 100);
     terrace_string_free(text);

@@ -138,7 +138,7 @@ class Db(ColumnFamily):
     def column_family(self, name: str) -> ColumnFamily:
         """The column family called `name`."""
     def create_column_family(self, name: str, **options: Any) -> ColumnFamily:
-        """Creates a column family. Options are not stored: name them again at the next open."""
+        """Creates a column family. Its options are stored with it."""
     def drop_column_family(self, name: str) -> None:
         """Drops a column family with all its keys."""
     def column_families(self) -> list[str]:
@@ -168,7 +168,7 @@ class Db(ColumnFamily):
     def refresh(self) -> bool:
         """Shows in a read-only store what was written since; whether there is anything new."""
     def set_option(self, name: str, value: Any) -> None:
-        """Changes an option of the open store, such as `memory_budget` in bytes."""
+        """Changes an option of the open store, such as `memory_budget` in bytes; those of column families, of all of them."""
     def option(self, name: str) -> str | None:
         """What such an option is now; `None` for other names."""
     def metrics(self) -> str:
