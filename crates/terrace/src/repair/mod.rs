@@ -5,7 +5,8 @@
 //!    every segment as a file ([`segments`]).
 //! 2. *Plan* ([`plan`], [`operators`]). What the manifest names and is sound stays where it is. If edits of the manifest may be
 //!    lost, SSTs that it does not name are taken in: their properties say whose they are. Their level is
-//!    unknown, so all files of such a family are merged, by sequence number.
+//!    unknown, so all files of such a family are merged, by sequence number; those that the store went on without fill gaps
+//!    only ([`found`]).
 //! 3. *Write* ([`carry_out`]). Damaged SSTs are written anew without what is damaged, families are merged, and
 //!    copies of what is about to be replaced go to `lost/`. Then the new manifest is put in force, in one step; the log is
 //!    replayed as far as it is sound. Files with what is sound take the place of damaged segments that are needed still
@@ -18,6 +19,7 @@
 
 mod base;
 mod carry_out;
+mod found;
 mod keep;
 mod log;
 mod mend;
@@ -42,6 +44,7 @@ use plan::Plan;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
+use terrace_base::FileNumber;
 use terrace_manifest::names::{self, FileName};
 use terrace_vfs::{OpenMode, Vfs, check_not_encrypted};
 
@@ -154,7 +157,8 @@ fn run(dir: &Path, options: Options, how: RepairOptions) -> Result<RepairReport>
     let lock = read_write::lock(&*vfs, dir)?;
     let signs = how.family_signs;
     let (report, misplaced) = (RepairReport::default(), Misplaced::default());
-    let mut repair = Repair { vfs, dir, options, signs, report, misplaced };
+    let taken_back = HashSet::new();
+    let mut repair = Repair { vfs, dir, options, signs, report, misplaced, taken_back };
     if how.from_lost && !how.dry_run {
         repair.take_back()?;
     }
@@ -221,6 +225,8 @@ struct Repair<'a> {
     signs: &'static [FamilySign],
     report: RepairReport,
     misplaced: Misplaced,
+    /// SSTs that were in `lost/`.
+    taken_back: HashSet<FileNumber>,
 }
 
 impl Repair<'_> {
@@ -263,8 +269,10 @@ impl Repair<'_> {
             let is_data = matches!(names::parse(&name), Sst(_) | Log(_) | ValueLog(_));
             let (from, to) = (lost.join(&name), self.dir.join(&name));
             if is_data && !self.vfs.exists(&to)? {
-                let is_sst = matches!(names::parse(&name), Sst(_));
-                if is_sst || self.vfs.hard_link(&from, &to).is_err() {
+                if let Sst(number) = names::parse(&name) {
+                    self.vfs.rename(&from, &to)?;
+                    self.taken_back.insert(number);
+                } else if self.vfs.hard_link(&from, &to).is_err() {
                     self.vfs.rename(&from, &to)?;
                 }
                 self.saved(format!("{name}: taken back from lost/"));

@@ -235,10 +235,11 @@ impl Repair<'_> {
         let mut unowned = Vec::new();
         let mut owners: BTreeSet<u32> =
             state.families.keys().chain(&log.families).copied().collect();
-        for (number, sst) in readable {
+        for (number, mut sst) in readable {
             if !take_all && state.retired.contains(&number) {
                 continue;
             }
+            sst.is_found = proof == Proof::Whole || self.taken_back.contains(&number);
             match &sst.family {
                 Some((id, _)) => {
                     owners.insert(*id);

@@ -13,12 +13,12 @@ use crate::version::unpublished;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use terrace_base::key::trailer_kind;
-use terrace_base::{FileNumber, SegmentNumber, SeqNo, ValueHandle, ValueKind};
+use terrace_base::{FileNumber, RangeTombstones, SegmentNumber, SeqNo, ValueHandle, ValueKind};
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{FileMeta, Version};
 use terrace_sst::{
-    BlockCache, FilterMemory, Properties, ReadCounters, ReaderOptions, SstReader, Unreadable,
-    is_damage,
+    BlockCache, FilterMemory, Properties, ReadCounters, ReaderOptions, SstReader, TakeEntry,
+    Unreadable, is_damage,
 };
 use terrace_vfs::is_no_file;
 
@@ -44,8 +44,20 @@ pub(super) struct Sst {
     pub merge_operator: Option<String>,
     /// Whether operands are among the entries that can be read.
     pub has_operands: bool,
+    /// Whether the store went on without it: it comes from `lost/`, or no manifest names it although the one in force is whole.
+    pub is_found: bool,
     /// None: it is sound. Else it has to be written anew.
     pub damage: Option<Damage>,
+}
+
+/// Whether an entry, given by key and trailer, is left out of an SST that is written anew. Keys do not descend.
+pub(super) type IsLeftOut<'a> = dyn FnMut(&[u8], u64) -> terrace_base::Result<bool> + 'a;
+
+/// What an SST that is written anew has besides what is damaged in it.
+pub(super) struct Rest<'a> {
+    /// Its range tombstones.
+    pub tombstones: RangeTombstones,
+    pub is_left_out: &'a mut IsLeftOut<'a>,
 }
 
 /// What is wrong with an SST.
@@ -113,7 +125,7 @@ impl Repair<'_> {
         Ok(ssts)
     }
 
-    fn open_sst(&self, number: FileNumber) -> terrace_base::Result<Arc<SstReader>> {
+    pub(super) fn open_sst(&self, number: FileNumber) -> terrace_base::Result<Arc<SstReader>> {
         let options = ReaderOptions {
             cache: Arc::new(BlockCache::new(CACHE_BYTES)),
             filter_memory: FilterMemory::Cached,
@@ -151,17 +163,18 @@ impl Repair<'_> {
             is_hot_checkpoint: properties.is_hot_checkpoint,
             merge_operator: properties.merge_operator.clone(),
             has_operands: operands > 0,
+            is_found: false,
             damage: (!damage.is_none()).then_some(damage),
             meta,
         })
     }
 
-    /// Reads what can be read of an SST, into `output` if there is one.
+    /// Reads what can be read of an SST, and gives it to `output` if there is one.
     fn pass(
         &self,
         reader: &Arc<SstReader>,
         values: &mut Values,
-        mut output: Option<&mut Output<'_>>,
+        mut output: Option<&mut TakeEntry<'_>>,
     ) -> terrace_base::Result<Damage> {
         let mut damage = Damage::default();
         let mut pending = Pending::default();
@@ -182,12 +195,13 @@ impl Repair<'_> {
         Ok(damage)
     }
 
-    /// Writes what can be read of `sst` to new files, which have their names when this returns.
+    /// Writes what can be read of `sst` to new files, which have their names when this returns; without a `rest` all of it.
     pub(super) fn rewrite(
         &self,
         sst: &Sst,
         options: &FamilyOptions,
         next_file_number: &(dyn Fn() -> FileNumber + Sync),
+        rest: Option<Rest<'_>>,
     ) -> Result<Vec<FileMeta>> {
         let reader = self.open_sst(sst.meta.number)?;
         let mut values = Values::new(self.vfs.clone(), self.dir.to_path_buf());
@@ -207,8 +221,20 @@ impl Repair<'_> {
             trainings: &trainings,
             progress: &progress,
         };
-        let mut output = Output::new(context, reader.range_tombstones().clone());
-        self.pass(&reader, &mut values, Some(&mut output))?;
+        let (tombstones, mut is_left_out) = match rest {
+            Some(rest) => (rest.tombstones, Some(rest.is_left_out)),
+            None => (reader.range_tombstones().clone(), None),
+        };
+        let mut output = Output::new(context, tombstones);
+        let mut add = |key: &[u8], trailer: u64, value: &[u8]| -> terrace_base::Result<()> {
+            if let Some(is_left_out) = &mut is_left_out
+                && is_left_out(key, trailer)?
+            {
+                return Ok(());
+            }
+            output.add(key, trailer, value)
+        };
+        self.pass(&reader, &mut values, Some(&mut add))?;
         let files = output.finish()?;
         unpublished::publish(&*self.vfs, self.dir, files.iter().map(|file| file.number))?;
         Ok(files)
@@ -257,7 +283,7 @@ fn settle(
     pending: &mut Pending,
     values: &mut Values,
     damage: &mut Damage,
-    output: &mut Option<&mut Output<'_>>,
+    output: &mut Option<&mut TakeEntry<'_>>,
 ) -> terrace_base::Result<()> {
     let Pending { entries, .. } = std::mem::take(pending);
     let wanted: Vec<(&[u8], ValueHandle)> =
@@ -274,7 +300,7 @@ fn settle(
         damage.entries += 1;
         damage.operands += u64::from(trailer_kind(*trailer).is_some_and(ValueKind::is_operand));
         if let Some(output) = output {
-            output.add(key, *trailer, value)?;
+            output(key, *trailer, value)?;
         }
     }
     Ok(())

@@ -4,6 +4,7 @@
 //! key; what stood in sound files is there; and what is not there was told.
 
 mod crash;
+mod found;
 mod kept;
 mod misplaced;
 mod sectors;

@@ -11,8 +11,8 @@ use terrace::{
 use terrace_base::ManualClock;
 use terrace_manifest::Manifest;
 
-struct Fixture {
-    sim: SimVfs,
+pub(super) struct Fixture {
+    pub sim: SimVfs,
     clock: ManualClock,
     options: Options,
 }
@@ -28,23 +28,23 @@ impl Fixture {
     }
 
     /// Flushed files stay as they are, until a repair.
-    fn without_compactions() -> Self {
+    pub fn without_compactions() -> Self {
         let mut fixture = Self::new();
         fixture.options.advanced.l0_compaction_trigger = 10;
         fixture.options.advanced.compact_when_idle = false;
         fixture
     }
 
-    fn open(&self) -> Db {
+    pub fn open(&self) -> Db {
         Db::open(DIR, self.options.clone()).unwrap()
     }
 
-    fn repair(&self, from_lost: bool) -> RepairReport {
+    pub fn repair(&self, from_lost: bool) -> RepairReport {
         let how = RepairOptions { from_lost, ..RepairOptions::default() };
         terrace::repair(DIR, self.options.clone(), how).unwrap()
     }
 
-    fn files(&self, part: &str) -> Vec<PathBuf> {
+    pub fn files(&self, part: &str) -> Vec<PathBuf> {
         let files = self.sim.files().into_iter().map(|(path, _)| path);
         let is = |path: &PathBuf| {
             path.parent() == Some(Path::new(DIR)) && path.to_string_lossy().contains(part)

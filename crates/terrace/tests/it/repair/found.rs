@@ -1,0 +1,135 @@
+//! SSTs that were lost and are found again after the store has gone on without them.
+
+use super::single::Fixture;
+use crate::harness::DIR;
+use std::path::{Path, PathBuf};
+use terrace::Db;
+use terrace::vfs::Vfs;
+use terrace_base::SeqNo;
+use terrace_manifest::Manifest;
+
+type Files = Vec<(PathBuf, Vec<u8>)>;
+
+fn get(db: &Db, key: &str) -> Option<String> {
+    db.get(key).unwrap().map(|value| String::from_utf8(value.to_vec()).unwrap())
+}
+
+/// Takes all SSTs away, and repairs.
+fn lose_ssts(fixture: &Fixture) -> Files {
+    let paths = fixture.files(".sst");
+    let files: Files = paths
+        .into_iter()
+        .map(|path| (path.clone(), fixture.sim.read_file(&path).unwrap()))
+        .collect();
+    files.iter().for_each(|(path, _)| fixture.sim.remove(path).unwrap());
+    assert!(!fixture.repair(false).lost.is_empty());
+    files
+}
+
+/// Puts SSTs that were lost into `lost/`, without what tells when they went if `is_numbered`, and takes them back.
+fn find(fixture: &Fixture, files: Files, is_numbered: bool) -> terrace::RepairReport {
+    let lost = Path::new(DIR).join("lost");
+    for (path, bytes) in files {
+        assert!(fixture.sim.write_file(lost.join(path.file_name().unwrap()), bytes));
+    }
+    let mut manifests = fixture.sim.list(&lost).unwrap();
+    manifests.retain(|name| name.starts_with("MANIFEST"));
+    assert!(!manifests.is_empty());
+    if is_numbered {
+        manifests.iter().for_each(|name| fixture.sim.remove(&lost.join(name)).unwrap());
+    }
+    let report = fixture.repair(true);
+    assert!(report.lost.is_empty(), "{report:?}");
+    assert!(fixture.repair(false).was_sound);
+    report
+}
+
+/// Writes `value` under all `keys`, and merges everything down, which sets sequence numbers to 0.
+fn merge_down(fixture: &Fixture, keys: &[&str], value: &str) {
+    let db = fixture.open();
+    for written in ["before", value] {
+        keys.iter().for_each(|key| db.put(key, written).unwrap());
+        db.flush().unwrap();
+    }
+    db.compact_range::<&[u8]>(..).unwrap();
+    db.close().unwrap();
+    let state = Manifest::read(&fixture.sim, Path::new(DIR)).unwrap();
+    let mut files = state.families.values().flat_map(|family| family.version.files());
+    assert!(files.all(|(_, file)| file.smallest_seqno == SeqNo::ZERO));
+}
+
+#[test]
+fn what_was_written_since_an_sst_was_lost_wins_over_it_when_it_is_found() {
+    for is_numbered in [false, true] {
+        let fixture = Fixture::without_compactions();
+        let db = fixture.open();
+        db.put("k", "old").unwrap();
+        db.put("other", "1").unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        let files = lose_ssts(&fixture);
+        merge_down(&fixture, &["k", "x", "z"], "new");
+        let report = find(&fixture, files, is_numbered);
+        let told = |line: &String| line.contains("1 of its 2 entries are not taken in");
+        assert!(report.notes.iter().any(told), "{report:?}");
+        let db = fixture.open();
+        for key in ["k", "x", "z"] {
+            assert_eq!(get(&db, key).as_deref(), Some("new"), "{key}: {report:?}");
+        }
+        assert_eq!(get(&db, "other").as_deref(), Some("1"), "{report:?}");
+    }
+}
+
+#[test]
+fn a_range_tombstone_that_is_found_deletes_nothing_that_was_written_since() {
+    for is_numbered in [false, true] {
+        let fixture = Fixture::without_compactions();
+        let db = fixture.open();
+        // Between what is written later, and beside it.
+        ["a", "k2x"].iter().for_each(|key| db.put(key, "old").unwrap());
+        db.flush().unwrap();
+        db.delete_range("a", "zz").unwrap();
+        db.flush().unwrap();
+        db.put("zz", "old").unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        let files = lose_ssts(&fixture);
+        assert_eq!(files.len(), 3);
+        merge_down(&fixture, &["k1", "k2", "k3"], "new");
+        let report = find(&fixture, files, is_numbered);
+        let db = fixture.open();
+        for key in ["k1", "k2", "k3"] {
+            assert_eq!(get(&db, key).as_deref(), Some("new"), "{key}: {report:?}");
+        }
+        assert_eq!(get(&db, "zz").as_deref(), Some("old"), "{report:?}");
+        // What comes from there is deleted by what comes from there.
+        assert_eq!(["a", "k2x"].map(|key| get(&db, key)), [None, None], "{report:?}");
+    }
+}
+
+#[test]
+fn what_had_been_merged_down_before_an_sst_was_lost_gives_way_to_it_when_it_is_found() {
+    for is_numbered in [false, true] {
+        let fixture = Fixture::without_compactions();
+        merge_down(&fixture, &["k", "l", "m"], "old");
+        let old = fixture.files(".sst");
+        let db = fixture.open();
+        db.put("k", "new").unwrap();
+        db.delete_range("l", "m").unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        // The newer one alone.
+        let newer = fixture.files(".sst").into_iter().filter(|path| !old.contains(path));
+        let files: Files =
+            newer.map(|path| (path.clone(), fixture.sim.read_file(&path).unwrap())).collect();
+        assert_eq!(files.len(), 1);
+        files.iter().for_each(|(path, _)| fixture.sim.remove(path).unwrap());
+        assert!(!fixture.repair(false).lost.is_empty());
+        assert_eq!(get(&fixture.open(), "k").as_deref(), Some("old"));
+        let report = find(&fixture, files, is_numbered);
+        let db = fixture.open();
+        assert_eq!(get(&db, "k").as_deref(), Some("new"), "{report:?}");
+        assert_eq!(get(&db, "l"), None, "{report:?}");
+        assert_eq!(get(&db, "m").as_deref(), Some("old"), "{report:?}");
+    }
+}
