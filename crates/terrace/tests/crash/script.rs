@@ -288,7 +288,10 @@ impl Script {
                 Op::SetOption("value_separation_threshold", "64"),
                 Op::SetOption("value_separation_threshold", "2000"),
                 Op::SetOption("rate_limit_bytes_per_s", "0"),
-            ][self.rng.below(5) as usize]
+                Op::SetOption("filter", "bloom:4x2"),
+                Op::SetOption("compression", "none"),
+                Op::SetOption("l0_compaction_trigger", "1"),
+            ][self.rng.below(8) as usize]
                 .clone(),
             _ => {
                 self.own_exists = !self.own_exists;

@@ -18,31 +18,61 @@ fn open(sync: SyncMode) -> (SimVfs, Db) {
     (sim, db)
 }
 
+/// Of every live option a value that it does not have, and that those beside it allow.
+pub const OTHERS: [(&str, &str); 25] = [
+    ("sync", "interval:50"),
+    ("memory_budget", "100000000"),
+    ("memory_split", "auto"),
+    ("rate_limit_bytes_per_s", "123456789"),
+    ("gc_garbage_ratio", "0.5"),
+    ("hot_table", "auto"),
+    ("log_retention_bytes", "1000000"),
+    ("l0_compaction_trigger", "3"),
+    ("l0_slowdown", "21"),
+    ("l0_stop", "40"),
+    ("level_base_bytes", "32768"),
+    ("level_multiplier", "5.5"),
+    ("target_file_bytes", "16384"),
+    ("max_subcompactions", "3"),
+    ("compact_when_idle", "false"),
+    ("pending_compaction_slowdown_bytes", "1000000"),
+    ("level_model_files", "5"),
+    ("reserve_bytes", "4096"),
+    ("max_reader_pinned_bytes", "1000"),
+    ("compression", "none,zstd"),
+    ("filter", "bloom:4x6"),
+    ("prefix_len", "3"),
+    ("value_separation_threshold", "77"),
+    ("value_compression", "lz4"),
+    ("learning", "off"),
+];
+
 #[test]
 fn every_live_option_is_what_it_was_set_to_and_others_are_refused() {
     let (_, db) = open(SyncMode::None);
-    let values = ["interval:50", "100000000", "auto", "123456", "0.5", "77", "auto", "1000000"];
-    for (name, value) in LIVE_OPTIONS.iter().zip(values) {
+    assert_eq!(OTHERS.map(|(name, _)| name), LIVE_OPTIONS);
+    for (name, value) in OTHERS {
         let before = db.option(name).unwrap();
         db.set_option(name, value).unwrap();
         assert_eq!(db.option(name).as_deref(), Some(value), "{name}");
         assert_ne!(before, value);
         assert!(matches!(db.set_option(name, "much"), Err(Error::InvalidArgument(_))), "{name}");
+        assert_eq!(db.option(name).as_deref(), Some(value), "{name}");
         db.set_option(name, &before).unwrap();
         assert_eq!(db.option(name), Some(before));
     }
-    for (name, value) in [
-        ("sync", "buffered"),
-        ("gc_garbage_ratio", "0.01"),
-        ("gc_garbage_ratio", "NaN"),
-        ("memory_budget", "1000"),
-        ("block_size", "4096"),
-        ("", ""),
-    ] {
+    for (name, value) in
+        [("sync", "buffered"), ("gc_garbage_ratio", "NaN"), ("block_size", "4096"), ("", "")]
+    {
         let error = db.set_option(name, value).unwrap_err();
         assert!(matches!(error, Error::InvalidArgument(_)), "{name}: {error}");
     }
-    assert!(db.option("block_size").is_none());
+    let family = db.default_family();
+    for (name, value) in [("compaction", "tiered"), ("sync", "none"), ("l0_stop", "40")] {
+        assert!(matches!(family.set_option(name, value), Err(Error::InvalidArgument(_))), "{name}");
+    }
+    assert_eq!(family.option("compaction").as_deref(), Some("leveled"));
+    assert!(db.option("block_size").is_none() && family.option("sync").is_none());
 }
 
 #[test]

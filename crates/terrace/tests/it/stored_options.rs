@@ -60,7 +60,7 @@ fn store_text(dir: &Path, text: &str) {
 }
 
 #[test]
-fn families_are_as_they_were_for_whoever_says_nothing_of_them() {
+fn families_are_as_they_were_when_an_open_says_nothing_of_them() {
     let (dir, default_family) = tuned_store();
     let check = |db: &Db| {
         assert_eq!(options_of(db, "a"), tuned());
