@@ -12,7 +12,7 @@ mod sum_budget;
 use crate::format::{
     self, HEADER_BYTES, Header, HeaderFault, LogPosition, RECORD_HEADER_BYTES, RecordType,
 };
-use crate::window::{CHUNK_BYTES, Window};
+use crate::window::{CHUNK_BYTES, Window, is_cut};
 use crc32c::crc32c_append;
 use std::ops::Range;
 use std::path::Path;
@@ -167,20 +167,6 @@ impl LogReader {
         segment: SegmentNumber,
         window: fn(Arc<dyn RandomFile>) -> Window,
     ) -> Result<Self> {
-        match Self::open_at_length(vfs, path, segment, window) {
-            // The writer has finished the segment between the open and the read, which it does once.
-            Err(error) if is_cut(&error) => Self::open_at_length(vfs, path, segment, window),
-            opened => opened,
-        }
-    }
-
-    /// Opens the segment and reads what the file has at its length of now.
-    fn open_at_length(
-        vfs: &dyn Vfs,
-        path: &Path,
-        segment: SegmentNumber,
-        window: fn(Arc<dyn RandomFile>) -> Window,
-    ) -> Result<Self> {
         let file = vfs.open(path, OpenMode::default())?;
         check_not_encrypted(&*file)?;
         let mut window = window(file);
@@ -234,7 +220,7 @@ impl LogReader {
         self.position
     }
 
-    /// The file's length when it was opened.
+    /// The file's length when it was opened, or what a writer has cut it to since.
     pub fn file_bytes(&self) -> u64 {
         self.window.file_bytes()
     }
@@ -365,12 +351,12 @@ impl LogReader {
 
     /// Classifies the bytes at `offset`; a sound record's payload is then in the window.
     fn examine(&mut self, offset: u64) -> Result<Found> {
-        let rest = self.window.file_bytes().saturating_sub(offset);
         let head = self.window.get(offset, RECORD_HEADER_BYTES)?;
         let (is_zeros, head) = (
             head.iter().all(|byte| *byte == 0),
             head.first_chunk::<RECORD_HEADER_BYTES>().copied(),
         );
+        let rest = self.window.file_bytes().saturating_sub(offset);
         if !self.window.is_sound(offset, RECORD_HEADER_BYTES) {
             return Ok(Found::Torn(DAMAGED.into()));
         }
@@ -437,6 +423,10 @@ impl LogReader {
         let mut done = 0;
         while done < len {
             let piece = self.window.get(start + done as u64, CHUNK_BYTES.min(len - done))?;
+            if piece.is_empty() {
+                // The file has been cut: the sum fits nothing.
+                break;
+            }
             sum = crc32c_append(sum, piece);
             done += piece.len();
         }
@@ -532,14 +522,6 @@ fn plausible(head: &[u8], offset: u64, file_bytes: u64) -> Option<u64> {
     let record_bytes = u64::from(payload_bytes) + RECORD_HEADER_BYTES as u64;
     let known = RecordType::from_byte(kind).is_some() || *head == [0; RECORD_HEADER_BYTES];
     (known && record_bytes <= file_bytes.saturating_sub(offset)).then_some(offset + record_bytes)
-}
-
-/// Whether a file was shorter than it had been when it was opened.
-fn is_cut(error: &Error) -> bool {
-    match error {
-        Error::Io { source, .. } => source.kind() == std::io::ErrorKind::UnexpectedEof,
-        _ => false,
-    }
 }
 
 /// The error for a segment of a format version that this build does not read.

@@ -1,8 +1,9 @@
-//! Reading a file front to back through one bounded buffer.
+//! Reading a file front to back through one bounded buffer. Its writer may end it meanwhile, and cut off the room that it
+//! had set aside.
 
 use std::ops::Range;
 use std::sync::Arc;
-use terrace_base::Result;
+use terrace_base::{Error, Result};
 use terrace_vfs::{LOST_SECTOR_BYTES, RandomFile, add_damage};
 
 /// Bytes read at a time.
@@ -56,7 +57,7 @@ impl Window {
         Self { salvages: true, ..Self::new(file) }
     }
 
-    /// The file's length when it was opened.
+    /// The file's length when it was opened, or what it was cut to since.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.file_bytes
     }
@@ -72,10 +73,11 @@ impl Window {
     /// `len` bytes at `offset`, fewer at the end of the file.
     #[inline]
     pub(crate) fn get(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
-        let len = (self.file_bytes.saturating_sub(offset)).min(len as u64) as usize;
+        let mut len = (self.file_bytes.saturating_sub(offset)).min(len as u64) as usize;
         let ahead = offset.wrapping_sub(self.start);
         if offset < self.start || ahead + len as u64 > self.filled as u64 {
             self.load(offset, len)?;
+            len = len.min(self.filled);
         }
         let from = (offset - self.start) as usize;
         Ok(&self.buffer[from..from + len])
@@ -122,8 +124,28 @@ impl Window {
         self.damaged_until(offset, len).map(|until| until.min(end))
     }
 
+    /// Fills the buffer from `offset` on, with `len` bytes at least unless the file ends before.
     #[cold]
     fn load(&mut self, offset: u64, len: usize) -> Result<()> {
+        loop {
+            match self.load_known(offset, len) {
+                // Every turn sees a shorter file.
+                Err(error) if is_cut(&error) && self.is_shorter_now()? => {}
+                loaded => return loaded,
+            }
+        }
+    }
+
+    /// Whether the file is shorter than it was known to be.
+    fn is_shorter_now(&mut self) -> Result<bool> {
+        let now = self.file.current_len()?;
+        let is_shorter = now < self.file_bytes;
+        self.file_bytes = self.file_bytes.min(now);
+        Ok(is_shorter)
+    }
+
+    /// [`Window::load`], as far as the file is known to go.
+    fn load_known(&mut self, offset: u64, len: usize) -> Result<()> {
         let rest = self.file_bytes.saturating_sub(offset);
         let want = rest.min(len.max(self.chunk_bytes) as u64) as usize;
         self.filled = 0;
@@ -135,6 +157,7 @@ impl Window {
         }
         self.damaged.clear();
         match self.salvages {
+            _ if want == 0 => {}
             true => self.read_around_loss(offset, want)?,
             false => {
                 let buffer = &mut self.buffer[..want];
@@ -183,12 +206,19 @@ impl Window {
     }
 }
 
+/// Whether a file was shorter than it had been when it was opened.
+pub(crate) fn is_cut(error: &Error) -> bool {
+    match error {
+        Error::Io { source, .. } => source.kind() == std::io::ErrorKind::UnexpectedEof,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::path::Path;
     use std::sync::atomic::{AtomicU64, Ordering};
-    use terrace_base::Error;
     use terrace_vfs::{BeforeCalls, Call, EIO, OpenMode, SimVfs, Vfs};
 
     #[test]

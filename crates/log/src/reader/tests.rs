@@ -90,6 +90,35 @@ fn a_segment_that_is_finished_while_it_is_opened_is_read() {
     assert!(matches!(reader.next().unwrap(), Step::Record(record) if record.payload == b"first"));
 }
 
+/// What was read ahead ends far before the room that was set aside did.
+#[test]
+fn a_segment_that_is_finished_while_it_is_read_ends_where_its_records_do() {
+    for reads in [LogReader::open, LogReader::open_around_loss] {
+        let sim = SimVfs::new(1);
+        let mut writer = writer(&sim, 4 << 20);
+        let payload = [7_u8; 1000];
+        (0..500).for_each(|_| writer.append(&[&payload]).unwrap());
+        let mut reader = reads(&sim, path(), NUMBER).unwrap();
+        assert_eq!(reader.file_bytes(), 4 << 20);
+        let mut records = 0;
+        loop {
+            match reader.next().unwrap() {
+                Step::Record(record) => assert_eq!(record.payload, payload),
+                Step::End { offset, torn } => {
+                    assert_eq!((offset, torn), (writer.len_bytes(), None));
+                    break;
+                }
+            }
+            records += 1;
+            if records == 10 {
+                writer.finish().unwrap();
+            }
+        }
+        assert_eq!((records, reader.file_bytes()), (500, writer.len_bytes()));
+        assert_eq!(reader.resync().unwrap(), None);
+    }
+}
+
 /// Zeros behind damage are passed at once: looking at each of them would take days.
 #[test]
 fn damage_and_many_zeros_are_passed_and_the_record_behind_is_found() {
