@@ -25,9 +25,14 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
+use terrace::CfOptions;
 use terrace_encryption::EncryptedVfs;
 use terrace_keyspace::Keyspace;
 use terrace_resp::Limits;
+
+/// The options that column families of the store have.
+const FAMILY_OPTIONS: [&str; 4] =
+    ["compression", "filter", "learning", "value-separation-threshold"];
 
 /// Why there is no server over a keyspace.
 #[derive(Debug, thiserror::Error)]
@@ -308,12 +313,11 @@ impl Server {
         if changed("rate-limit-bytes") {
             db.set_rate_limit_bytes_per_s(after.rate_limit_bytes);
         }
-        if changed("value-separation-threshold") {
-            let bytes = after.separation_threshold();
-            let space = &self.space;
-            for family in [space.strings(), space.collections(), space.elements()] {
-                engine(family.set_value_separation_threshold(bytes))?;
-            }
+        if FAMILY_OPTIONS.iter().any(|option| names.contains(option)) {
+            // That is for the next start.
+            let compaction = db.default_family().options().compaction;
+            let options = CfOptions { compaction, ..after.engine_options().default_family };
+            engine(db.set_family_options(&options))?;
         }
         if changed("loglevel")
             && let Some(set) = self.set_log_level.get()

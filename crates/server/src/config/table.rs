@@ -237,11 +237,11 @@ options! {
             "Whether keys that are written again and again stay in memory instead of being flushed.";
         "background-jobs" => background_jobs: usize = "2", Kind::Whole { min: 1, max: 64 }, Start,
             "Threads for flush and compaction.";
-        "compression" => compression: Vec<Compression> = "none,none,lz4", Kind::Compressions, Start,
-            "Compression of blocks, by level.";
-        "filter" => filter: Vec<FilterPolicy> = "ribbon:16", Kind::Filters, Start,
-            "Filters of keys, by level.";
-        "learning" => learning: Learning = "build", Kind::Choice(Learning::NAMES), Start,
+        "compression" => compression: Vec<Compression> = "none,none,lz4", Kind::Compressions, Live,
+            "Compression of blocks, by level, in files that are written from then on.";
+        "filter" => filter: Vec<FilterPolicy> = "ribbon:16", Kind::Filters, Live,
+            "Filters of keys, by level, in files that are written from then on.";
+        "learning" => learning: Learning = "build", Kind::Choice(Learning::NAMES), Live,
             "When SSTs get a model that replaces their index in memory.";
         "compaction" => compaction: CompactionStyle = "leveled",
             Kind::Choice(CompactionStyle::NAMES), Start,

@@ -1,6 +1,6 @@
 //! Options of a column family of an open store: what they are, and changing them.
 
-use super::ColumnFamily;
+use super::{ColumnFamily, Db};
 use crate::admin::families;
 use crate::error::{Error, Result};
 use crate::options::{CfOptions, stored};
@@ -24,6 +24,28 @@ pub(super) fn set(options: &mut CfOptions, name: &str, value: &str) -> Result<()
             "`{name}` of a column family cannot be changed while the store is open; these can: {}",
             LIVE_FAMILY_OPTIONS.join(", ")
         ))),
+    }
+}
+
+/// Puts all that can change in `chosen` to what `options` have.
+fn replace(chosen: &mut CfOptions, options: &CfOptions) -> Result<()> {
+    if chosen.compaction != options.compaction {
+        let text = "how a column family is merged cannot be changed while the store is open";
+        return Err(Error::InvalidArgument(text.into()));
+    }
+    let CfOptions { merge_operator, compaction_filter, .. } = chosen.clone();
+    *chosen = CfOptions { merge_operator, compaction_filter, ..options.clone() };
+    Ok(())
+}
+
+impl Db {
+    /// As [`ColumnFamily::set_options`], of all column families: of all of them, or of none.
+    ///
+    /// # Errors
+    /// As [`ColumnFamily::set_options`].
+    pub fn set_family_options(&self, options: &CfOptions) -> Result<()> {
+        let change = |chosen: &mut CfOptions| replace(chosen, options);
+        families::change_options(self.inner(), None, &change)
     }
 }
 
@@ -59,6 +81,17 @@ impl ColumnFamily {
     /// and other errors of a write to the manifest: what was in force still is.
     pub fn set_option(&self, name: &str, value: &str) -> Result<()> {
         let change = |options: &mut CfOptions| set(options, name, value);
+        families::change_options(self.inner(), Some(&self.family), &change)
+    }
+
+    /// Changes all of [`LIVE_FAMILY_OPTIONS`] together to what `options` have, and stores them with the family. The merge
+    /// operator and the compaction filter stay as they are.
+    ///
+    /// # Errors
+    /// As [`ColumnFamily::set_option`]; `InvalidArgument` too if `options` have another
+    /// [`compaction`](CfOptions::compaction) than the family.
+    pub fn set_options(&self, options: &CfOptions) -> Result<()> {
+        let change = |chosen: &mut CfOptions| replace(chosen, options);
         families::change_options(self.inner(), Some(&self.family), &change)
     }
 

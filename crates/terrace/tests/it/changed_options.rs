@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrace::vfs::{SimVfs, Vfs};
-use terrace::{CfOptions, Db, Error, LIVE_FAMILY_OPTIONS, Options};
+use terrace::{CfOptions, CompactionStyle, Db, Error, LIVE_FAMILY_OPTIONS, Options};
 use terrace_manifest::names;
 
 fn store() -> (SimVfs, Options) {
@@ -200,6 +200,17 @@ fn a_family_changes_alone_and_a_reader_for_itself() {
         assert_eq!(other.option(name).as_deref(), Some(*value));
         assert_ne!(db.option(name).as_deref(), Some(*value), "{name}");
     }
+    let tuned = other.options();
+    other.set_options(&CfOptions::default()).unwrap();
+    assert_eq!(other.options(), CfOptions::default());
+    other.set_options(&tuned).unwrap();
+    let tiered = CfOptions { compaction: CompactionStyle::Tiered, ..CfOptions::default() };
+    assert!(matches!(other.set_options(&tiered), Err(Error::InvalidArgument(_))));
+    assert_eq!(other.options(), tuned);
+    let before = db.default_family().options();
+    db.set_family_options(&tuned).unwrap();
+    assert_eq!((db.default_family().options(), other.options()), (tuned.clone(), tuned.clone()));
+    db.default_family().set_options(&before).unwrap();
     let reader = Db::open_read_only(DIR, options.clone()).unwrap();
     let theirs = reader.column_family("other").unwrap();
     assert_eq!(theirs.options(), other.options());
