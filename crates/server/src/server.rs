@@ -25,7 +25,6 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
-use terrace::CfOptions;
 use terrace_encryption::EncryptedVfs;
 use terrace_keyspace::Keyspace;
 use terrace_resp::Limits;
@@ -314,10 +313,7 @@ impl Server {
             db.set_rate_limit_bytes_per_s(after.rate_limit_bytes);
         }
         if FAMILY_OPTIONS.iter().any(|option| names.contains(option)) {
-            // That is for the next start.
-            let compaction = db.default_family().options().compaction;
-            let options = CfOptions { compaction, ..after.engine_options().default_family };
-            engine(db.set_family_options(&options))?;
+            engine(db.set_family_options(&after.engine_options().default_family))?;
         }
         if changed("loglevel")
             && let Some(set) = self.set_log_level.get()

@@ -39,12 +39,16 @@ fn replace(chosen: &mut CfOptions, options: &CfOptions) -> Result<()> {
 }
 
 impl Db {
-    /// As [`ColumnFamily::set_options`], of all column families: of all of them, or of none.
+    /// As [`ColumnFamily::set_options`], of all column families: of all of them, or of none. How each of them is merged
+    /// stays, whatever `options` say of it.
     ///
     /// # Errors
-    /// As [`ColumnFamily::set_options`].
+    /// As [`ColumnFamily::set_option`].
     pub fn set_family_options(&self, options: &CfOptions) -> Result<()> {
-        let change = |chosen: &mut CfOptions| replace(chosen, options);
+        let change = |chosen: &mut CfOptions| {
+            let compaction = chosen.compaction;
+            replace(chosen, &CfOptions { compaction, ..options.clone() })
+        };
         families::change_options(self.inner(), None, &change)
     }
 }
