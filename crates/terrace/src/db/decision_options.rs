@@ -4,7 +4,7 @@
 use crate::env::reserve;
 use crate::error::Result;
 use crate::inner::Inner;
-use crate::options::AdvancedOptions;
+use crate::options::{AdvancedOptions, Options};
 use crate::options::refuse::refusal;
 use std::str::FromStr;
 
@@ -17,7 +17,7 @@ pub(super) fn change(inner: &Inner, name: &str, value: &str) -> Result<bool> {
     // Families are made under it.
     let _manifest = inner.versions.manifest.lock();
     let mut options = inner.base.dynamic.options();
-    if !set(&mut options.advanced, name, value)? {
+    if !set(&mut options, name, value)? {
         return Ok(false);
     }
     options.check()?;
@@ -26,6 +26,11 @@ pub(super) fn change(inner: &Inner, name: &str, value: &str) -> Result<bool> {
     }
     let AdvancedOptions { max_reader_pinned_bytes, reserve_bytes, .. } = options.advanced;
     inner.versions.reader_pins.set_max_bytes(max_reader_pinned_bytes);
+    if name == "max_open_files" {
+        let (sst_files, value_files) = options.open_files();
+        inner.read.table_cache.set_max_open(sst_files);
+        inner.read.value_log.set_max_open(value_files);
+    }
     inner.base.dynamic.set_options(options);
     if name == "reserve_bytes" {
         fit_reserve(inner, reserve_bytes);
@@ -37,7 +42,11 @@ pub(super) fn change(inner: &Inner, name: &str, value: &str) -> Result<bool> {
 
 /// What option `name` is; `None` if it is none of these.
 pub(super) fn get(inner: &Inner, name: &str) -> Option<String> {
-    let options = inner.base.dynamic.options().advanced;
+    let options = inner.base.dynamic.options();
+    if name == "max_open_files" {
+        return Some(options.max_open_files.to_string());
+    }
+    let options = options.advanced;
     Some(match name {
         "l0_compaction_trigger" => options.l0_compaction_trigger.to_string(),
         "l0_slowdown" => options.l0_slowdown.to_string(),
@@ -59,7 +68,12 @@ pub(super) fn get(inner: &Inner, name: &str) -> Option<String> {
     })
 }
 
-fn set(options: &mut AdvancedOptions, name: &str, value: &str) -> Result<bool> {
+fn set(options: &mut Options, name: &str, value: &str) -> Result<bool> {
+    if name == "max_open_files" {
+        options.max_open_files = number(name, value)?;
+        return Ok(true);
+    }
+    let options = &mut options.advanced;
     match name {
         "l0_compaction_trigger" => options.l0_compaction_trigger = number(name, value)?,
         "l0_slowdown" => options.l0_slowdown = number(name, value)?,

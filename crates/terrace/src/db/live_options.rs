@@ -14,7 +14,7 @@ use crate::options::{CfOptions, HotTableMode, MemorySplit, Options, SyncMode};
 use crate::write::log_segments;
 
 /// The names that [`Db::set_option`] takes: options of the store, and at the end those of column families.
-pub const LIVE_OPTIONS: [&str; 25] = [
+pub const LIVE_OPTIONS: [&str; 26] = [
     "sync",
     "memory_budget",
     "memory_split",
@@ -22,6 +22,7 @@ pub const LIVE_OPTIONS: [&str; 25] = [
     "gc_garbage_ratio",
     "hot_table",
     "log_retention_bytes",
+    "max_open_files",
     "l0_compaction_trigger",
     "l0_slowdown",
     "l0_stop",

@@ -133,6 +133,9 @@ struct CacheMemory {
     loan_bytes: isize,
 }
 
+/// The fewest readers that may be kept open.
+const LEAST_OPEN: usize = 4;
+
 /// The most readers that are left open of `count`, which is not 0, when some are closed.
 fn less_an_eighth(count: usize) -> usize {
     count - (count / 8).max(1)
@@ -146,7 +149,7 @@ pub(crate) struct TableCache {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
     options: ReaderOptions,
-    max_open: usize,
+    max_open: AtomicUsize,
     /// Another process may remove files.
     read_only: bool,
     open: AtomicUsize,
@@ -189,7 +192,7 @@ impl TableCache {
                 direct,
                 counters,
             },
-            max_open: max_open.max(4),
+            max_open: AtomicUsize::new(max_open.max(LEAST_OPEN)),
             read_only: false,
             open: AtomicUsize::new(0),
             pinned_bytes: AtomicUsize::new(0),
@@ -207,6 +210,11 @@ impl TableCache {
     /// The same, of a store that is open read-only if `read_only`.
     pub fn read_only(self, read_only: bool) -> Self {
         Self { read_only, ..self }
+    }
+
+    /// Changes how many readers are kept open; what is over is closed when the next one is opened.
+    pub fn set_max_open(&self, max_open: usize) {
+        self.max_open.store(max_open.max(LEAST_OPEN), Ordering::Relaxed);
     }
 
     /// The slot of file `number`, made if there is none.
@@ -301,8 +309,9 @@ impl TableCache {
             self.open.fetch_sub(1, Ordering::Relaxed);
             return Ok(theirs.clone());
         }
-        if open > self.max_open {
-            self.close_some(slot, less_an_eighth(self.max_open));
+        let max_open = self.max_open.load(Ordering::Relaxed);
+        if open > max_open {
+            self.close_some(slot, less_an_eighth(max_open));
         }
         self.charge();
         Ok(reader)
@@ -354,7 +363,7 @@ impl TableCache {
 
     /// Whether another reader can be opened without closing one.
     pub fn has_room(&self) -> bool {
-        self.open.load(Ordering::Relaxed) < less_an_eighth(self.max_open)
+        self.open.load(Ordering::Relaxed) < less_an_eighth(self.max_open.load(Ordering::Relaxed))
     }
 
     /// Takes this many bytes from the block cache's share until the result is dropped.

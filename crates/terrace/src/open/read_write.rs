@@ -53,9 +53,6 @@ use terrace_manifest::{
 use terrace_sst::{BlockCache, ReadCounters};
 use terrace_vfs::Vfs;
 
-/// Of the files that may be open, one in this many is a value segment.
-const VALUE_FILES_SHARE: usize = 4;
-
 /// Recovers the store and begins a new log.
 pub(crate) fn recover_and_write(dir: &Path, options: &Options, start: u64) -> Result<Inner> {
     let vfs = options.advanced.vfs.clone();
@@ -391,12 +388,7 @@ impl Nouns {
         let cache = Arc::new(BlockCache::new(options.cache_bytes()));
         let allocator = options.advanced.filter_allocator;
         let filters = Arc::new(FilterBudget::new(allocator, options.filter_bytes()));
-        let max_open = match options.max_open_files {
-            0 => terrace_vfs::open_file_limit() / 4 * 3,
-            files => files,
-        };
-        let max_open = usize::try_from(max_open).unwrap_or(usize::MAX);
-        let value_files = max_open / VALUE_FILES_SHARE;
+        let (sst_files, value_files) = options.open_files();
         let direct = options.direct_io.reads;
         let (vfs, clock) = (options.advanced.vfs.clone(), options.advanced.clock.clone());
         let value_log =
@@ -408,7 +400,7 @@ impl Nouns {
             Arc::new(ReadCounters::new()),
             filters.clone(),
             direct,
-            max_open - value_files,
+            sst_files,
         );
         let table_cache = Arc::new(table_cache.read_only(read_only));
         // Until the store is open there is nobody whom its writes could slow down.

@@ -69,6 +69,9 @@ pub const DEFAULT_GC_GARBAGE_RATIO: f64 = 0.3;
 /// Default of [`AdvancedOptions::level_model_files`].
 pub const DEFAULT_LEVEL_MODEL_FILES: usize = 32;
 
+/// Of the files that may be open, one in this many is a segment with values.
+const VALUE_FILES_SHARE: usize = 4;
+
 /// The shortest interval of [`SyncMode::Interval`]: below it, the thread that syncs would do nothing
 /// else.
 pub const MIN_SYNC_INTERVAL: Duration = Duration::from_millis(1);
@@ -354,6 +357,17 @@ impl Options {
     /// Bytes at which one memtable is full.
     pub(crate) fn memtable_bytes(&self) -> usize {
         memtable_bytes(self.memtables_bytes(), self.advanced.memtable_bytes)
+    }
+
+    /// Most SSTs, and most segments with values, that are kept open.
+    pub(crate) fn open_files(&self) -> (usize, usize) {
+        let max_open = match self.max_open_files {
+            0 => terrace_vfs::open_file_limit() / 4 * 3,
+            files => files,
+        };
+        let max_open = usize::try_from(max_open).unwrap_or(usize::MAX);
+        let value_files = max_open / VALUE_FILES_SHARE;
+        (max_open - value_files, value_files)
     }
 
     /// How log segments are written.

@@ -31,6 +31,9 @@ use terrace_manifest::{FileMeta, SegmentKind, SegmentMeta, names};
 use terrace_sst::{BlockCache, CachedBlock};
 use terrace_vfs::{OpenMode, RandomFile, Vfs};
 
+/// The fewest files that may be kept open.
+const LEAST_OPEN: usize = 4;
+
 /// A file of the log that values lie in, opened when one is first read.
 pub(crate) struct Segment {
     pub number: SegmentNumber,
@@ -118,7 +121,7 @@ pub(crate) struct ValueLog {
     clock: Arc<dyn Clock>,
     pending_delete: Mutex<Vec<PendingDelete>>,
     open: Arc<AtomicUsize>,
-    max_open: usize,
+    max_open: AtomicUsize,
     counters: ValueCounters,
 }
 
@@ -157,7 +160,7 @@ impl ValueLog {
             clock,
             pending_delete: Mutex::default(),
             open: Arc::default(),
-            max_open: max_open.max(4),
+            max_open: AtomicUsize::new(max_open.max(LEAST_OPEN)),
             counters: ValueCounters::default(),
         }
     }
@@ -165,6 +168,11 @@ impl ValueLog {
     /// The same, of a store that is open read-only if `read_only`.
     pub fn read_only(self, read_only: bool) -> Self {
         Self { read_only, ..self }
+    }
+
+    /// Changes how many files are kept open; what is over is closed as others are opened.
+    pub fn set_max_open(&self, max_open: usize) {
+        self.max_open.store(max_open.max(LEAST_OPEN), Ordering::Relaxed);
     }
 
     /// Whether there is any segment with values.
@@ -509,7 +517,7 @@ impl ValueLog {
         if !segment.was_advised.swap(true, Ordering::Relaxed) {
             file.advise_willneed(0, file.len());
         }
-        if self.open.load(Ordering::Relaxed) > self.max_open {
+        if self.open.load(Ordering::Relaxed) > self.max_open.load(Ordering::Relaxed) {
             self.close_some();
         }
         segment.moved_touched.store(true, Ordering::Relaxed);
@@ -560,7 +568,7 @@ impl ValueLog {
         })?;
         segment.touched.store(true, Ordering::Relaxed);
         segment.file.store(Some(self.opened(&file)));
-        if self.open.load(Ordering::Relaxed) > self.max_open {
+        if self.open.load(Ordering::Relaxed) > self.max_open.load(Ordering::Relaxed) {
             self.close_some();
         }
         Ok(file)

@@ -177,6 +177,31 @@ fn a_lower_trigger_begins_merges_of_files_that_are_there() {
 }
 
 #[test]
+fn files_over_a_lower_bound_are_closed_as_others_are_opened() {
+    let (_, db) = open();
+    put(&db, 0..4000);
+    db.set_option("target_file_bytes", "8192").unwrap();
+    db.compact_range::<&[u8]>(..).unwrap();
+    let read_all = || {
+        for n in 0..4000 {
+            assert!(db.get(key(n)).unwrap().is_some());
+        }
+        db.metrics().open_files
+    };
+    let before = read_all();
+    assert!(before > 16, "{before} files");
+    db.set_option("max_open_files", "16").unwrap();
+    // What is written anew is opened anew.
+    put(&db, 0..4000);
+    db.compact_range::<&[u8]>(..).unwrap();
+    db.wait_idle().unwrap();
+    let after = read_all();
+    // A quarter of them is for segments with values.
+    assert!(after <= 12, "{after} of {before} files are open");
+    db.verify().unwrap();
+}
+
+#[test]
 fn the_reserve_is_as_large_as_it_is_to_be() {
     let (sim, db) = open();
     let path = names::reserve_path(Path::new(DIR));
