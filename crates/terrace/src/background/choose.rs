@@ -4,10 +4,13 @@
 //! that does not would fill the disk and fail writers. Where the wanted one does not fit, smaller ones are looked for:
 //! its largest files stay where they are, as files that cannot be read do. What writes little since much is deleted by
 //! ranges is tried all the same, with pauses; it ends before it has filled the disk (`compaction/kept_room`). While writes are refused anyway a merge that does not fit is tried as well,
-//! with pauses: what it writes may be less than what it reads.
+//! with pauses: what it writes may be less than what it reads. And single files are rewritten there below deletions that
+//! have no room to be merged with all that they meet (`compaction/under_deletions`).
 
 use crate::background::compaction::pick::{Choice, Compaction, PickInput, Values};
-use crate::background::compaction::{pending_bytes, pick, pick_deleted_ranges, pick_idle};
+use crate::background::compaction::{
+    pending_bytes, pick, pick_deleted_ranges, pick_idle, pick_under_deletions,
+};
 use crate::background::env::JobEnv;
 use crate::env::reserve;
 use crate::error::Error;
@@ -99,8 +102,44 @@ pub(super) enum Occasion {
     Usual,
     /// While there are none, or a caller waits for all work to be done.
     Idle,
-    /// While the disk is full: as idle, but what has been deleted by ranges comes before everything else.
+    /// While the disk is full. What gives room back comes first by turns, since there may be no room for it, which others
+    /// make.
+    Full { turn: usize },
+}
+
+impl Occasion {
+    /// What is looked for, in this order.
+    fn kinds(self) -> &'static [Kind] {
+        match self {
+            Self::Usual => &[Kind::Usual],
+            Self::Idle => &[Kind::Usual, Kind::Idle],
+            Self::Full { turn } => match turn % 3 {
+                0 => &[Kind::DeletedRanges, Kind::Usual, Kind::Idle, Kind::UnderDeletions],
+                1 => &[Kind::UnderDeletions, Kind::Usual, Kind::Idle],
+                _ => &[Kind::Usual, Kind::Idle, Kind::UnderDeletions],
+            },
+        }
+    }
+}
+
+/// Kinds of choices.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Usual,
+    Idle,
     DeletedRanges,
+    UnderDeletions,
+}
+
+impl Kind {
+    fn choose(self, input: &PickInput<'_>, jobs: &SchedulerState) -> Choice {
+        match self {
+            Self::Usual => pick(input),
+            Self::Idle => pick_idle(input),
+            Self::DeletedRanges => pick_deleted_ranges(input),
+            Self::UnderDeletions => pick_under_deletions(input, &jobs.rewrites),
+        }
+    }
 }
 
 /// What [`choose`] gives.
@@ -169,15 +208,16 @@ impl Room {
     }
 }
 
-/// Room that the outputs of `merge` may take, with the values that it moves. A file that deletes ranges becomes as many as
-/// it meets where it is divided in place.
+/// Room that the outputs of `merge` may take, with the values that it moves; of a file below deletions, what is expected to
+/// be left. A file that deletes ranges becomes as many as it meets where it is divided in place.
 pub(super) fn needs_bytes(env: &JobEnv, merge: &Compaction) -> u64 {
     let victims = env.read.value_log.victims();
     let moved = merge.files().map(|file| pick::victim_bytes(file, &victims));
     let divides =
         merge.start_level == merge.output_level && merge.files().any(|f| pick::deletes_ranges(f));
     let pieces = if divides { merge.grandparents.len() as u64 } else { 0 };
-    merge.input_bytes().saturating_add(moved.sum()).saturating_add(pieces * LEAST_FILE_BYTES)
+    let bytes = merge.above.as_ref().map_or_else(|| merge.input_bytes(), |above| above.left_bytes);
+    bytes.saturating_add(moved.sum()).saturating_add(pieces * LEAST_FILE_BYTES)
 }
 
 /// As `choose`, but only what fits into `room`; the choice, and whether another one was wanted.
@@ -185,7 +225,7 @@ fn choose_fitting(
     env: &JobEnv,
     room: Option<&Room>,
     input: &PickInput<'_>,
-    choose: fn(&PickInput<'_>) -> Choice,
+    choose: impl Fn(&PickInput<'_>) -> Choice,
 ) -> (Choice, bool) {
     let first = choose(input);
     let Some(room) = room else { return (first, false) };
@@ -286,13 +326,8 @@ fn choose_in(env: &JobEnv, jobs: &SchedulerState, occasion: Occasion, room: Opti
         let by_pressure = b.unwrap_or(-1.0).total_cmp(&a.unwrap_or(-1.0));
         by_pressure.then_with(|| turn(one).cmp(&turn(other)))
     });
-    let kinds: &[fn(&PickInput<'_>) -> Choice] = match occasion {
-        Occasion::Usual => &[pick],
-        Occasion::Idle => &[pick, pick_idle],
-        Occasion::DeletedRanges => &[pick_deleted_ranges, pick, pick_idle],
-    };
     let mut wants_room = false;
-    for choose in kinds {
+    for kind in occasion.kinds() {
         for (pressure, family) in &order {
             let (version, options) = (family.state().version.clone(), family.options());
             let input = input(env, family, (&version, &options), jobs, &shared);
@@ -300,7 +335,8 @@ fn choose_in(env: &JobEnv, jobs: &SchedulerState, occasion: Occasion, room: Opti
             if jobs.is_left_to_manual(family.id, *pressure) {
                 continue;
             }
-            let (choice, is_other) = choose_fitting(env, room, &input, *choose);
+            let choose = |input: &PickInput<'_>| kind.choose(input, jobs);
+            let (choice, is_other) = choose_fitting(env, room, &input, choose);
             if !matches!(choice, Choice::Nothing) {
                 let fits = |room: &Room| match &choice {
                     Choice::Merge(merge) => room.fits(env, merge),

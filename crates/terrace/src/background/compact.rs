@@ -143,14 +143,17 @@ pub(crate) fn run_next(env: &JobEnv) -> Result<bool> {
             return Ok(false);
         }
         note_stuck(env, &jobs);
-        // By turns, since a merge of deleted ranges may have no room, for which others make it.
-        let deleted_ranges_first = full && !jobs.deleted_ranges_first;
-        let occasion = match is_idle(env, &mut jobs) || full {
-            _ if deleted_ranges_first => Occasion::DeletedRanges,
+        let occasion = match is_idle(env, &mut jobs) {
+            _ if full => Occasion::Full { turn: jobs.full_turn },
             true => Occasion::Idle,
             false => Occasion::Usual,
         };
-        let job = match choose(env, &jobs, occasion) {
+        let next = choose(env, &jobs, occasion);
+        if !matches!(next, Next::Job(_)) {
+            // Those that found no room are all that is left.
+            jobs.rewrites.in_vain.clear();
+        }
+        let job = match next {
             Next::Job(job) => job,
             Next::Nothing => return Ok(false),
             Next::NoRoom(no_room) => {
@@ -164,7 +167,7 @@ pub(crate) fn run_next(env: &JobEnv) -> Result<bool> {
         };
         let claim = Claim::new(env, &mut jobs, &job.choice);
         jobs.last_chosen = job.family.id;
-        jobs.deleted_ranges_first = deleted_ranges_first;
+        jobs.full_turn = if full { jobs.full_turn.wrapping_add(1) } else { 0 };
         (job, claim)
     };
     let result = execute(env, &job);
@@ -252,21 +255,21 @@ pub(super) fn execute(env: &JobEnv, job: &Job) -> Result<Volume> {
     let may_not_fit = *is_attempt || env.base.health.is_disk_full();
     let number = compact_events::begun(env, family, choice);
     let start = Instant::now();
-    let (result, files) = match choice {
+    let result = match choice {
         Choice::Nothing => return Ok((0, 0)),
         Choice::Move(moved) => {
             add(&env.base.counters.trivial_moves, moved.files.len() as u64);
             let outputs = moved.files.iter().map(|file| install::sst_info(moved.to, file));
             let done = Merged { volume: (0, 0), outputs: outputs.collect() };
-            (install_edit(env, family, moved.edit(), Vec::new()).map(|()| done), &[][..])
+            install_edit(env, family, moved.edit(), Vec::new()).map(|()| done)
         }
-        Choice::Merge(merge) => (run_merge(env, job, merge, kept.as_ref()), &merge.inputs[..]),
+        Choice::Merge(merge) => run_merge(env, job, merge, kept.as_ref()),
     };
     compact_events::ended(env, family, choice, number, start.elapsed(), &result);
-    let read = files.iter().flat_map(|(level, files)| files.iter().map(|f| (*level, f)));
+    note_rewrite(env, choice, &result);
     match &result {
         Ok(_) => {
-            let errors = &env.jobs.errors;
+            let (errors, read) = (&env.jobs.errors, files_read(choice));
             errors.succeeded(Work::Compaction, family.id, read.map(|(_, file)| file.number));
             if *is_attempt && deletes_ranges(choice) {
                 errors.range_attempt_succeeded(family.id);
@@ -285,6 +288,34 @@ pub(super) fn execute(env: &JobEnv, job: &Job) -> Result<Volume> {
     result.map(|merged| merged.volume)
 }
 
+/// Every file that a choice reads, with its level.
+fn files_read(choice: &Choice) -> impl Iterator<Item = (u8, &File)> {
+    let merge = match choice {
+        Choice::Merge(merge) => Some(merge),
+        Choice::Nothing | Choice::Move(_) => None,
+    };
+    let levels = merge.into_iter().flat_map(|merge| {
+        merge.inputs.iter().chain(merge.above.iter().flat_map(|above| &above.runs))
+    });
+    levels.flat_map(|(level, files)| files.iter().map(move |file| (*level, file)))
+}
+
+/// Notes what became of a file that was to be rewritten below deletions.
+fn note_rewrite(env: &JobEnv, choice: &Choice, result: &Result<Merged>) {
+    let Choice::Merge(Compaction { above: Some(above), inputs, .. }) = choice else { return };
+    let mut jobs = env.jobs.scheduler.lock();
+    match result {
+        Ok(done) => {
+            let outputs = done.outputs.iter().map(|output| FileNumber::new(output.number));
+            jobs.rewrites.note(outputs, above.newest_seqno());
+        }
+        Err(Error::DiskFull(_)) => {
+            jobs.rewrites.in_vain.extend(inputs.iter().flat_map(|(_, f)| f).map(|f| f.number));
+        }
+        Err(_) => {}
+    }
+}
+
 /// Whether a choice is a merge of files that delete ranges.
 fn deletes_ranges(choice: &Choice) -> bool {
     matches!(choice, Choice::Merge(merge) if merge.files().any(|file| pick::deletes_ranges(file)))
@@ -295,13 +326,8 @@ fn deletes_ranges(choice: &Choice) -> bool {
 fn note_failure(env: &JobEnv, job: &Job, may_not_fit: bool, error: &Error) {
     let Job { family, choice, .. } = job;
     let errors = &env.jobs.errors;
-    let inputs = match choice {
-        Choice::Merge(merge) => &merge.inputs[..],
-        Choice::Nothing | Choice::Move(_) => &[],
-    };
-    let read = inputs.iter().flat_map(|(level, files)| files.iter().map(|f| (*level, f)));
     let to_blame: Vec<(u8, &File)> =
-        read.filter(|(_, file)| is_to_blame(env, file, error)).collect();
+        files_read(choice).filter(|(_, file)| is_to_blame(env, file, error)).collect();
     let now_us = env.base.clock.monotonic_us();
     if to_blame.is_empty() {
         errors.job_failed(Work::Compaction, family.id, error, now_us);

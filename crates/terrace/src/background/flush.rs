@@ -162,7 +162,9 @@ fn flush_once(
     let entries: u64 = files.iter().map(|file| file.entry_count).sum();
     let told: Vec<SstInfo> = files.iter().map(|file| install::sst_info(0, file)).collect();
     let has_values = files.iter().any(|file| !file.value_refs.is_empty());
-    let deletes_ranges = files.iter().any(pick::mostly_deletes_ranges);
+    let deletes =
+        |file: &FileMeta| pick::mostly_deletes_ranges(file) || pick::mostly_deletes_keys(file);
+    let deletes = files.iter().any(deletes);
     // All that was hot in a table that none has followed has cooled, and is in this file or earlier ones.
     let checkpoints = state.version.hot().numbers().iter();
     let removed = checkpoints.filter(|number| hot.is_none_or(|hot| !hot.log.has_file(**number)));
@@ -191,7 +193,7 @@ fn flush_once(
     if !filter::install(env, change, &snapshots, filtering)? {
         return Ok(None);
     }
-    if deletes_ranges {
+    if deletes {
         env.jobs.errors.deletions_came(family.id, env.base.clock.monotonic_us());
     }
     kill_point("flush:installed");

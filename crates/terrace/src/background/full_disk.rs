@@ -6,6 +6,7 @@ use crate::env::reserve;
 use crate::error::Result;
 use crate::event;
 use crate::jobs::background_errors::Work;
+use crate::jobs::scheduler::Rewrites;
 use crate::version::install;
 use crate::write::room;
 use std::sync::atomic::Ordering;
@@ -165,7 +166,8 @@ fn look(env: &JobEnv, last: &mut LastLook) -> Result<()> {
         let free = env.base.vfs.free_space_bytes(&env.base.dir)?;
         event::disk_has_room(free);
         {
-            let _jobs = env.jobs.scheduler.lock();
+            let mut jobs = env.jobs.scheduler.lock();
+            jobs.rewrites = Rewrites::default();
             env.base.health.resume();
         }
         last.waited = 0;

@@ -180,7 +180,7 @@ impl BackgroundErrors {
         self.is_empty() || self.state.lock().range_attempts.get(&family).is_none_or(is_over)
     }
 
-    /// A file came that deletes ranges and holds little else: a merge that found no room may find some now.
+    /// A file came that deletes and holds little else: a merge that found no room may find some now.
     pub fn deletions_came(&self, family: u32, now_us: u64) {
         if !self.may_attempt_ranges(family, now_us) || self.is_empty() {
             return;

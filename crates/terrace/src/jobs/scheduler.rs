@@ -1,11 +1,11 @@
 //! What background threads wait for and what they are busy with.
 
 use crate::error::{Error, Result};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use terrace_base::FileNumber;
 use terrace_base::sync::{Condvar, Mutex, MutexGuard};
+use terrace_base::{FileNumber, SeqNo};
 
 /// How long a thread sleeps at most before it looks again at what it waits for; a job that ends wakes it earlier.
 const RECHECK: Duration = Duration::from_millis(50);
@@ -22,6 +22,28 @@ pub(crate) struct RunningCompaction {
     pub brings_older: bool,
     /// Room that its outputs may take.
     pub needs_bytes: u64,
+}
+
+/// What has been done, on a full disk, about files below deletions: they are rewritten without what these hide.
+#[derive(Debug, Default)]
+pub(crate) struct Rewrites {
+    /// Up to which sequence number deletions have been applied to a file.
+    applied: HashMap<FileNumber, SeqNo>,
+    /// Files whose rewrite has found no room.
+    pub in_vain: HashSet<FileNumber>,
+}
+
+impl Rewrites {
+    /// Up to which sequence number deletions above it have been applied to `file`, as far as that is known.
+    pub fn applied(&self, file: FileNumber) -> SeqNo {
+        self.applied.get(&file).copied().unwrap_or_default()
+    }
+
+    /// `outputs` have nothing left of what deletions up to `seqno` hide. They have made room for others.
+    pub fn note(&mut self, outputs: impl Iterator<Item = FileNumber>, seqno: SeqNo) {
+        self.applied.extend(outputs.map(|number| (number, seqno)));
+        self.in_vain.clear();
+    }
 }
 
 /// A step of `compact_range`: the background makes way for it.
@@ -46,8 +68,10 @@ pub(crate) struct SchedulerState {
     pub manual: Vec<ManualStep>,
     /// The family of which the background chose a compaction last.
     pub last_chosen: u32,
-    /// On a full disk: whether the choice made last put deleted ranges first.
-    pub deleted_ranges_first: bool,
+    /// On a full disk: how many jobs have been chosen.
+    pub full_turn: usize,
+    /// On a full disk: what has been done about files below deletions.
+    pub rewrites: Rewrites,
     /// Calls under way that write files into the directory on the caller's thread: ingestions, and
     /// what bulk loads do.
     pub calls: usize,

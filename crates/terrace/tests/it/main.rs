@@ -25,6 +25,7 @@ mod faults_in_turn;
 mod filter_loan;
 mod filters;
 mod fixture;
+mod full_of_entries;
 mod full_of_values;
 mod gc;
 mod handles;

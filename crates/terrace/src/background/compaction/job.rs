@@ -5,11 +5,14 @@
 //! A large merge is cut at keys of about even distance into pieces that run on threads of their
 //! own, or on that of the job if the system has none; each piece sees the range tombstones of all inputs, clipped to its keys.
 //!
+//! With files above a rewrite in place, what these hide of the input is dropped (`hiding`).
+//!
 //! Every entry is accounted for: what the pieces read must be as many entries as the inputs hold,
 //! and what the outputs hold as many as were kept; and of every value segment the outputs must
 //! refer to what the inputs did, less what was dropped or moved away. Otherwise the job fails and
 //! changes nothing. A job that fails or is cancelled leaves no file behind.
 
+use super::hiding::Hiding;
 use super::kept_room::KeptRoom;
 use super::pick::{Compaction, File, Span, deletes_ranges};
 use super::values::{Moved, Moving, References, Stage, StageContext, remove_segments};
@@ -178,7 +181,10 @@ fn has_thread() -> std::io::Result<()> {
 struct Plan<'a> {
     ctx: &'a JobContext<'a>,
     compaction: &'a Compaction,
+    /// Of inputs that delete ranges.
     readers: Vec<Arc<SstReader>>,
+    /// Of files above that delete ranges.
+    readers_above: Vec<Arc<SstReader>>,
     below: Below,
     /// Keys at which the merge is cut into pieces, ascending.
     cuts: Vec<Vec<u8>>,
@@ -190,19 +196,20 @@ struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     fn new(ctx: &'a JobContext<'a>, compaction: &'a Compaction) -> Result<Self> {
-        let mut readers = Vec::new();
-        for file in compaction.files().filter(|f| deletes_ranges(f)) {
-            readers.push(ctx.table_cache.reader_for_work(file)?);
-        }
-        let runs: usize = compaction
-            .inputs
-            .iter()
-            .map(|(level, files)| if *level == 0 { files.len() } else { 1 })
-            .sum();
+        let above = &compaction.above;
+        let readers_of = |file: &File| ctx.table_cache.reader_for_work(file);
+        let (inputs, files_above) =
+            (compaction.files(), above.iter().flat_map(|above| above.files()));
+        let readers = inputs.filter(|f| deletes_ranges(f)).map(readers_of);
+        let readers_above = files_above.filter(|f| deletes_ranges(f)).map(readers_of);
+        let levels = compaction.inputs.iter().chain(above.iter().flat_map(|above| &above.runs));
+        let runs: usize =
+            levels.map(|(level, files)| if *level == 0 { files.len() } else { 1 }).sum();
         Ok(Self {
             ctx,
             compaction,
-            readers,
+            readers: readers.collect::<Result<_>>()?,
+            readers_above: readers_above.collect::<Result<_>>()?,
             below: below(ctx.version, compaction),
             cuts: piece_cuts(ctx, compaction)?,
             now_ms: ctx.clock.wall_ms(),
@@ -273,8 +280,13 @@ fn piece_cuts(ctx: &JobContext<'_>, compaction: &Compaction) -> Result<Vec<Vec<u
     Ok(cuts)
 }
 
-/// The inputs' runs, newest first, as far as they may hold keys of `[start, end)`.
-fn open_inputs(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<Vec<RunIter>> {
+/// The runs of `levels`, newest first, as far as they may hold keys of `[start, end)`.
+fn open_runs(
+    plan: &Plan<'_>,
+    levels: &[(u8, Vec<File>)],
+    start: Option<&[u8]>,
+    end: Option<&[u8]>,
+) -> Result<Vec<RunIter>> {
     let options =
         ScanOptions { readahead_bytes: plan.readahead_bytes, ..ScanOptions::compaction() };
     let table_cache = plan.ctx.table_cache;
@@ -283,7 +295,7 @@ fn open_inputs(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Res
             && end.is_none_or(|end| f.smallest.as_slice() < end)
     };
     let mut runs = Vec::new();
-    for (level, files) in &plan.compaction.inputs {
+    for (level, files) in levels {
         let files = files.iter().filter(inside);
         if *level == 0 {
             for file in files {
@@ -299,17 +311,36 @@ fn open_inputs(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Res
     Ok(runs)
 }
 
-/// The range tombstones of all inputs, as far as they cover keys of `[start, end)`.
-fn input_tombstones(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> RangeTombstones {
-    let sets = plan.readers.iter().map(|reader| reader.range_tombstones());
+/// The range tombstones of files, as far as they cover keys of `[start, end)`.
+fn range_tombstones(
+    readers: &[Arc<SstReader>],
+    snapshots: &[SeqNo],
+    start: Option<&[u8]>,
+    end: Option<&[u8]>,
+) -> RangeTombstones {
+    let sets = readers.iter().map(|reader| reader.range_tombstones());
     let fragments = sets.flat_map(|set| set.fragments_in(start, end));
-    collapse_tombstones(fragments.flat_map(Fragment::tombstones), &plan.ctx.snapshots)
+    collapse_tombstones(fragments.flat_map(Fragment::tombstones), snapshots)
+}
+
+/// What files above hide of the keys of `[start, end)`, if there are any.
+fn hiding<'p>(
+    plan: &'p Plan<'_>,
+    start: Option<&[u8]>,
+    end: Option<&[u8]>,
+) -> Result<Option<Hiding<'p>>> {
+    let Some(above) = &plan.compaction.above else { return Ok(None) };
+    let snapshots = &plan.ctx.snapshots;
+    let tombstones = range_tombstones(&plan.readers_above, snapshots, start, end);
+    let entries = MergingIter::new(open_runs(plan, &above.runs, start, end)?);
+    Hiding::new(entries, tombstones, snapshots, start).map(Some)
 }
 
 /// Merges the keys of `[start, end)`; `None` if it was cancelled.
 fn run_piece(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<Option<Piece>> {
     let (ctx, compaction) = (plan.ctx, plan.compaction);
-    let tombstones = input_tombstones(plan, start, end);
+    let tombstones = range_tombstones(&plan.readers, &ctx.snapshots, start, end);
+    let mut hiding = hiding(plan, start, end)?;
     let mut below = plan.below.clone();
     let survivors = surviving_tombstones(&tombstones, &ctx.snapshots, &below);
     let zero_seqnos = compaction.output_level > 0 && !ctx.options.keeps_seqnos;
@@ -328,7 +359,7 @@ fn run_piece(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Resul
     let stage = Stage::new(stage_context(ctx), plan.moving, output);
     let mut staged =
         Staged { stage, kept: 0, moving: plan.moving, room: ctx.kept_room, unlooked_bytes: 0 };
-    let mut merge = MergingIter::new(open_inputs(plan, start, end)?);
+    let mut merge = MergingIter::new(open_runs(plan, &compaction.inputs, start, end)?);
     match start {
         Some(start) => merge.seek(start, u64::MAX)?,
         None => merge.seek_to_first()?,
@@ -342,7 +373,14 @@ fn run_piece(plan: &Plan<'_>, start: Option<&[u8]>, end: Option<&[u8]>) -> Resul
         }
         piece.read += 1;
         raw_bytes += (user_key.len() + value.len()) as u64;
-        fold.next(user_key, merge.trailer(), value, &mut staged)?;
+        let is_hidden = match &mut hiding {
+            Some(hiding) => hiding.hides(user_key, merge.trailer())?,
+            None => false,
+        };
+        match is_hidden {
+            true => staged.drop(user_key, merge.trailer(), value),
+            false => fold.next(user_key, merge.trailer(), value, &mut staged)?,
+        }
         if piece.read.is_multiple_of(LOOK_ENTRIES) {
             ctx.progress.read.fetch_add(std::mem::take(&mut raw_bytes), Ordering::Relaxed);
             if ctx.cancel.load(Ordering::Relaxed) {

@@ -1,14 +1,19 @@
-//! Compaction: `pick` is the vocabulary of a choice, `leveled` and `tiered` choose, `job` merges,
+//! Compaction: `pick` is the vocabulary of a choice, `leveled` and `tiered` choose, and `under_deletions` what to rewrite
+//! below deletions that stay ([`above`]); `job` merges, without what these hide (`hiding`),
 //! `values` moves separated values on the way; `kept_room` is what a merge leaves free. What survives a merge is `retain`'s business, how it
 //! is written `output`'s.
 
+pub(crate) mod above;
+mod hiding;
 pub(crate) mod job;
 pub(crate) mod kept_room;
 pub(crate) mod leveled;
 pub(crate) mod pick;
 pub(crate) mod tiered;
+mod under_deletions;
 pub(crate) mod values;
 
+use crate::jobs::scheduler::Rewrites;
 use crate::options::{CompactionStyle, FamilyOptions};
 use pick::{Choice, Manual, ManualStep, PickInput};
 use terrace_manifest::{LEVEL_COUNT, Version};
@@ -37,6 +42,12 @@ pub(crate) fn pick_deleted_ranges(input: &PickInput<'_>) -> Choice {
         CompactionStyle::Leveled => leveled::pick_deleted_ranges(input),
         CompactionStyle::Tiered => tiered::pick_deleted_ranges(input),
     }
+}
+
+/// What may give room back on a full disk where a merge of deletions with all that they meet finds none; `past` says what
+/// has been done of that.
+pub(crate) fn pick_under_deletions(input: &PickInput<'_>, past: &Rewrites) -> Choice {
+    under_deletions::pick(input, past)
 }
 
 /// The next step of a `compact_range`.

@@ -22,6 +22,7 @@
 //!   numbers stay as they are where something is. Nothing new can come to lie below the inputs
 //!   meanwhile: it would have to pass through them.
 
+use super::above::Above;
 use crate::jobs::scheduler::RunningCompaction;
 use crate::options::FamilyOptions;
 use std::cmp::{Ordering, Reverse};
@@ -222,6 +223,8 @@ pub(crate) struct Compaction {
     pub inputs: Vec<(u8, Vec<File>)>,
     /// Files of the level after the output's that overlap it: outputs are cut at their bounds.
     pub grandparents: Vec<File>,
+    /// What hides some of the only input and stays.
+    pub above: Option<Above>,
     pub reason: Reason,
 }
 
@@ -511,6 +514,7 @@ impl<'a> PickInput<'a> {
             output_level: to,
             inputs,
             grandparents,
+            above: None,
             reason,
         })
     }

@@ -6,10 +6,10 @@ pub(super) mod simulation;
 use super::pick::{Choice, File, Manual, ManualStep, PickInput, Values};
 use super::{
     level_targets, leveled, pending_bytes, pick, pick_deleted_ranges, pick_idle, pick_manual,
-    pick_values,
+    pick_under_deletions, pick_values,
 };
 use crate::background::retain::tests::script;
-use crate::jobs::scheduler::RunningCompaction;
+use crate::jobs::scheduler::{Rewrites, RunningCompaction};
 use crate::options::{CompactionStyle, FamilyOptions};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -93,6 +93,7 @@ struct Drawn {
     victims: HashSet<SegmentNumber>,
     hidden: HashMap<FileNumber, u64>,
     force: bool,
+    past: Rewrites,
 }
 
 impl Drawn {
@@ -156,6 +157,12 @@ fn show(choice: &Choice) -> String {
                 write!(text, " L{level}:[{}]", show_files(files)).unwrap();
             }
             write!(text, " -> L{}", c.output_level).unwrap();
+            if let Some(above) = &c.above {
+                write!(text, ", {} left of it below", show_bytes(above.left_bytes)).unwrap();
+                for (level, files) in &above.runs {
+                    write!(text, " L{level}:[{}]", show_files(files)).unwrap();
+                }
+            }
             if !c.grandparents.is_empty() {
                 write!(text, ", grandparents [{}]", show_files(&c.grandparents)).unwrap();
             }
@@ -190,6 +197,7 @@ fn run_script(text: &str) -> String {
         victims: HashSet::new(),
         hidden: HashMap::new(),
         force: false,
+        past: Rewrites::default(),
     };
     let mut out = String::new();
     for line in text.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
@@ -234,6 +242,18 @@ fn run_script(text: &str) -> String {
             "pick" => writeln!(out, "{}", show(&pick(&drawn.input()))).unwrap(),
             "deleted-ranges" => {
                 writeln!(out, "{}", show(&pick_deleted_ranges(&drawn.input()))).unwrap();
+            }
+            "under-deletions" => {
+                let choice = pick_under_deletions(&drawn.input(), &drawn.past);
+                writeln!(out, "{}", show(&choice)).unwrap();
+            }
+            "applied" => {
+                let (file, seqno) = words[1].split_once('=').unwrap();
+                let file = std::iter::once(file.parse().unwrap());
+                drawn.past.note(file, seqno.parse().unwrap());
+            }
+            "in-vain" => {
+                drawn.past.in_vain.insert(words[1].parse().unwrap());
             }
             "idle" => writeln!(out, "{}", show(&pick_idle(&drawn.input()))).unwrap(),
             "manual" => out += &show_manual(&drawn, words[1]),

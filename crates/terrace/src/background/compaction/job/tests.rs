@@ -1,6 +1,7 @@
 //! Whole jobs on a simulated disk: against a merge in memory, with faults at every operation, with
 //! inputs that lost an entry, and cancelled.
 
+mod hidden;
 mod values;
 
 use super::*;
@@ -170,6 +171,7 @@ impl Store {
             output_level,
             inputs: self.inputs.clone(),
             grandparents: self.version.level(6).files().to_vec(),
+            above: None,
             reason: Reason::Manual,
         }
     }
@@ -231,9 +233,18 @@ impl Store {
     fn read(&self, files: &[(u8, FileMeta)]) -> (Vec<Entry>, RangeTombstones) {
         let numbers = files.iter().map(|(_, file)| file.number);
         publish(&*self.vfs, Path::new(DIR), numbers).unwrap();
+        let (entries, tombstones) = self.contents(files.iter().map(|(_, file)| file));
+        (entries, RangeTombstones::new(tombstones))
+    }
+
+    /// The entries and range tombstones of files.
+    fn contents<'f>(
+        &self,
+        files: impl Iterator<Item = &'f FileMeta>,
+    ) -> (Vec<Entry>, Vec<RangeTombstone>) {
         let mut entries = Vec::new();
         let mut tombstones = Vec::new();
-        for (_, file) in files {
+        for file in files {
             let reader = self.table_cache.reader(file).unwrap();
             tombstones.extend(reader.range_tombstones().iter());
             let mut iter = reader.iter(ScanOptions::default());
@@ -243,7 +254,7 @@ impl Store {
                 iter.next().unwrap();
             }
         }
-        (entries, RangeTombstones::new(tombstones))
+        (entries, tombstones)
     }
 }
 
@@ -509,6 +520,7 @@ fn speed() {
         output_level: 6,
         inputs: vec![(0, version.level(0).files().to_vec())],
         grandparents: Vec::new(),
+        above: None,
         reason: Reason::L0Files,
     };
     for pieces in [1, 1, 2] {

@@ -2,13 +2,17 @@
 //! concurrent compactions of both styles; whatever is picked, every reader must see what a list of
 //! all writes says.
 
+mod disturbed;
+
 use super::super::pick::{Choice, Compaction, File, Manual, ManualStep, PickInput, Reason, Values};
-use super::super::{job, pick, pick_deleted_ranges, pick_idle, pick_manual, pick_values};
+use super::super::{
+    job, pick, pick_deleted_ranges, pick_idle, pick_manual, pick_under_deletions, pick_values,
+};
 use super::simulation;
 use crate::background::retain::{
     Below, Retain, Verdict, collapse_tombstones, surviving_tombstones,
 };
-use crate::jobs::scheduler::RunningCompaction;
+use crate::jobs::scheduler::{Rewrites, RunningCompaction};
 use crate::options::{CompactionStyle, FamilyOptions};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
@@ -37,6 +41,8 @@ struct Content {
 struct Job {
     id: u64,
     compaction: Compaction,
+    /// The files above that stay, as they were when it began.
+    above: Vec<Content>,
     snapshots: Vec<SeqNo>,
     version: Version,
 }
@@ -65,6 +71,9 @@ struct Store {
     rewrites: u64,
     /// Files that no merge may read.
     quarantined: HashSet<FileNumber>,
+    /// What has been done about files below deletions.
+    past: Rewrites,
+    hidden_entries: u64,
 }
 
 fn expiry(value: &[u8]) -> u64 {
@@ -119,6 +128,8 @@ impl Store {
             force: false,
             rewrites: 0,
             quarantined: HashSet::new(),
+            past: Rewrites::default(),
+            hidden_entries: 0,
         }
     }
 
@@ -314,9 +325,12 @@ impl Store {
             }
             Choice::Merge(compaction) => {
                 self.next_job += 1;
+                let above = compaction.above.iter().flat_map(|above| above.files());
+                let above = above.map(|file| self.contents[&file.number].clone()).collect();
                 self.jobs.push(Job {
                     id: self.next_job,
                     compaction,
+                    above,
                     snapshots: self.snapshots.iter().copied().collect(),
                     version: self.version.clone(),
                 });
@@ -344,6 +358,9 @@ impl Store {
         let mut entries: Vec<Entry> =
             files.iter().flat_map(|content| content.entries.clone()).collect();
         entries.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+        let count = entries.len();
+        entries.retain(|entry| !job.hides(entry));
+        self.hidden_entries += (count - entries.len()) as u64;
         let level = job.compaction.output_level;
         self.rewrites += u64::from(job.compaction.start_level == level && level > 0);
         if job.compaction.reason == Reason::Values || self.rng.one_in(2) {
@@ -362,6 +379,9 @@ impl Store {
             .iter()
             .flat_map(|(level, files)| files.iter().map(|f| (*level, f.number)))
             .collect();
+        if let Some(above) = &job.compaction.above {
+            self.past.note(added.iter().map(|(_, file)| file.number), above.newest_seqno());
+        }
         self.apply(&FamilyEdit { added, removed, ..FamilyEdit::default() });
     }
 
@@ -425,7 +445,11 @@ impl Store {
             8 if self.jobs.len() < 3 => {
                 // In one store of four the disk is full now and then.
                 let is_full = self.key_count.is_multiple_of(4) && self.rng.one_in(2);
-                let choice = self.with_input(if is_full { pick_deleted_ranges } else { pick_idle });
+                let choice = match is_full && self.rng.one_in(2) {
+                    true => self.with_input(|input| pick_under_deletions(input, &self.past)),
+                    false if is_full => self.with_input(pick_deleted_ranges),
+                    false => self.with_input(pick_idle),
+                };
                 self.begin(choice);
             }
             9 if self.jobs.len() < 3 => {
@@ -456,57 +480,6 @@ impl Store {
             }
             _ => self.end(),
         }
-    }
-
-    /// Lets a file become unreadable, or all of them readable again. No job reads it.
-    fn quarantine(&mut self) {
-        let busy: HashSet<FileNumber> =
-            self.jobs.iter().flat_map(|j| j.compaction.files().map(|f| f.number)).collect();
-        let files = self.version.files().map(|(_, file)| file.number);
-        let free: Vec<FileNumber> = files.filter(|number| !busy.contains(number)).collect();
-        match free.is_empty() || self.rng.one_in(8) {
-            true => self.quarantined.clear(),
-            false => {
-                let at = self.rng.below(free.len() as u64) as usize;
-                self.quarantined.insert(free[at]);
-            }
-        }
-    }
-
-    /// Chooses some of the segments that files refer to, and lets some files hide garbage.
-    fn victims(&mut self) {
-        let files: Vec<FileMeta> = self.version.files().map(|(_, f)| FileMeta::clone(f)).collect();
-        for reference in files.iter().flat_map(|file| &file.value_refs) {
-            if self.rng.one_in(8) {
-                self.victims.insert(reference.segment);
-            }
-        }
-        self.hidden.clear();
-        for file in &files {
-            if self.rng.one_in(4) {
-                self.hidden.insert(file.number, self.rng.below(4000));
-            }
-        }
-    }
-
-    /// Rewrites until no file refers to a victim.
-    fn empty_victims(&mut self) {
-        self.force = true;
-        for round in 0.. {
-            assert!(round < 2000, "victims segments are never empty\n{}", self.version);
-            while !self.jobs.is_empty() {
-                self.end();
-            }
-            match self.with_input(pick_values) {
-                Some(choice) => self.begin(choice),
-                None => break,
-            };
-        }
-        let refers = |file: &FileMeta| {
-            file.value_refs.iter().any(|reference| self.victims.contains(&reference.segment))
-        };
-        assert!(!self.version.files().any(|(_, file)| refers(file)), "{}", self.version);
-        self.victims.clear();
     }
 
     fn settle(&mut self) {
@@ -548,7 +521,7 @@ impl Store {
 
 fn model(style: CompactionStyle) {
     let (mut merges, mut moves, mut deepest, mut rewrites) = (0, 0, 0, 0);
-    let mut quarantined = 0;
+    let (mut quarantined, mut hidden) = (0, 0);
     for seed in 0..150 {
         let mut store = Store::new(seed, style);
         for _ in 0..120 + seed {
@@ -556,6 +529,8 @@ fn model(style: CompactionStyle) {
             store.check(3);
         }
         deepest = deepest.max(store.runs());
+        store.rewrite_under_deletions();
+        store.check(60);
         store.settle();
         store.check(60);
         quarantined += u64::from(!store.quarantined.is_empty());
@@ -579,9 +554,11 @@ fn model(style: CompactionStyle) {
         merges += store.merges;
         moves += store.moves;
         rewrites += store.rewrites;
+        hidden += store.hidden_entries;
     }
     assert!(merges > 2000 && moves > 30 && deepest > 3, "{merges} {moves} {deepest}");
     assert!(rewrites > 100 && quarantined > 10, "{rewrites} {quarantined}");
+    assert!(hidden > 100, "{hidden}");
 }
 
 #[test]
