@@ -25,7 +25,12 @@ use crate::background::compaction::pick::{Compaction, MIN_HIDDEN_PART};
 use crate::background::env::JobEnv;
 use crate::background::full_disk::room_for_writes;
 use crate::env::reserve;
+use crate::jobs::background_errors::Work;
+use crate::values::garbage::{Found, floor_bytes};
+use crate::values::open_log::{OpenLog, waited_for_bytes};
 use crate::values::value_log::SegmentStats;
+use crate::version::family::Family;
+use crate::write::room::least_separated_bytes;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -58,9 +63,11 @@ pub(crate) fn step(env: &JobEnv) {
     let estimate = hidden::estimate(env, &gc.known());
     let segments = stats(env);
     let sealed_bytes: u64 = segments.iter().map(|segment| segment.size_bytes).sum();
-    let open_bytes = open_bytes(env, sealed_bytes);
-    let counted_bytes = env.base.counters.log_bytes.load(Ordering::Relaxed);
-    let open_garbage = (open_bytes as f64 * estimate.newest_share) as u64;
+    let open = open_log(env);
+    let held_bytes = open.held_bytes();
+    let open_bytes = open.bytes() - held_bytes;
+    let open_garbage = (open.unflushed_bytes as f64 * estimate.newest_share) as u64;
+    let floor = Floor::look(env);
     let before = env.read.value_log.victims().clone();
     let full = full_disk(env);
     let asked = gc.asked.lock().clone();
@@ -78,6 +85,7 @@ pub(crate) fn step(env: &JobEnv) {
         open_bytes,
         unknown_bytes: estimate.files.values().sum::<u64>() + open_garbage,
         tree_bytes: tree_bytes(env),
+        least_moving_bytes: floor.unflushed_bytes.min(floor.bytes / 2),
         ratio,
     };
     let mut victims = match &full {
@@ -91,8 +99,15 @@ pub(crate) fn step(env: &JobEnv) {
     let share = stats.garbage_share(false);
     let collecting = allowed < 1.0 && (share > ratio * REVEAL_FROM || !victims.is_empty());
     let garbage: u64 = segments.iter().map(SegmentStats::garbage_bytes).sum();
-    let (log_bytes, garbage_bytes) = (sealed_bytes + open_bytes, garbage + stats.unknown_bytes);
-    gc.note_load(log_bytes, garbage_bytes, counted_bytes, estimate.newest_share);
+    let waited_for = waited_for_bytes(held_bytes, floor.bytes, is_stuck(env, &open));
+    gc.note_found(Found {
+        log_bytes: sealed_bytes + open_bytes + waited_for,
+        garbage_bytes: garbage + stats.unknown_bytes + waited_for,
+        written_bytes: open.written_bytes,
+        growth_permille: (estimate.newest_share * 1e3) as u64,
+        floor_bytes: floor.bytes,
+        unflushed_bytes: floor.unflushed_bytes,
+    });
     let hidden: u64 = estimate.files.values().sum();
     gc.set_due(share > ratio && hidden >= env.read.value_log.live_bytes() / MIN_HIDDEN_PART);
     gc.note_waiting(&victims, env.base.clock.monotonic_us());
@@ -167,13 +182,49 @@ pub(crate) fn stats_of_all(env: &JobEnv) -> Vec<SegmentStats> {
     stats
 }
 
-/// Bytes of log segments that are not sealed yet.
-fn open_bytes(env: &JobEnv, sealed_bytes: u64) -> u64 {
-    // If the queue is busy: what there was, and what came since.
-    let about = || {
-        env.garbage.open_bytes(sealed_bytes, env.base.counters.log_bytes.load(Ordering::Relaxed))
-    };
-    env.commit.queue.as_ref().and_then(|queue| queue.try_log_bytes()).unwrap_or_else(about)
+/// The log segments with values that are not sealed yet. What is flushed or retired meanwhile counts as less garbage than
+/// there is; a group that is written meanwhile may be counted as garbage.
+pub(crate) fn open_log(env: &JobEnv) -> OpenLog {
+    let written_bytes = env.base.counters.separated_bytes.load(Ordering::Relaxed);
+    let families = env.read.families.load();
+    let of_use = families.iter().filter(|family| !family.is_dropped());
+    let separated =
+        |family: &Arc<Family>| family.state().memtables().map(|m| m.separated_bytes()).sum::<u64>();
+    let unflushed_bytes = of_use.map(separated).sum();
+    // Comes last: what an SST refers to is counted before its memtables go.
+    OpenLog { segments: env.read.value_log.open_segments(), written_bytes, unflushed_bytes }
+}
+
+/// Whether the oldest segments of `open` stay, whatever writers do: a memtable that needs them cannot be flushed now, a
+/// hot table has them until its checkpoint, or somebody copies the store.
+fn is_stuck(env: &JobEnv, open: &OpenLog) -> bool {
+    let Some(oldest) = open.segments.first().map(|segment| segment.number) else { return false };
+    let now_us = env.base.clock.monotonic_us();
+    let families = env.read.families.load();
+    let needs = |family: &Family| family.first_segment().is_some_and(|first| first <= oldest);
+    let mut holders = families.iter().filter(|family| !family.is_dropped() && needs(family));
+    env.versions.deletions_held.load(Ordering::SeqCst) > 0
+        || holders.any(|family| {
+            let may_flush = env.jobs.errors.may_begin(Work::Flush, family.id, now_us);
+            !may_flush || family.state().hot.is_some()
+        })
+}
+
+/// What garbage is let be, whatever the ratio.
+struct Floor {
+    bytes: u64,
+    /// Bytes of values that a memtable may always refer to.
+    unflushed_bytes: u64,
+}
+
+impl Floor {
+    fn look(env: &JobEnv) -> Self {
+        let unflushed_bytes = least_separated_bytes(env.base.options.advanced.segment_bytes);
+        let memtable_bytes = env.base.dynamic.memtable_bytes() as u64;
+        // Unknown room is no reason for little.
+        let free_bytes = env.base.vfs.free_space_bytes(&env.base.dir).unwrap_or(u64::MAX);
+        Self { bytes: floor_bytes(memtable_bytes, unflushed_bytes, free_bytes), unflushed_bytes }
+    }
 }
 
 fn tree_bytes(env: &JobEnv) -> u64 {

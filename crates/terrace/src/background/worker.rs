@@ -4,6 +4,7 @@
 //! The flush thread never waits for the lead of the write queue: a leader may be waiting for a
 //! flush. Whatever needs the lead is done by the house thread.
 
+use crate::background::bound_log::{self, LastWrite};
 use crate::background::compact;
 use crate::background::env::JobEnv;
 use crate::background::flush;
@@ -61,10 +62,6 @@ const AFTER_ERROR: Duration = Duration::from_millis(500);
 const RESERVE_TICK: Duration = Duration::from_secs(1);
 /// The same where nothing could be set aside.
 const NO_RESERVE_TICK: Duration = Duration::from_secs(600);
-
-/// Live log bytes, in memtable shares, past which the family that needs the oldest segment is
-/// flushed although its memtable is not full.
-const MAX_LOG_SHARES: u64 = 4;
 
 /// The threads of a store.
 pub(crate) struct Workers {
@@ -167,10 +164,12 @@ fn attempt(env: &JobEnv, doing: &str, job: impl FnOnce() -> Result<()>) {
 }
 
 fn flush_loop(env: &JobEnv) {
+    let mut oldest_first = false;
     while !env.jobs.scheduler.is_stopping() {
-        if let Some(family) = next_flush(env)
+        if let Some(family) = next_flush(env, oldest_first)
             && let Some(_running) = RunningFlush::begin(env, family.id)
         {
+            oldest_first = !oldest_first;
             let done = match family.state().immutables.is_empty() {
                 true => hot_checkpoint::run(env, &family),
                 false => flush::run(env, &family),
@@ -190,7 +189,7 @@ fn flush_loop(env: &JobEnv) {
             continue;
         }
         let mut jobs = env.jobs.scheduler.lock();
-        if next_flush(env).is_none() && !env.jobs.scheduler.is_stopping() {
+        if next_flush(env, oldest_first).is_none() && !env.jobs.scheduler.is_stopping() {
             env.jobs.scheduler.wait_for_work(&mut jobs, TICK);
         }
     }
@@ -222,9 +221,10 @@ impl Drop for RunningFlush<'_> {
     }
 }
 
-/// The family with the most immutable memtables, if any waits and flushing makes sense; or one whose hot
-/// table is due for a checkpoint.
-fn next_flush(env: &JobEnv) -> Option<Arc<Family>> {
+/// The family with the most immutable memtables, if any waits and flushing makes sense, or the one that needs the oldest
+/// log: by turns, so that a family which fills memtables all the time does not keep another from being flushed. Or one
+/// whose hot table is due for a checkpoint.
+fn next_flush(env: &JobEnv, oldest_first: bool) -> Option<Arc<Family>> {
     // While the disk is full it may free the log.
     if env.base.health.check_may_free().is_err() || !env.base.health.may_flush() {
         return None;
@@ -236,7 +236,10 @@ fn next_flush(env: &JobEnv) -> Option<Arc<Family>> {
             && !f.is_dropped()
             && env.jobs.errors.may_begin(Work::Flush, f.id, now_us)
     });
-    waiting.max_by_key(|f| f.state().immutables.len()).cloned()
+    match oldest_first {
+        true => waiting.min_by_key(|f| f.first_segment()).cloned(),
+        false => waiting.max_by_key(|f| f.state().immutables.len()).cloned(),
+    }
 }
 
 fn compaction_loop(env: &JobEnv) {
@@ -257,6 +260,7 @@ fn compaction_loop(env: &JobEnv) {
 fn house_loop(env: &JobEnv) {
     let mut last_sync = Instant::now();
     let mut last_look = LastLook::default();
+    let mut last_write = LastWrite::default();
     let mut purge_at = Instant::now();
     let mut reserve_at = Instant::now();
     let mut left_memtables = TableCache::pin(&env.read.table_cache, 0);
@@ -306,6 +310,7 @@ fn house_loop(env: &JobEnv) {
             _ => {}
         }
         if env.base.health.is_disk_full() {
+            attempt(env, "bound the log", || bound_log::on_full_disk(env));
             attempt(env, "retire log segments", || log_segments::retire_segments(&env.commit));
             // With the room that there is now.
             gc::step(env);
@@ -320,7 +325,7 @@ fn house_loop(env: &JobEnv) {
             gc::step(env);
         }
         attempt(env, "retire log segments", || log_segments::retire_segments(&env.commit));
-        attempt(env, "bound the log", || bound_log(env));
+        attempt(env, "bound the log", || bound_log::run(env, &mut last_write));
         attempt(env, "bound the memtables", || bound_memtables(env));
     }
 }
@@ -484,22 +489,6 @@ fn blocks_read(env: &JobEnv) -> u64 {
     }
     let reads = env.read.table_cache.counters().snapshot();
     reads.data_block_hits + reads.data_block_misses
-}
-
-/// Flushes the families that keep the oldest log segments alive when the log has grown too long,
-/// as happens when one family is seldom written.
-fn bound_log(env: &JobEnv) -> Result<()> {
-    let limit = env.base.dynamic.memtables_bytes() as u64 * MAX_LOG_SHARES;
-    let Some(bytes) = env.commit.queue()?.try_log_bytes() else { return Ok(()) };
-    if bytes <= limit {
-        return Ok(());
-    }
-    let families = env.read.families.load_full();
-    let oldest = families.iter().filter_map(|f| f.first_segment()).min();
-    let holders: Vec<_> =
-        families.iter().filter(|f| f.first_segment() == oldest).cloned().collect();
-    room::rotate_all(&env.commit, &holders).map(drop)?;
-    log_segments::retire_segments(&env.commit)
 }
 
 /// Flushes memtables that are larger than what they may be since their memory shrank: a write makes

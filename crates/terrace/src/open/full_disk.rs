@@ -128,7 +128,7 @@ fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
         adopt(replayed, dir)?;
     }
     let with_values = segments.iter().map(|file| file.number).filter(|n| n.fits_handles());
-    with_values.for_each(|number| parts.value_log.begin(number));
+    with_values.for_each(|number| parts.value_log.begin(number, 0));
     let (log, unsynced) =
         log_segments::unfinished_log(vfs, &segments, &outcome.log, outcome.last_seqno)?;
     let manifest =

@@ -210,7 +210,7 @@ fn may_be_the_writer(error: &Error) -> bool {
 /// Values in the log can be read from these segments, as far as handles can name them.
 fn begin_values(value_log: &ValueLog, segments: &[SegmentNumber]) {
     let named = segments.iter().filter(|segment| segment.fits_handles());
-    named.for_each(|segment| value_log.begin(*segment));
+    named.for_each(|segment| value_log.begin(*segment, 0));
 }
 
 /// What a writer changes when it writes: the manifest in force, and the log segments with their

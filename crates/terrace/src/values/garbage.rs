@@ -14,12 +14,15 @@ use terrace_base::{FileNumber, SegmentNumber};
 const FORCE_AFTER_US: u64 = 20_000_000;
 /// From this much garbage over the allowed ratio on, as a share of the log, writers are slowed most.
 const SLOWEST_ABOVE: f64 = 0.02;
-/// Garbage over the ratio that slows nobody, in memtables: what is not flushed yet is not known to be garbage, and of a small log
-/// that is most of it.
-const SMALL_MEMTABLES: f64 = 8.0;
+/// Garbage over the ratio that slows nobody, in memtables: what is not flushed yet is not known to be garbage, what waits for
+/// its flush or is not merged yet neither, and of a small log that is most of it.
+const FLOOR_MEMTABLES: u64 = 8;
 /// It is no more than this: less than the 2 % from which on writers of a log of 3 GiB are slowed most.
-const MOST_SMALL_BYTES: f64 = (64 << 20) as f64;
-/// What the ratio may be passed by while no merge is due: the next flush makes one due.
+const MOST_FLOOR_BYTES: u64 = 64 << 20;
+/// Nor more than one part in this many of the room that is free, or than what one memtable refers to, if that is more.
+const FLOOR_ROOM_PARTS: u64 = 4;
+/// What the ratio may be passed by while no merge is due, or what a memtable may always refer to if that is more: the
+/// next flush makes one due, and it comes with the next writes.
 const BETWEEN_MERGES: f64 = 0.02;
 
 /// What garbage collection remembers.
@@ -50,14 +53,38 @@ struct Load {
     due: AtomicBool,
     /// Merges that are moving values.
     jobs: AtomicU64,
-    /// Bytes of the log at the last step.
+    // As in `Found`.
     log_bytes: AtomicU64,
-    /// Of these, garbage.
     garbage_bytes: AtomicU64,
-    /// What `log_bytes` of the counters was then.
-    counted_bytes: AtomicU64,
-    /// Part of what is written that is garbage or makes as much garbage, in thousandths.
+    written_bytes: AtomicU64,
     growth_permille: AtomicU64,
+    floor_bytes: AtomicU64,
+    unflushed_bytes: AtomicU64,
+}
+
+/// What a step found.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Found {
+    /// Bytes of the value log, without what cannot be collected now.
+    pub log_bytes: u64,
+    /// Of these, garbage.
+    pub garbage_bytes: u64,
+    /// Bytes of values that had been written since the open.
+    pub written_bytes: u64,
+    /// Part of what is written that is garbage or makes as much garbage, in thousandths.
+    pub growth_permille: u64,
+    /// Garbage over the ratio that slows nobody: [`floor_bytes`].
+    pub floor_bytes: u64,
+    /// Bytes of values that a memtable may always refer to.
+    pub unflushed_bytes: u64,
+}
+
+/// Garbage over the ratio that slows nobody in a small log, whatever the memory budget: that of some memtables of
+/// `memtable_bytes`, or of some that refer to as many bytes of values as they always may, `unflushed_bytes`. It is less where
+/// only `free_bytes` are left.
+pub(crate) fn floor_bytes(memtable_bytes: u64, unflushed_bytes: u64, free_bytes: u64) -> u64 {
+    let some = FLOOR_MEMTABLES.saturating_mul(memtable_bytes.max(unflushed_bytes));
+    some.min(MOST_FLOOR_BYTES).min((free_bytes / FLOOR_ROOM_PARTS).max(unflushed_bytes))
 }
 
 impl Garbage {
@@ -79,18 +106,16 @@ impl Garbage {
     }
 
     /// How far collection is behind: 0 if it is not, 1 and above if writers must be slowed most.
-    /// While it has nothing to do but wait for more writes, a little more garbage is all right, and so is as much as
-    /// some memtables of `memtable_bytes` stand for. Costs a few loads.
+    /// While it has nothing to do but wait for more writes, a little more garbage is all right, and so is the floor of a
+    /// small log. `written_bytes`: as in [`Found`], by now. Costs a few loads.
     #[inline]
-    pub fn pressure(&self, counted_bytes: u64, ratio: f64, memtable_bytes: usize) -> f64 {
+    pub fn pressure(&self, written_bytes: u64, ratio: f64) -> f64 {
         let load = &self.load;
         if load.log_bytes.load(Ordering::Relaxed) == 0 {
             return 0.0;
         }
         let busy = load.due.load(Ordering::Relaxed) || load.jobs.load(Ordering::Relaxed) > 0;
-        let ratio = if busy { ratio } else { ratio + BETWEEN_MERGES };
-        let small_bytes = (memtable_bytes as f64 * SMALL_MEMTABLES).min(MOST_SMALL_BYTES);
-        load.pressure(counted_bytes, ratio, small_bytes)
+        load.pressure(written_bytes, ratio, busy)
     }
 
     /// Adds to the time that writers owe; gives all of it once that is at least `least_us`, else 0.
@@ -102,20 +127,20 @@ impl Garbage {
         if due { owed } else { 0 }
     }
 
-    /// Bytes of log segments that were not sealed at the last step, grown by what came since.
-    pub fn open_bytes(&self, sealed_bytes: u64, counted_bytes: u64) -> u64 {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let fresh = counted_bytes.saturating_sub(get(&self.load.counted_bytes));
-        (get(&self.load.log_bytes) + fresh).saturating_sub(sealed_bytes)
+    /// Takes over what a step found.
+    pub fn note_found(&self, found: Found) {
+        let set = |counter: &AtomicU64, value: u64| counter.store(value, Ordering::Relaxed);
+        set(&self.load.written_bytes, found.written_bytes);
+        set(&self.load.log_bytes, found.log_bytes);
+        set(&self.load.garbage_bytes, found.garbage_bytes);
+        set(&self.load.growth_permille, found.growth_permille);
+        set(&self.load.floor_bytes, found.floor_bytes);
+        set(&self.load.unflushed_bytes, found.unflushed_bytes);
     }
 
-    /// Takes over what a step found: `growth` is the garbage per byte written.
-    pub fn note_load(&self, log_bytes: u64, garbage_bytes: u64, counted_bytes: u64, growth: f64) {
-        let set = |counter: &AtomicU64, value: u64| counter.store(value, Ordering::Relaxed);
-        set(&self.load.counted_bytes, counted_bytes);
-        set(&self.load.log_bytes, log_bytes);
-        set(&self.load.garbage_bytes, garbage_bytes);
-        set(&self.load.growth_permille, (growth * 1e3) as u64);
+    /// The floor that the last step found; `None` before the first.
+    pub fn floor_bytes(&self) -> Option<u64> {
+        Some(self.load.floor_bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
     }
 
     /// Notes whether a step chooses what fits on a full disk; gives whether the one before did.
@@ -164,15 +189,16 @@ impl Drop for MovingJob<'_> {
 }
 
 impl Load {
-    /// `small_bytes` over the ratio are free, but in a log of which they are a small part.
-    fn pressure(&self, counted_bytes: u64, ratio: f64, small_bytes: f64) -> f64 {
+    /// The floor over the ratio is free, but in a log of which it is a small part.
+    fn pressure(&self, written_bytes: u64, ratio: f64, busy: bool) -> f64 {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
-        let fresh = (counted_bytes as f64 - get(&self.counted_bytes)).max(0.0);
+        let fresh = (written_bytes as f64 - get(&self.written_bytes)).max(0.0);
         let garbage = get(&self.garbage_bytes) + fresh * get(&self.growth_permille) / 1e3;
         let log = (get(&self.log_bytes) + fresh).max(1.0);
-        let slowest = log * SLOWEST_ABOVE;
-        let free = (small_bytes - slowest).max(0.0);
-        ((garbage - ratio * log - free) / slowest.max(small_bytes / 4.0)).max(0.0)
+        let (floor, slowest) = (get(&self.floor_bytes), log * SLOWEST_ABOVE);
+        let between = (log * BETWEEN_MERGES).max(get(&self.unflushed_bytes));
+        let free = (floor - slowest).max(0.0) + if busy { 0.0 } else { between };
+        ((garbage - ratio * log - free) / slowest.max(floor / 4.0)).max(0.0)
     }
 }
 
@@ -180,37 +206,72 @@ impl Load {
 mod tests {
     use super::*;
 
-    #[test]
-    fn pressure_grows_with_what_is_written_and_sooner_while_there_is_work() {
-        let garbage = Garbage::default();
-        garbage.note_load(1000, 290, 5000, 1.0);
-        assert_eq!(garbage.pressure(5030, 0.3, 0), 0.0);
-        assert!(garbage.pressure(5500, 0.3, 0) > 1.0, "something is behind all the same");
-        let job = garbage.enter_job();
-        assert_eq!(garbage.pressure(5000, 0.3, 0), 0.0);
-        let some = garbage.pressure(5030, 0.3, 0);
-        let more = garbage.pressure(5150, 0.3, 0);
-        assert!(0.0 < some && some < more && more >= 1.0, "{some} {more}");
-        assert_eq!(garbage.pressure(5150, 0.5, 0), 0.0);
-        drop(job);
-        assert_eq!(garbage.pressure(5030, 0.3, 0), 0.0);
-        garbage.set_due(true);
-        assert_eq!(garbage.pressure(5150, 0.3, 0), more);
+    /// A step of a store in which everything that is written overwrites.
+    fn note(garbage: &Garbage, log_bytes: u64, garbage_bytes: u64, floor_bytes: u64) {
+        let (written_bytes, growth_permille) = (5000, 1000);
+        let of_log = Found { log_bytes, garbage_bytes, ..Found::default() };
+        garbage.note_found(Found { written_bytes, growth_permille, floor_bytes, ..of_log });
     }
 
     #[test]
-    fn a_small_log_slows_nobody_and_a_large_one_as_if_memtables_were_small() {
+    fn pressure_grows_with_what_is_written_and_sooner_while_there_is_work() {
+        let garbage = Garbage::default();
+        assert_eq!(garbage.pressure(5500, 0.3), 0.0, "nothing is known");
+        note(&garbage, 1000, 290, 0);
+        assert_eq!(garbage.pressure(5030, 0.3), 0.0);
+        assert!(garbage.pressure(5500, 0.3) > 1.0, "something is behind all the same");
+        let job = garbage.enter_job();
+        assert_eq!(garbage.pressure(5000, 0.3), 0.0);
+        let some = garbage.pressure(5030, 0.3);
+        let more = garbage.pressure(5150, 0.3);
+        assert!(0.0 < some && some < more && more >= 1.0, "{some} {more}");
+        assert_eq!(garbage.pressure(5150, 0.5), 0.0);
+        drop(job);
+        assert_eq!(garbage.pressure(5030, 0.3), 0.0);
+        garbage.set_due(true);
+        assert_eq!(garbage.pressure(5150, 0.3), more);
+    }
+
+    #[test]
+    fn a_small_log_slows_nobody_and_a_large_one_as_if_there_were_no_floor() {
         let garbage = Garbage::default();
         garbage.set_due(true);
-        let memtable_bytes = 100;
-        // Nearly all of it is garbage: less than eight memtables.
-        garbage.note_load(900, 800, 0, 1.0);
-        assert_eq!(garbage.pressure(0, 0.3, memtable_bytes), 0.0);
-        assert!(garbage.pressure(0, 0.3, 0) > 1.0);
-        assert!(garbage.pressure(1500, 0.3, memtable_bytes) > 1.0, "it has grown");
-        garbage.note_load(100_000, 31_000, 0, 1.0);
-        let large = garbage.pressure(0, 0.3, memtable_bytes);
-        assert!(large > 0.0 && large == garbage.pressure(0, 0.3, 0), "{large}");
+        // Nearly all of it is garbage: less than the floor over the ratio.
+        note(&garbage, 900, 800, 800);
+        assert_eq!(garbage.pressure(5000, 0.3), 0.0);
+        assert!(garbage.pressure(6500, 0.3) > 1.0, "it has grown");
+        note(&garbage, 900, 800, 0);
+        assert!(garbage.pressure(5000, 0.3) > 1.0);
+        note(&garbage, 100_000, 31_000, 800);
+        let large = garbage.pressure(5000, 0.3);
+        note(&garbage, 100_000, 31_000, 0);
+        assert!(large > 0.0 && large == garbage.pressure(5000, 0.3), "{large}");
+    }
+
+    /// To slow writers then would only put off the flush that tells what is garbage.
+    #[test]
+    fn a_memtable_that_is_not_full_slows_nobody_while_nothing_else_is_to_be_done() {
+        let garbage = Garbage::default();
+        let of_log = Found { log_bytes: 900, garbage_bytes: 300, ..Found::default() };
+        garbage.note_found(Found { growth_permille: 1000, unflushed_bytes: 400, ..of_log });
+        assert_eq!(garbage.pressure(400, 0.3), 0.0);
+        assert!(garbage.pressure(700, 0.3) > 1.0);
+        garbage.set_due(true);
+        assert!(garbage.pressure(400, 0.3) > 1.0);
+    }
+
+    #[test]
+    fn the_floor_is_eight_memtables_whatever_the_budget_and_less_where_room_is_short() {
+        let (mib, unknown) = (1 << 20, u64::MAX);
+        // Memtables of budgets of 1 GiB, 512 MiB, 64 MiB, 8 MiB and 4 MiB.
+        let floors = [64 * mib, 32 * mib, 4 * mib, mib / 2, mib / 4]
+            .map(|memtable_bytes| floor_bytes(memtable_bytes, 4 * mib, unknown) / mib);
+        assert_eq!(floors, [64, 64, 32, 32, 32]);
+        // Short segments.
+        assert_eq!(floor_bytes(16 << 10, 32 << 10, unknown), 256 << 10);
+        let with_room =
+            [400, 100, 10, 0].map(|free| floor_bytes(32 * mib, 4 * mib, free * mib) / mib);
+        assert_eq!(with_room, [64, 25, 4, 4]);
     }
 
     #[test]

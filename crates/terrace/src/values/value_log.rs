@@ -11,8 +11,9 @@
 //! SSTs name another place for the same value, and the read starts again.
 //!
 //! Live bytes are counted from the SSTs of the current versions only
-//! ([`FileMeta::value_refs`]), so that a file or family that goes takes its references with it.
+//! ([`terrace_manifest::FileMeta::value_refs`]), so that a file or family that goes takes its references with it.
 
+mod live;
 mod value_length;
 
 use crate::event;
@@ -27,7 +28,7 @@ use terrace_base::{Clock, Error, Result, SegmentNumber, ValueHandle};
 use terrace_buf::Slice;
 use terrace_cache::CacheKey;
 use terrace_log::value::{self, ValueRead};
-use terrace_manifest::{FileMeta, SegmentKind, SegmentMeta, names};
+use terrace_manifest::{SegmentKind, SegmentMeta, names};
 use terrace_sst::{BlockCache, CachedBlock};
 use terrace_vfs::{OpenMode, RandomFile, Vfs};
 
@@ -50,6 +51,8 @@ pub(crate) struct Segment {
     was_advised: AtomicBool,
     /// Length of the file once it is sealed; 0 before.
     sealed_bytes: AtomicU64,
+    /// Bytes of values that had been written since the open when it began to take some.
+    values_before: u64,
 }
 
 /// Counts itself among the open files for as long as it lives: also that of a segment which leaves
@@ -194,11 +197,11 @@ impl ValueLog {
 
     // Which segments there are.
 
-    /// Commit-log segment `number` takes values from now on.
-    pub fn begin(&self, number: SegmentNumber) {
+    /// Commit-log segment `number` takes values from now on, after `values_before` bytes of them since the open.
+    pub fn begin(&self, number: SegmentNumber, values_before: u64) {
         let path = names::log_path(&self.dir, number);
         self.change(|map| {
-            map.entry(number).or_insert_with(|| self.segment(number, path, 0));
+            map.entry(number).or_insert_with(|| self.segment(number, path, (0, values_before)));
         });
     }
 
@@ -211,7 +214,7 @@ impl ValueLog {
         self.change(|map| {
             for meta in segments {
                 let segment = map.entry(meta.number).or_insert_with(|| {
-                    self.segment(meta.number, segment_path(&self.dir, meta), meta.size_bytes)
+                    self.segment(meta.number, segment_path(&self.dir, meta), (meta.size_bytes, 0))
                 });
                 // The next read opens it as it is to be read from now on.
                 segment.sealed_bytes.store(meta.size_bytes, Ordering::Relaxed);
@@ -280,65 +283,7 @@ impl ValueLog {
         self.pending_delete.lock().retain(|pending_delete| pending_delete.path != path);
     }
 
-    // The stats.
-
-    /// Counts the references of files that became live and of files that no longer are.
-    pub fn count<'a>(
-        &self,
-        added: impl Iterator<Item = &'a FileMeta>,
-        removed: impl Iterator<Item = &'a FileMeta>,
-    ) {
-        let mut live = self.live.lock();
-        for reference in added.flat_map(|file| &file.value_refs) {
-            *live.entry(reference.segment).or_default() += reference.bytes;
-        }
-        for reference in removed.flat_map(|file| &file.value_refs) {
-            if let Some(bytes) = live.get_mut(&reference.segment) {
-                *bytes = bytes.saturating_sub(reference.bytes);
-            }
-        }
-        live.retain(|_, bytes| *bytes > 0);
-        self.live_bytes.store(live.values().sum(), Ordering::Relaxed);
-    }
-
-    /// Bytes of `segment` that live SSTs refer to.
-    pub fn live_bytes_of(&self, segment: SegmentNumber) -> u64 {
-        self.live.lock().get(&segment).copied().unwrap_or(0)
-    }
-
-    /// Garbage collection has written `segments`, and SSTs refer to all of them.
-    pub fn note_collected(&self, segments: &[SegmentMeta]) {
-        let of_values = segments.iter().filter(|meta| meta.kind == SegmentKind::Values);
-        for SegmentMeta { number, .. } in of_values {
-            self.collected.lock().insert(*number, self.live_bytes_of(*number));
-        }
-    }
-
-    /// Whether garbage collection has written `segment` since the open and nothing in it has become
-    /// garbage yet: to move its values would write the same file again.
-    pub fn is_as_collected(&self, segment: SegmentNumber) -> bool {
-        let whole = self.collected.lock().get(&segment).copied();
-        whole.is_some_and(|bytes| bytes == self.live_bytes_of(segment))
-    }
-
-    /// Bytes that live SSTs refer to, in all segments.
-    pub fn live_bytes(&self) -> u64 {
-        self.live_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Every sealed segment, by number.
-    pub fn segment_stats(&self) -> Vec<SegmentStats> {
-        let map = self.map.load();
-        let live = self.live.lock();
-        map.values()
-            .filter_map(|segment| {
-                let size_bytes = segment.sealed_bytes.load(Ordering::Relaxed);
-                let live_bytes = live.get(&segment.number).copied().unwrap_or(0);
-                let segment = SegmentStats { number: segment.number, size_bytes, live_bytes };
-                (size_bytes > 0).then_some(segment)
-            })
-            .collect()
-    }
+    // Victims.
 
     /// Segments whose values compactions move away.
     pub fn victims(&self) -> Guard<Arc<HashSet<SegmentNumber>>> {
@@ -537,7 +482,12 @@ impl ValueLog {
         Error::corruption(&path, handle.offset, detail)
     }
 
-    fn segment(&self, number: SegmentNumber, path: PathBuf, sealed_bytes: u64) -> Arc<Segment> {
+    fn segment(
+        &self,
+        number: SegmentNumber,
+        path: PathBuf,
+        (sealed_bytes, values_before): (u64, u64),
+    ) -> Arc<Segment> {
         Arc::new(Segment {
             number,
             path,
@@ -548,6 +498,7 @@ impl ValueLog {
             moved_touched: AtomicBool::new(false),
             was_advised: AtomicBool::new(false),
             sealed_bytes: AtomicU64::new(sealed_bytes),
+            values_before,
         })
     }
 

@@ -292,7 +292,8 @@ fn prepare_for_values(env: &CommitEnv, log: &mut LogState) -> Result<()> {
             let used_up = "the 2^32 file numbers of value segments are used up".into();
             return Err(Error::InvalidArgument(used_up));
         }
-        env.read.value_log.begin(segment);
+        let values_before = env.base.counters.separated_bytes.load(Ordering::Relaxed);
+        env.read.value_log.begin(segment, values_before);
         let segment_bytes = env.base.options.advanced.segment_bytes;
         let log_bytes = env.read.value_log.live_bytes();
         let (vfs, dir) = (&*env.base.vfs, &*env.base.dir);

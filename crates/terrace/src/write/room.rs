@@ -150,8 +150,13 @@ fn check_room(env: &CommitEnv, families: &[Arc<Family>], group: &[Pending]) -> R
 /// Bytes of separated values at which a memtable is full, however small their handles are: what is
 /// overwritten in memtables is garbage that nobody knows of yet, and recovery reads all of it.
 fn most_separated_bytes(env: &CommitEnv) -> u64 {
-    let least = MIN_UNFLUSHED_BYTES.min(2 * env.base.options.advanced.segment_bytes);
+    let least = least_separated_bytes(env.base.options.advanced.segment_bytes);
     least.max(env.read.value_log.live_bytes() / UNFLUSHED_SHARE)
+}
+
+/// Bytes of separated values that a memtable may always refer to.
+pub(crate) fn least_separated_bytes(segment_bytes: u64) -> u64 {
+    MIN_UNFLUSHED_BYTES.min(2 * segment_bytes)
 }
 
 /// The family with the largest mutable memtable, if all of them together are over half of the budget of

@@ -175,10 +175,8 @@ fn slow(env: &CommitEnv, family: &Family, pressure: f64, cause: StallCause, byte
 
 /// How far garbage collection is behind: above 0 it slows writers.
 fn collection_pressure(env: &CommitEnv) -> f64 {
-    let log_bytes = env.base.counters.log_bytes.load(Ordering::Relaxed);
-    let (ratio, memtable_bytes) =
-        (env.base.dynamic.gc_garbage_ratio(), env.base.dynamic.memtable_bytes());
-    env.garbage.pressure(log_bytes, ratio, memtable_bytes)
+    let written_bytes = env.base.counters.separated_bytes.load(Ordering::Relaxed);
+    env.garbage.pressure(written_bytes, env.base.dynamic.gc_garbage_ratio())
 }
 
 /// Slows writers while there is more garbage than garbage collection keeps up with; never stops

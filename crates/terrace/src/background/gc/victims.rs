@@ -22,7 +22,9 @@ use terrace_base::SegmentNumber;
 
 /// Bytes freed at once, in bytes of the key tree.
 pub(crate) const MIN_GAIN: f64 = 3.0;
-/// Live bytes of victim segments, as a share of all live bytes; one segment is always allowed.
+/// Live bytes of victim segments, as a share of all live bytes, or as many as a memtable may always refer to, if that is more:
+/// of a log of a few segments one more comes with each flush, and of one at a time no backlog would ever go. One segment
+/// is always allowed.
 pub(crate) const MAX_MOVING: f64 = 0.09;
 /// A segment with a smaller share of garbage is not worth its move, or with half of the ratio if that is smaller: where
 /// all segments are alike, each has about as much as the log.
@@ -41,6 +43,8 @@ pub(crate) struct GarbageStats<'a> {
     pub unknown_bytes: u64,
     /// Bytes of all SSTs.
     pub tree_bytes: u64,
+    /// Live bytes of victims that are always allowed.
+    pub least_moving_bytes: u64,
     /// Share of garbage in the log up to which nothing is done.
     pub ratio: f64,
 }
@@ -89,9 +93,10 @@ pub(crate) fn choose(stats: &GarbageStats<'_>) -> HashSet<SegmentNumber> {
         return victims;
     }
     let least = MIN_SHARE.min(stats.ratio / 2.0);
+    let most_moving = (MAX_MOVING * live).max(stats.least_moving_bytes as f64);
     for segment in rest {
         let enough = garbage <= stats.ratio * bytes && gain >= MIN_GAIN * stats.tree_bytes as f64;
-        let full = moving > 0.0 && moving + segment.live_bytes as f64 > MAX_MOVING * live;
+        let full = moving > 0.0 && moving + segment.live_bytes as f64 > most_moving;
         if enough || full || segment.garbage_share() < least {
             break;
         }
@@ -151,11 +156,68 @@ mod tests {
                 open_bytes: 0,
                 unknown_bytes: 0,
                 tree_bytes: 10,
+                least_moving_bytes: 0,
                 ratio,
             })
         };
         assert!(!choice(0.05).is_empty(), "writers are slowed until something is collected");
         assert!(choice(0.09).is_empty());
+    }
+
+    /// Keys are overwritten at random, and each segment holds nearly as many values as there are keys. With one victim for
+    /// each segment that comes, a backlog of them would stay for ever.
+    #[test]
+    fn a_log_of_a_few_segments_is_collected_faster_than_it_grows() {
+        const KEYS: usize = 2600;
+        const VALUE_BYTES: u64 = 2000;
+        const VALUES: u64 = 2000;
+        let mut rng = SplitMix64::new(1);
+        let mut places = vec![0_u64; KEYS];
+        // Values by segment.
+        let mut segments = std::collections::BTreeMap::new();
+        let mut number = 0;
+        let mut largest = 0;
+        for round in 0..40 {
+            number += 1;
+            for _ in 0..VALUES {
+                places[rng.below(KEYS as u64) as usize] = number;
+            }
+            segments.insert(number, VALUES);
+            if round < 8 {
+                // Nothing is merged meanwhile.
+                continue;
+            }
+            let live = |number: u64| places.iter().filter(|place| **place == number).count() as u64;
+            let stats: Vec<SegmentStats> = segments
+                .iter()
+                .map(|(number, values)| SegmentStats {
+                    number: SegmentNumber::new(*number),
+                    size_bytes: values * VALUE_BYTES,
+                    live_bytes: live(*number) * VALUE_BYTES,
+                })
+                .collect();
+            let chosen = choose(&GarbageStats {
+                segments: &stats,
+                victims: &HashSet::new(),
+                open_bytes: 0,
+                unknown_bytes: 0,
+                tree_bytes: 100_000,
+                least_moving_bytes: 4 << 20,
+                ratio: 0.3,
+            });
+            number += 1;
+            let mut moved = 0;
+            for place in &mut places {
+                if chosen.contains(&SegmentNumber::new(*place)) {
+                    *place = number;
+                    moved += 1;
+                }
+            }
+            segments.retain(|number, _| !chosen.contains(&SegmentNumber::new(*number)));
+            segments.insert(number, moved);
+            largest = largest.max(segments.values().sum::<u64>());
+        }
+        assert!(largest <= KEYS as u64 * 16 / 10, "{largest} values for {KEYS} keys");
     }
 
     #[test]
@@ -213,6 +275,7 @@ mod tests {
                 open_bytes: rng.below(3000),
                 unknown_bytes: 0,
                 tree_bytes: rng.below(2000),
+                least_moving_bytes: rng.below(2) * 4000,
                 ratio: 0.3,
             };
             let chosen = choose(&stats);

@@ -291,6 +291,7 @@ impl Store {
             open_bytes,
             unknown_bytes: (self.overwrites * hidden) as u64,
             tree_bytes: (self.in_tree * TREE_ENTRY_BYTES) as u64,
+            least_moving_bytes: 0,
             ratio,
         })
     }

@@ -1,0 +1,164 @@
+//! Which families are flushed for the sake of the log, although their memtables are not full (flush). A memtable keeps the
+//! log from its first write on, and with it all values that others have written and overwritten since: one that is
+//! seldom written would keep as much of them as the disk has.
+//!
+//! - Garbage among the values of the log is held by such memtables up to the floor of garbage collection
+//!   (`values/garbage`). Beyond that, those that need the oldest segments are flushed, until what the others hold is
+//!   half of it. So a family is flushed for this once per half a floor of values at most, and leaves one small file in its L0 each
+//!   time. A full disk is rid of all such garbage at once, and an idle store of all but an eighth of the floor.
+//! - The log as a whole, values or not, has some times the memory of memtables.
+
+use crate::background::env::JobEnv;
+use crate::background::gc;
+use crate::error::{Error, Result};
+use crate::version::family::Family;
+use crate::write::log_segments;
+use crate::write::room;
+use std::sync::atomic::Ordering;
+use terrace_base::SegmentNumber;
+
+/// Live log bytes, in memtable shares, past which the family that needs the oldest segment is
+/// flushed.
+const MAX_LOG_SHARES: u64 = 4;
+/// Of the floor this part stays held when memtables have been flushed for it.
+const KEPT_PARTS: u64 = 2;
+/// An idle store holds one part in this many of the floor at most.
+const IDLE_PARTS: u64 = 8;
+/// A store that committed nothing for this long is idle.
+const IDLE_AFTER_US: u64 = 400_000;
+/// A hot table that is written has a checkpoint before the log since the last one has so many times the bytes of a memtable:
+/// one that needs more is not written any more.
+const HOT_MEMTABLES: u64 = 8;
+
+/// When something was written last.
+#[derive(Debug, Default)]
+pub(super) struct LastWrite {
+    groups: u64,
+    since_us: u64,
+}
+
+impl LastWrite {
+    /// Whether nothing has been committed for a while.
+    fn is_idle(&mut self, env: &JobEnv) -> bool {
+        let now_us = env.base.clock.monotonic_us();
+        let groups = env.base.counters.groups.load(Ordering::Relaxed);
+        if std::mem::replace(&mut self.groups, groups) != groups {
+            self.since_us = now_us;
+        }
+        env.base.dynamic.compact_when_idle()
+            && now_us.saturating_sub(self.since_us) >= IDLE_AFTER_US
+    }
+}
+
+/// Held garbage: from how much on memtables are flushed for it, and how much is left then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Bounds {
+    most_bytes: u64,
+    kept_bytes: u64,
+}
+
+impl Bounds {
+    fn of(floor_bytes: u64, is_idle: bool) -> Self {
+        match is_idle {
+            true => Self { most_bytes: floor_bytes / IDLE_PARTS, kept_bytes: 0 },
+            false => Self { most_bytes: floor_bytes, kept_bytes: floor_bytes / KEPT_PARTS },
+        }
+    }
+}
+
+/// Begins the flushes that the log needs now.
+pub(super) fn run(env: &JobEnv, last: &mut LastWrite) -> Result<()> {
+    let is_idle = last.is_idle(env);
+    if let Some(floor_bytes) = env.garbage.floor_bytes() {
+        release(env, Bounds::of(floor_bytes, is_idle))?;
+    }
+    bound_length(env)
+}
+
+/// The same on a full disk. Without room for another segment of the log a later look tries it again.
+pub(super) fn on_full_disk(env: &JobEnv) -> Result<()> {
+    match release(env, Bounds { most_bytes: 0, kept_bytes: 0 }) {
+        Err(Error::DiskFull(_)) => Ok(()),
+        released => released,
+    }
+}
+
+/// Makes the memtables immutable that hold too much garbage.
+fn release(env: &JobEnv, bounds: Bounds) -> Result<()> {
+    let open = gc::open_log(env);
+    if open.held_bytes() <= bounds.most_bytes {
+        return Ok(());
+    }
+    let cut = open.cut(bounds.kept_bytes);
+    let families = env.read.families.load_full();
+    if !families.iter().any(|family| holder(env, family, cut, bounds).is_some()) {
+        return Ok(());
+    }
+    let lead = env.commit.queue()?.lead();
+    let mut log = lead.log();
+    for family in families.iter() {
+        match holder(env, family, cut, bounds) {
+            None => {}
+            // What is hot stays so.
+            Some(Holder::Memtable) => room::rotate(&env.commit, &mut log, family, 0)?,
+            Some(Holder::HotTable) => {
+                room::rotate_under_lead(&env.commit, &mut log, family).map(drop)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What of a family needs old segments and can be made immutable.
+enum Holder {
+    Memtable,
+    HotTable,
+}
+
+/// What of `family` needs segments before `cut`; `None` also while memtables of it wait for their flush, which comes first and
+/// may have failed.
+fn holder(env: &JobEnv, family: &Family, cut: SegmentNumber, bounds: Bounds) -> Option<Holder> {
+    let state = family.state();
+    if family.is_dropped() || !state.immutables.is_empty() {
+        return None;
+    }
+    let memtable_bytes = env.base.dynamic.memtable_bytes() as u64;
+    let most_logged = if bounds.kept_bytes == 0 { 0 } else { HOT_MEMTABLES * memtable_bytes };
+    let logged = env.base.counters.log_bytes.load(Ordering::Relaxed);
+    let is_left = state.hot.as_ref().map(|hot| hot.log.since()).is_some_and(|since| {
+        since.segment < cut && logged.saturating_sub(since.log_bytes) > most_logged
+    });
+    if is_left {
+        return Some(Holder::HotTable);
+    }
+    let is_needed = state.memtable.first_segment().is_some_and(|first| first < cut);
+    is_needed.then_some(Holder::Memtable)
+}
+
+/// Flushes the families that keep the oldest log segments alive when the log has grown too long,
+/// as happens when one family is seldom written.
+fn bound_length(env: &JobEnv) -> Result<()> {
+    let limit = env.base.dynamic.memtables_bytes() as u64 * MAX_LOG_SHARES;
+    let Some(bytes) = env.commit.queue()?.try_log_bytes() else { return Ok(()) };
+    if bytes <= limit {
+        return Ok(());
+    }
+    let families = env.read.families.load_full();
+    let oldest = families.iter().filter_map(|f| f.first_segment()).min();
+    let holders: Vec<_> =
+        families.iter().filter(|f| f.first_segment() == oldest).cloned().collect();
+    room::rotate_all(&env.commit, &holders).map(drop)?;
+    log_segments::retire_segments(&env.commit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memtables_are_flushed_for_a_floor_of_garbage_and_hold_half_of_it_then() {
+        let (most_bytes, kept_bytes) = (800, 400);
+        assert_eq!(Bounds::of(800, false), Bounds { most_bytes, kept_bytes });
+        assert_eq!(Bounds::of(800, true), Bounds { most_bytes: 100, kept_bytes: 0 });
+    }
+}

@@ -1,0 +1,115 @@
+//! Garbage in segments of the log that memtables need still. It cannot be collected: it goes with the segments, when the
+//! memtables that need the oldest of them are flushed. `gc` counts it, `bound_log` sees to it that it stays little.
+//! Pure.
+
+use terrace_base::SegmentNumber;
+
+/// A segment of the log that takes or took values and is not sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OpenSegment {
+    pub number: SegmentNumber,
+    /// Bytes of values that had been written since the open when it began to take some.
+    pub values_before: u64,
+    /// Bytes of it that SSTs refer to.
+    pub live_bytes: u64,
+}
+
+/// The segments of the log that memtables need, and the values in them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OpenLog {
+    /// By number.
+    pub segments: Vec<OpenSegment>,
+    /// Bytes of values written since the open.
+    pub written_bytes: u64,
+    /// Bytes of values that memtables refer to.
+    pub unflushed_bytes: u64,
+}
+
+impl OpenLog {
+    /// Bytes of values in the segments.
+    pub fn bytes(&self) -> u64 {
+        self.bytes_from(0).max(self.unflushed_bytes)
+    }
+
+    /// Bytes of them to which neither SSTs nor memtables refer: garbage that only the flush of other memtables frees.
+    pub fn held_bytes(&self) -> u64 {
+        self.held_bytes_from(0)
+    }
+
+    /// The number before which no memtable may need a segment for no more than `keep_bytes` of garbage to be held.
+    pub fn cut(&self, keep_bytes: u64) -> SegmentNumber {
+        let at = (0..self.segments.len()).find(|at| self.held_bytes_from(*at) <= keep_bytes);
+        let behind = || self.segments.last().map_or(SegmentNumber::ZERO, |last| last.number.next());
+        at.and_then(|at| self.segments.get(at)).map_or_else(behind, |segment| segment.number)
+    }
+
+    fn bytes_from(&self, at: usize) -> u64 {
+        let first = self.segments.get(at);
+        first.map_or(0, |first| self.written_bytes.saturating_sub(first.values_before))
+    }
+
+    /// As if all that memtables refer to lay in these segments.
+    fn held_bytes_from(&self, at: usize) -> u64 {
+        let live: u64 = self.segments.iter().skip(at).map(|segment| segment.live_bytes).sum();
+        self.bytes_from(at).saturating_sub(live).saturating_sub(self.unflushed_bytes)
+    }
+}
+
+/// What of `held_bytes` counts as garbage that writers wait for: none while it stays, whatever they do, as `is_stuck` says,
+/// and else what is more than twice `allowed_bytes`, since memtables are being flushed for it from `allowed_bytes` on.
+pub(crate) fn waited_for_bytes(held_bytes: u64, allowed_bytes: u64, is_stuck: bool) -> u64 {
+    match is_stuck {
+        true => 0,
+        false => held_bytes.saturating_sub(2 * allowed_bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Segments 1, 3, 5 … of `values` bytes of values each, of which SSTs refer to `live`.
+    fn open_log(segments: &[(u64, u64)], unflushed_bytes: u64) -> OpenLog {
+        let mut open = OpenLog { unflushed_bytes, ..OpenLog::default() };
+        for (at, (values, live_bytes)) in (0..).zip(segments) {
+            let number = SegmentNumber::new(1 + 2 * at);
+            let values_before = open.written_bytes;
+            open.segments.push(OpenSegment { number, values_before, live_bytes: *live_bytes });
+            open.written_bytes += values;
+        }
+        open
+    }
+
+    #[test]
+    fn what_nothing_refers_to_is_held_and_what_a_memtable_has_is_not() {
+        assert_eq!(OpenLog::default().held_bytes(), 0);
+        assert_eq!(open_log(&[(100, 0)], 100).held_bytes(), 0, "one memtable");
+        let open = open_log(&[(100, 10), (100, 30), (100, 0)], 90);
+        assert_eq!((open.bytes(), open.held_bytes()), (300, 170));
+        // What was replayed was not written since the open.
+        let replayed = open_log(&[(0, 0)], 50);
+        assert_eq!((replayed.bytes(), replayed.held_bytes()), (50, 0));
+        // Values that were written before the oldest of them do not count.
+        let later = OpenLog { segments: open.segments[1..].to_vec(), ..open };
+        assert_eq!((later.bytes(), later.held_bytes()), (200, 80));
+    }
+
+    #[test]
+    fn the_cut_leaves_no_more_garbage_than_is_kept() {
+        let open = open_log(&[(100, 0), (100, 0), (100, 50), (100, 0)], 100);
+        let cut = |keep_bytes| open.cut(keep_bytes).get();
+        assert_eq!(open.held_bytes(), 250);
+        assert_eq!((cut(250), cut(249), cut(150), cut(149), cut(50), cut(49)), (1, 3, 3, 5, 5, 7));
+        // All of it is garbage, the newest segment too.
+        let open = open_log(&[(100, 0), (100, 0)], 0);
+        assert_eq!((open.cut(100).get(), open.cut(99).get()), (3, 4));
+        assert_eq!(OpenLog::default().cut(0), SegmentNumber::ZERO);
+    }
+
+    #[test]
+    fn writers_wait_for_held_garbage_only_while_memtables_are_flushed_for_it() {
+        assert_eq!(waited_for_bytes(200, 100, false), 0);
+        assert_eq!(waited_for_bytes(230, 100, false), 30);
+        assert_eq!(waited_for_bytes(1 << 40, 100, true), 0);
+    }
+}
