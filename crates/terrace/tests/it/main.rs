@@ -44,6 +44,7 @@ mod learning;
 mod left_over;
 mod limits;
 mod live_options;
+mod log_garbage;
 mod lost_files;
 mod memory_split;
 mod memtable_loan;
