@@ -26,7 +26,7 @@ const KEPT_PARTS: u64 = 2;
 const IDLE_PARTS: u64 = 8;
 /// A store that committed nothing for this long is idle.
 const IDLE_AFTER_US: u64 = 400_000;
-/// A hot table that is written has a checkpoint before the log since the last one has so many times the bytes of a memtable:
+/// A hot table that is written has a checkpoint before the log since the last one has this many times the bytes of a memtable:
 /// one that needs more is not written any more.
 const HOT_MEMTABLES: u64 = 8;
 
