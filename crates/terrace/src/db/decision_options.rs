@@ -4,8 +4,8 @@
 use crate::env::reserve;
 use crate::error::Result;
 use crate::inner::Inner;
-use crate::options::{AdvancedOptions, Options};
 use crate::options::refuse::refusal;
+use crate::options::{AdvancedOptions, Options};
 use std::str::FromStr;
 
 /// Changes option `name`; false if it is none of these. Everything else is as it was at open, so that what is refused
