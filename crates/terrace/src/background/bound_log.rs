@@ -11,6 +11,7 @@
 use crate::background::env::JobEnv;
 use crate::background::gc;
 use crate::error::{Error, Result};
+use crate::values::open_log::OpenLog;
 use crate::version::family::Family;
 use crate::write::log_segments;
 use crate::write::room;
@@ -89,15 +90,14 @@ fn release(env: &JobEnv, bounds: Bounds) -> Result<()> {
     if open.held_bytes() <= bounds.most_bytes {
         return Ok(());
     }
-    let cut = open.cut(bounds.kept_bytes);
     let families = env.read.families.load_full();
-    if !families.iter().any(|family| holder(env, family, cut, bounds).is_some()) {
+    if !families.iter().any(|family| holder(env, family, &open, bounds).is_some()) {
         return Ok(());
     }
     let lead = env.commit.queue()?.lead();
     let mut log = lead.log();
     for family in families.iter() {
-        match holder(env, family, cut, bounds) {
+        match holder(env, family, &open, bounds) {
             None => {}
             // What is hot stays so.
             Some(Holder::Memtable) => room::rotate(&env.commit, &mut log, family, 0)?,
@@ -109,30 +109,30 @@ fn release(env: &JobEnv, bounds: Bounds) -> Result<()> {
     Ok(())
 }
 
-/// What of a family needs old segments and can be made immutable.
+/// What of a family holds garbage and can be made immutable.
 enum Holder {
     Memtable,
     HotTable,
 }
 
-/// What of `family` needs segments before `cut`; `None` also while memtables of it wait for their flush, which comes first and
-/// may have failed.
-fn holder(env: &JobEnv, family: &Family, cut: SegmentNumber, bounds: Bounds) -> Option<Holder> {
+/// What of `family` holds more garbage of `open` than is kept; `None` also while memtables of it wait for their flush, which
+/// comes first and may have failed.
+fn holder(env: &JobEnv, family: &Family, open: &OpenLog, bounds: Bounds) -> Option<Holder> {
     let state = family.state();
     if family.is_dropped() || !state.immutables.is_empty() {
         return None;
     }
+    let holds = |first: SegmentNumber| open.held_bytes_since(first) > bounds.kept_bytes;
     let memtable_bytes = env.base.dynamic.memtable_bytes() as u64;
     let most_logged = if bounds.kept_bytes == 0 { 0 } else { HOT_MEMTABLES * memtable_bytes };
     let logged = env.base.counters.log_bytes.load(Ordering::Relaxed);
     let is_left = state.hot.as_ref().map(|hot| hot.log.since()).is_some_and(|since| {
-        since.segment < cut && logged.saturating_sub(since.log_bytes) > most_logged
+        holds(since.segment) && logged.saturating_sub(since.log_bytes) > most_logged
     });
     if is_left {
         return Some(Holder::HotTable);
     }
-    let is_needed = state.memtable.first_segment().is_some_and(|first| first < cut);
-    is_needed.then_some(Holder::Memtable)
+    state.memtable.first_segment().is_some_and(holds).then_some(Holder::Memtable)
 }
 
 /// Flushes the families that keep the oldest log segments alive when the log has grown too long,

@@ -36,11 +36,9 @@ impl OpenLog {
         self.held_bytes_from(0)
     }
 
-    /// The number before which no memtable may need a segment for no more than `keep_bytes` of garbage to be held.
-    pub fn cut(&self, keep_bytes: u64) -> SegmentNumber {
-        let at = (0..self.segments.len()).find(|at| self.held_bytes_from(*at) <= keep_bytes);
-        let behind = || self.segments.last().map_or(SegmentNumber::ZERO, |last| last.number.next());
-        at.and_then(|at| self.segments.get(at)).map_or_else(behind, |segment| segment.number)
+    /// The same in segments from `first` on: what a memtable holds whose first write is there.
+    pub fn held_bytes_since(&self, first: SegmentNumber) -> u64 {
+        self.held_bytes_from(self.segments.partition_point(|segment| segment.number < first))
     }
 
     fn bytes_from(&self, at: usize) -> u64 {
@@ -95,15 +93,13 @@ mod tests {
     }
 
     #[test]
-    fn the_cut_leaves_no_more_garbage_than_is_kept() {
+    fn a_memtable_holds_the_garbage_that_was_written_since_its_first_write() {
         let open = open_log(&[(100, 0), (100, 0), (100, 50), (100, 0)], 100);
-        let cut = |keep_bytes| open.cut(keep_bytes).get();
-        assert_eq!(open.held_bytes(), 250);
-        assert_eq!((cut(250), cut(249), cut(150), cut(149), cut(50), cut(49)), (1, 3, 3, 5, 5, 7));
-        // All of it is garbage, the newest segment too.
-        let open = open_log(&[(100, 0), (100, 0)], 0);
-        assert_eq!((open.cut(100).get(), open.cut(99).get()), (3, 4));
-        assert_eq!(OpenLog::default().cut(0), SegmentNumber::ZERO);
+        let held = |first| open.held_bytes_since(SegmentNumber::new(first));
+        // A first write may lie in a segment without values, between those with some or behind them.
+        let held = [0, 1, 2, 3, 5, 6, 7, 8].map(held);
+        assert_eq!(held, [250, 250, 150, 150, 50, 0, 0, 0]);
+        assert_eq!(OpenLog::default().held_bytes_since(SegmentNumber::ZERO), 0);
     }
 
     #[test]
