@@ -1,6 +1,6 @@
 //! What `cargo xtask test` needs beside cargo: Redis's own programs, redis-py, rq, Node, ioredis,
-//! Go, go-redis, porcupine, Java, Jedis, etcd, Valgrind, systemd's checker of units and Chromium. What is missing is installed: Debian's packages by apt-get, the rest below the target
-//! directory and in `node_modules` of the dashboard and of the tests. What cannot be installed fails
+//! Go, go-redis, porcupine, Java, Jedis, etcd, pkg-config, Valgrind, systemd's checker of units and Chromium. What is missing
+//! is installed: Debian's packages by apt-get, the rest below the target directory and in `node_modules` of the dashboard and of the tests. What cannot be installed fails
 //! the run and says what a person should do; nothing is skipped.
 
 use crate::network;
@@ -62,6 +62,7 @@ const TOOLS: &[Tool] = &[
     Tool { name: "Node", packages: &["nodejs"], probe: &["node", "--version"] },
     Tool { name: "npm", packages: &["npm"], probe: &["npm", "--version"] },
     Tool { name: "Go", packages: &["golang-go"], probe: &["go", "version"] },
+    Tool { name: "pkg-config", packages: &["pkg-config"], probe: &["pkg-config", "--version"] },
     Tool { name: "Valgrind", packages: &["valgrind"], probe: &["valgrind", "--version"] },
     Tool { name: "C++ compiler", packages: &["g++"], probe: &["c++", "--version"] },
     Tool { name: "Java", packages: &["default-jdk-headless"], probe: &["javac", "--version"] },
@@ -154,7 +155,7 @@ fn stop_service(name: &str) -> Result<()> {
 }
 
 /// Makes a command that runs as root, by sudo if need be.
-fn as_root(words: &[&str]) -> Result<impl Fn() -> Command + use<>> {
+pub fn as_root(words: &[&str]) -> Result<impl Fn() -> Command + use<>> {
     let id = Command::new("id").arg("-u").output().context("start id")?;
     let sudo: &[&str] = if id.stdout.trim_ascii() == b"0" { &[] } else { &["sudo"] };
     let words: Vec<String> = [sudo, words].concat().iter().map(|word| word.to_string()).collect();

@@ -1,23 +1,27 @@
-//! `cargo xtask dist [--profile NAME] [--wheel] [DIR]`: what is given to users, in one folder.
+//! `cargo xtask dist [--profile NAME] [--no-wheel] [--any-glibc] [DIR]`: what is given to users, in one folder.
 //!
 //! ```text
-//! terrace-VERSION-ARCH-linux.tar.gz         the program, completions, manual pages, the service, this list of packages
-//! terrace-VERSION-ARCH-linux-debug.tar.gz   its debug information
-//! terrace_VERSION_ARCH.deb                  the same for Debian, with its service
-//! libterrace-VERSION-ARCH-linux.tar.gz      the library for C
-//! terracedb-VERSION-...-linux_ARCH.whl      with --wheel: the package for Python, for which pip fetches maturin
-//! terrace-VERSION.cdx.json                  what the program is built from (CycloneDX)
-//! Containerfile                             an image of the Debian package
-//! SHA256SUMS                                of all of them
+//! terrace-VERSION-ARCH-linux.tar.gz             the program, completions, manual pages, the service, this list of packages
+//! terrace-VERSION-ARCH-linux-debug.tar.gz       its debug information
+//! terrace_VERSION_ARCH.deb                      the same for Debian, with its service
+//! libterrace-VERSION-ARCH-linux.tar.gz          the library for C
+//! libterrace-leveldb-VERSION-ARCH-linux.tar.gz  LevelDB's interfaces for C and C++
+//! terracedb-VERSION-...-manylinux_2_34_ARCH.whl the package for Python, for which pip fetches maturin
+//! terrace-VERSION.cdx.json                      what the program is built from (CycloneDX)
+//! Containerfile                                 an image of the Debian package
+//! SHA256SUMS                                    of all of them
 //! ```
 //! Packages of the same program are the same bytes: all times in them are that of the commit, or `SOURCE_DATE_EPOCH`.
+//! What needs a newer C library than is promised is refused, but for `--any-glibc`.
 
 mod deb;
 mod files;
+mod glibc;
 mod program;
 mod sbom;
 
 use crate::c_library::{self, RELOCATABLE};
+use crate::leveldb_library;
 use crate::output::run_shown;
 use crate::packages::{Packages, output};
 use crate::release::{DEBUG, PROFILE, PROGRAM};
@@ -26,16 +30,20 @@ use crate::wheel;
 use anyhow::{Context, Result, bail, ensure};
 use deb::Deb;
 use files::{Files, gzip, read};
+pub use glibc::MANYLINUX;
 use program::Program;
 use sha2::{Digest as _, Sha256};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The version of everything.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The crate of the program.
+/// The crates of the program, of the library for C, and of LevelDB's interfaces.
 const CRATE: &str = "terrace-cli";
+const C_CRATE: &str = "terrace-c";
+const LEVELDB_CRATE: &str = "terrace-leveldb";
 
 /// Sources of what is packaged beside the program.
 const PACKAGING: &str = "packaging";
@@ -55,38 +63,63 @@ pub const SUMS: &str = "SHA256SUMS";
 /// Documents that go with the program.
 const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
 
+/// What to make, and where.
+struct Wanted {
+    profile: String,
+    dir: PathBuf,
+    has_wheel: bool,
+    /// Whether it may need any C library.
+    any_glibc: bool,
+}
+
+impl Wanted {
+    fn of(root: &Path, arguments: &[String]) -> Result<Self> {
+        let dir = target_dir(root).join("packages");
+        let mut wanted =
+            Self { profile: PROFILE.to_string(), dir, has_wheel: true, any_glibc: false };
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            match argument.as_str() {
+                "--profile" => wanted.profile = rest.next().context("which profile?")?.clone(),
+                "--no-wheel" => wanted.has_wheel = false,
+                "--any-glibc" => wanted.any_glibc = true,
+                option if option.starts_with('-') => bail!("there is no option {option}"),
+                name => wanted.dir = PathBuf::from(name),
+            }
+        }
+        Ok(wanted)
+    }
+}
+
 /// Builds everything, and packages it.
 pub fn run(root: &Path, arguments: &[String]) -> Result<()> {
-    let (mut profile, mut dir) = (PROFILE, target_dir(root).join("packages"));
-    let mut has_wheel = false;
-    let mut rest = arguments.iter();
-    while let Some(argument) = rest.next() {
-        match argument.as_str() {
-            "--profile" => profile = rest.next().context("which profile?")?,
-            "--wheel" => has_wheel = true,
-            option if option.starts_with('-') => bail!("there is no option {option}"),
-            name => dir = PathBuf::from(name),
-        }
-    }
-    let build = ["build", "--locked", "--profile", profile, "-p", CRATE, "-p", "terrace-c"];
-    run_shown(cargo(&build).current_dir(root))?;
+    let wanted = Wanted::of(root, arguments)?;
+    let build = ["build", "--locked", "--profile", wanted.profile.as_str()];
+    let packages = ["-p", CRATE, "-p", C_CRATE, "-p", LEVELDB_CRATE];
+    run_shown(cargo(&build).args(packages).current_dir(root))?;
+    make(root, &wanted).map(drop)
+}
+
+/// Packages what the tests have built, into `dir`; gives the names. For the test.
+pub fn packages(root: &Path, dir: &Path) -> Result<Vec<String>> {
+    let (profile, dir) = ("dev".to_string(), dir.to_path_buf());
+    make(root, &Wanted { profile, dir, has_wheel: true, any_glibc: false })
+}
+
+/// Packages what was built; gives the names of what it wrote.
+fn make(root: &Path, wanted: &Wanted) -> Result<Vec<String>> {
+    let profile = wanted.profile.as_str();
     let built = target_dir(root).join(if profile == "dev" { "debug" } else { profile });
-    let mut out = Out::new(root, &dir)?;
+    let mut out = Out::new(root, wanted)?;
     let program = out.program(&built)?;
     let mut debug = Files::default();
     debug.add(DEBUG, 0o644, program.debug);
     out.archive(&archive_name("terrace", "-debug"), &debug)?;
     out.c_library(&built)?;
-    if has_wheel {
+    out.leveldb_library(&built)?;
+    if wanted.has_wheel {
         out.wheel(profile)?;
     }
-    out.sums()
-}
-
-/// Packages of the program that is in the folder `built`, into `dir`; gives their names. For the test.
-pub fn packages(root: &Path, built: &Path, dir: &Path) -> Result<Vec<String>> {
-    let mut out = Out::new(root, dir)?;
-    out.program(built)?;
     out.sums()?;
     Ok(out.names)
 }
@@ -95,16 +128,26 @@ pub fn packages(root: &Path, built: &Path, dir: &Path) -> Result<Vec<String>> {
 struct Out<'a> {
     root: &'a Path,
     dir: &'a Path,
+    any_glibc: bool,
     /// Of all files in packages, in seconds since 1970.
     time_s: u64,
+    /// What the project's packages are built from.
+    packages: Packages,
     /// What was written.
     names: Vec<String>,
 }
 
 impl<'a> Out<'a> {
-    fn new(root: &'a Path, dir: &'a Path) -> Result<Self> {
+    fn new(root: &'a Path, wanted: &'a Wanted) -> Result<Self> {
+        let (dir, any_glibc) = (wanted.dir.as_path(), wanted.any_glibc);
         fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
-        Ok(Self { root, dir, time_s: time_s(root)?, names: Vec::new() })
+        let (time_s, packages) = (time_s(root)?, Packages::read(root)?);
+        Ok(Self { root, dir, any_glibc, time_s, packages, names: Vec::new() })
+    }
+
+    /// Whether a program or library runs where it is said to.
+    fn check_glibc(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        if self.any_glibc { Ok(()) } else { glibc::check(name, bytes) }
     }
 
     fn write(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
@@ -125,7 +168,8 @@ impl<'a> Out<'a> {
     fn program(&mut self, built: &Path) -> Result<Program> {
         let work = Work::new(self.dir)?;
         let program = Program::of(&built.join(PROGRAM), &work.0)?;
-        let list = sbom::cyclone_dx(&Packages::read(self.root)?, CRATE)?;
+        self.check_glibc(PROGRAM, &program.stripped)?;
+        let list = sbom::cyclone_dx(&self.packages, CRATE, "application")?;
         self.archive(&archive_name("terrace", ""), &portable(self.root, &program, &list)?)?;
         let package = self.debian(&program, &list)?;
         self.write(&format!("terrace-{VERSION}.cdx.json"), list.as_bytes())?;
@@ -159,18 +203,33 @@ impl<'a> Out<'a> {
     fn c_library(&mut self, built: &Path) -> Result<()> {
         let work = Work::new(self.dir)?;
         c_library::install(self.root, built, &work.0, RELOCATABLE)?;
+        self.library("libterrace", C_CRATE, &work.0, &c_library::shared())
+    }
+
+    fn leveldb_library(&mut self, built: &Path) -> Result<()> {
+        let work = Work::new(self.dir)?;
+        leveldb_library::install(self.root, built, &work.0, RELOCATABLE)?;
+        self.library("libterrace-leveldb", LEVELDB_CRATE, &work.0, leveldb_library::SHARED)
+    }
+
+    /// The archive `name` of a library of the package `of`, which is installed in `dir` with the file `shared`.
+    fn library(&mut self, name: &str, of: &str, dir: &Path, shared: &str) -> Result<()> {
+        self.check_glibc(shared, &read(&dir.join("lib").join(shared))?)?;
         let mut files = Files::default();
         for folder in ["include", "lib"] {
-            files.add_folder(folder, &work.0.join(folder))?;
+            files.add_folder(folder, &dir.join(folder))?;
         }
         for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
             files.add(name, 0o644, read(&self.root.join(name))?);
         }
-        self.archive(&archive_name("libterrace", ""), &files)
+        let list = sbom::cyclone_dx(&self.packages, of, "library")?;
+        files.add(&format!("{name}.cdx.json"), 0o644, list);
+        self.archive(&archive_name(name, ""), &files)
     }
 
     fn wheel(&mut self, profile: &str) -> Result<()> {
-        let wheels = wheel::build(self.root, &target_dir(self.root), profile)?;
+        let platform = if self.any_glibc { wheel::ANY_LINUX } else { MANYLINUX };
+        let wheels = wheel::build(self.root, &target_dir(self.root), profile, platform)?;
         for entry in fs::read_dir(&wheels).with_context(|| format!("list {}", wheels.display()))? {
             let entry = entry?;
             self.write(&entry.file_name().to_string_lossy(), &read(&entry.path())?)?;
@@ -316,8 +375,13 @@ mod tests {
     fn arguments_that_mean_nothing_are_refused() {
         let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        assert!(Wanted::of(root, &[]).unwrap().has_wheel);
+        let wanted =
+            Wanted::of(root, &words(&["--no-wheel", "there", "--profile", "dev"])).unwrap();
+        assert_eq!((wanted.dir, wanted.profile), (PathBuf::from("there"), "dev".to_string()));
+        assert!(!wanted.has_wheel && !wanted.any_glibc);
         for arguments in [&["--fast"][..], &["--profile"]] {
-            assert!(run(root, &words(arguments)).is_err(), "{arguments:?}");
+            assert!(Wanted::of(root, &words(arguments)).is_err(), "{arguments:?}");
         }
     }
 }

@@ -44,7 +44,8 @@ pub fn add(steps: &mut Steps, needs: &[&str]) {
     let target = steps.target_dir();
     let step = steps.check(STEP, move |root| {
         let places = Places::new(root, target.join("leveldb-programs"))?;
-        leveldb_library::install(root, &target.join("debug"), &places.installed)?;
+        let prefix = places.installed.to_string_lossy();
+        leveldb_library::install(root, &target.join("debug"), &places.installed, &prefix)?;
         our_program(&places)?;
         python_packages(&root.join(REQUIREMENTS), &places.venv, "pytest for plyvel")?;
         plyvel_compiled(&places)?;

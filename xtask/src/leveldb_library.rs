@@ -26,15 +26,18 @@ const LINKS: [(&str, &str); 3] =
 pub fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let dir = arguments.first().map_or_else(|| root.join("target/leveldb"), PathBuf::from);
     run_shown(cargo(&["build", "--release", "-p", "terrace-leveldb"]).current_dir(root))?;
-    install(root, &target_dir(root).join("release"), &dir)?;
+    fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
+    let prefix = fs::canonicalize(&dir).with_context(|| format!("find {}", dir.display()))?;
+    install(root, &target_dir(root).join("release"), &dir, &prefix.to_string_lossy())?;
     let shown = dir.display();
     println!("{shown}: c++ program.cc -I {shown}/include -L {shown}/lib -lleveldb");
     println!("{shown}: LD_LIBRARY_PATH={shown}/lib PROGRAM, for one that is there");
     Ok(())
 }
 
-/// Links what cargo left in `built` with the sources for C++, and puts all into `dir`.
-pub fn install(root: &Path, built: &Path, dir: &Path) -> Result<()> {
+/// Links what cargo left in `built` with the sources for C++, and puts all into `dir`, which the pkg-config file calls
+/// `prefix`.
+pub fn install(root: &Path, built: &Path, dir: &Path, prefix: &str) -> Result<()> {
     let (include, lib) = (dir.join("include/leveldb"), dir.join("lib"));
     let pkg_config = lib.join("pkgconfig");
     for made in [&include, &pkg_config] {
@@ -51,17 +54,15 @@ pub fn install(root: &Path, built: &Path, dir: &Path) -> Result<()> {
         let _ = fs::remove_file(&link);
         symlink(to, &link).with_context(|| format!("link {}", link.display()))?;
     }
-    let prefix = fs::canonicalize(dir).with_context(|| format!("find {}", dir.display()))?;
     let text = format!(
-        "prefix={}\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/include\n\nName: leveldb\n\
+        "prefix={prefix}\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/include\n\nName: leveldb\n\
          Description: LevelDB's interfaces over Terrace\nVersion: {VERSION}\n\
-         Libs: -L${{libdir}} -lleveldb\nCflags: -I${{includedir}}\n",
-        prefix.display()
+         Libs: -L${{libdir}} -lleveldb\nCflags: -I${{includedir}}\n"
     );
     fs::write(pkg_config.join("leveldb.pc"), text).context("write the pkg-config file")
 }
 
-/// Makes the shared library: all of the static one, and the sources for C++ over it.
+/// Makes the shared library: all of the static one, and the sources for C++ over it; without debug information.
 fn link(root: &Path, built: &Path, shared: &Path) -> Result<()> {
     let folder = root.join(CRATE);
     let archive = built.join("libterrace_leveldb.a");
@@ -72,7 +73,7 @@ fn link(root: &Path, built: &Path, shared: &Path) -> Result<()> {
     compiler.arg("-Wl,--whole-archive").arg(archive).arg("-Wl,--no-whole-archive");
     let names = folder.join("cxx/leveldb.map");
     compiler.arg(format!("-Wl,-soname,{SONAME},-z,defs,--gc-sections,-Bsymbolic-functions"));
-    compiler.arg(format!("-Wl,--version-script,{}", names.display()));
+    compiler.arg(format!("-Wl,--strip-debug,--version-script,{}", names.display()));
     run_shown(compiler.args(["-lpthread", "-ldl", "-lm", "-o"]).arg(shared))
 }
 

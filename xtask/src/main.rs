@@ -40,10 +40,10 @@ cargo xtask COMMAND
   leveldb-library [DIR]
                   the same for LevelDB's interfaces for C and C++ (target/leveldb): programs for
                   libleveldb.so.1 run with it unchanged
-  dist [--profile NAME] [--wheel] [DIR]
+  dist [--profile NAME] [--no-wheel] [--any-glibc] [DIR]
                   what is given to users, into DIR (target/packages): archives of the program and of
-                  the library for C, a package for Debian, a list of what is in them, checksums;
-                  with --wheel the package for Python too
+                  the libraries for C and C++, packages for Debian and Python, lists of what is in them,
+                  checksums; refused if they need a newer C library than promised, but for --any-glibc
   release         build the program for others: stripped, its debug information in a file beside it
   peers           fetch the engines that `terrace-bench` measures beside Terrace
 

@@ -17,6 +17,9 @@ const REQUIREMENTS: &str = "crates/python/tests/requirements.txt";
 /// What the package is called.
 const PACKAGE: &str = "terracedb";
 
+/// The platform of a wheel that is for systems like this one.
+pub const ANY_LINUX: &str = "linux";
+
 /// The step that builds and tests the wheel.
 pub const STEP: &str = "wheel";
 
@@ -24,9 +27,8 @@ pub const STEP: &str = "wheel";
 pub fn add(steps: &mut Steps, needs: &[&str]) {
     let target = steps.target_dir();
     let step = steps.check(STEP, move |root| {
-        let dir = target.join("python");
-        let venv = dir.join("venv");
-        let wheels = build(root, &target, "dev")?;
+        let (dir, venv) = (target.join("python"), venv(&target));
+        let wheels = build(root, &target, "dev", ANY_LINUX)?;
         install(&venv, &wheels)?;
         // From elsewhere, so that the installed package is found and not the sources.
         let mut pytest = Command::new(venv.join("bin/python"));
@@ -37,19 +39,25 @@ pub fn add(steps: &mut Steps, needs: &[&str]) {
     step.needs(needs);
 }
 
-/// Builds the wheel with a profile; gives the folder that it is in, alone.
-pub fn build(root: &Path, target: &Path, profile: &str) -> Result<PathBuf> {
+/// Builds the wheel with a profile, for a platform: one of the manylinux is checked by maturin. Gives the folder that
+/// it is in, alone.
+pub fn build(root: &Path, target: &Path, profile: &str, platform: &str) -> Result<PathBuf> {
     let dir = target.join("python");
-    python_packages(&root.join(REQUIREMENTS), &dir.join("venv"), "maturin and pytest")?;
+    python_packages(&root.join(REQUIREMENTS), &venv(target), "maturin and pytest")?;
     let wheels = dir.join("wheels");
     if wheels.exists() {
         fs::remove_dir_all(&wheels).with_context(|| format!("remove {}", wheels.display()))?;
     }
-    let mut maturin = Command::new(dir.join("venv/bin/maturin"));
-    maturin.args(["build", "--profile", profile, "--locked", "--compatibility", "linux", "--out"]);
+    let mut maturin = Command::new(venv(target).join("bin/maturin"));
+    maturin.args(["build", "--profile", profile, "--locked", "--compatibility", platform, "--out"]);
     maturin.arg(&wheels).arg("--manifest-path").arg(root.join(CRATE).join("Cargo.toml"));
     run_shown(maturin.arg("--target-dir").arg(target).current_dir(root))?;
     Ok(wheels)
+}
+
+/// The environment that maturin and pytest are in.
+pub fn venv(target: &Path) -> PathBuf {
+    target.join("python/venv")
 }
 
 /// Installs the wheel that is in `wheels`, whatever of it was there.

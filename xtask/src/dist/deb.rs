@@ -9,11 +9,9 @@
 //! ```
 
 use super::files::Files;
+use super::glibc;
 use anyhow::{Context, Result, bail};
 use std::fmt::Write;
-
-/// The start of names of symbols' versions in the C library.
-const GLIBC: &[u8] = b"GLIBC_";
 
 /// What a package is made of.
 pub struct Deb<'a> {
@@ -59,7 +57,8 @@ impl Deb<'_> {
     }
 
     fn control(&self) -> Result<String> {
-        let (major, minor) = glibc(self.program).context("the program does not name its libc")?;
+        let (major, minor) =
+            glibc::needed(self.program).context("the program does not name its libc")?;
         let mut text = String::new();
         let fields = [
             ("Package", "terrace".to_string()),
@@ -93,29 +92,9 @@ pub fn architecture() -> Result<&'static str> {
     }
 }
 
-/// The newest version of the C library that a symbol of `program` asks for.
-fn glibc(program: &[u8]) -> Option<(u32, u32)> {
-    let places = program.windows(GLIBC.len()).enumerate().filter(|(_, bytes)| *bytes == GLIBC);
-    let version = |at: usize| {
-        let rest = &program[at + GLIBC.len()..];
-        let is_part = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
-        let end = rest.iter().position(|byte| !is_part(byte)).unwrap_or(rest.len());
-        let mut parts = std::str::from_utf8(&rest[..end]).ok()?.split('.');
-        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
-    };
-    places.filter_map(|(at, _)| version(at)).max()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_newest_symbol_decides_which_libc_is_needed() {
-        let program = b"x\0GLIBC_2.4\0GLIBC_2.34\0GLIBC_2.3.4\0GLIBC_PRIVATE\0GLIBC_";
-        assert_eq!(glibc(program), Some((2, 34)));
-        assert_eq!(glibc(b"static"), None);
-    }
 
     #[test]
     fn an_odd_member_is_padded() {

@@ -5,10 +5,10 @@ use crate::packages::{Package, Packages};
 use anyhow::Result;
 use serde_json::{Value, json};
 
-/// The list for `program`, a package of the project. The same sources give the same text: it has no time and no
-/// serial number.
-pub fn cyclone_dx(packages: &Packages, program: &str) -> Result<String> {
-    let program = packages.ours(program)?;
+/// The list for `name`, a package of the project, which is an `application` or a `library`. The same sources give the
+/// same text: it has no time and no serial number.
+pub fn cyclone_dx(packages: &Packages, name: &str, kind: &str) -> Result<String> {
+    let program = packages.ours(name)?;
     let all = packages.closure(program);
     let others = all.iter().filter(|package| package.id != program.id);
     let components: Vec<Value> = others.map(|package| component(package, "library")).collect();
@@ -24,7 +24,7 @@ pub fn cyclone_dx(packages: &Packages, program: &str) -> Result<String> {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
         "version": 1,
-        "metadata": { "component": component(program, "application") },
+        "metadata": { "component": component(program, kind) },
         "components": components,
         "dependencies": dependencies,
     });
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn every_package_is_listed_once_with_what_it_uses() {
-        let text = cyclone_dx(&packages(), "program").unwrap();
+        let text = cyclone_dx(&packages(), "program", "application").unwrap();
         let list: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(list["metadata"]["component"]["purl"], "pkg:cargo/program@0.1.0");
         assert_eq!(list["components"][0]["name"], "a");

@@ -48,6 +48,7 @@ fn the_library_exports_the_functions_of_the_header_and_nothing_else() {
     assert_eq!(exported, declared);
 }
 
+/// What is installed has versions of the symbols too: a test of `cargo xtask c-library` looks for them.
 #[test]
 fn the_library_has_a_name_for_the_loader() {
     let library = std::env::current_exe().unwrap().with_file_name("libterrace_c.so");
