@@ -14,9 +14,10 @@
 //! 3. *count*: if there are still more runs than that, the newest ones, as many as it takes until there are
 //!    no more.
 //!
-//! Range tombstones count for nothing there: what they delete goes with the next merge of all runs, when the store is
-//! idle, on a full disk, or by `compact_range`. What a snapshot has kept in the oldest run, with the deletions that hide it,
-//! goes when the store is idle.
+//! Range tombstones count for nothing there, but that a file which lies in one deleted range goes as it is
+//! (`under_deletions`): what else they delete goes with the next merge of all runs, when the store is idle, on a full disk,
+//! or by `compact_range`. What a snapshot has kept in the oldest run, with the deletions that hide it, goes when the store
+//! is idle.
 //!
 //! If merging the newer runs into the oldest would reveal much garbage in the value log, all are
 //! merged whatever their number. Files with values in victim segments are rewritten in place: those
@@ -26,6 +27,7 @@ use super::pick::{
     Choice, File, LAST_LEVEL, Manual, ManualStep, PickInput, Reason, Span, deletes_ranges,
     is_dense, mostly_deletes_keys, patience, total_bytes,
 };
+use super::under_deletions::pick_covered;
 use std::ops::Range;
 use terrace_manifest::LEVEL_COUNT;
 
@@ -69,12 +71,14 @@ pub(crate) fn pick(input: &PickInput<'_>) -> Choice {
     let runs = runs(input);
     let most = most_runs(input, &runs);
     if runs.len() < most {
-        let choice = due(input, &runs).or_else(|| reveal_garbage(input, &runs));
+        let choice = pick_covered(input).or_else(|| due(input, &runs));
+        let choice = choice.or_else(|| reveal_garbage(input, &runs));
         return choice.or_else(|| empty_victims(input)).unwrap_or(Choice::Nothing);
     }
     by_space(input, &runs)
         .or_else(|| by_ratio(input, &runs))
         .or_else(|| by_count(input, &runs, most))
+        .or_else(|| pick_covered(input))
         .or_else(|| due(input, &runs))
         .or_else(|| reveal_garbage(input, &runs))
         .or_else(|| empty_victims(input))

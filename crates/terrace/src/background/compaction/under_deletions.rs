@@ -1,3 +1,6 @@
+//! Merges of one file with what lies above it and stays where it is. A file of a tiered family that lies in a deleted range
+//! goes that way ([`pick_covered`]).
+//!
 //! On a full disk: one file is rewritten in place, in either style, without what deletions in files above it hide
 //! (`hiding`); those stay where they are. Room is needed for what is left of that one file, where a merge of the deletions
 //! with all that they meet may find none. What leaves least comes first: what it gives back is room for the next.
@@ -8,8 +11,8 @@
 
 use super::above::Above;
 use super::pick::{
-    Choice, Compaction, File, LAST_LEVEL, PickInput, Reason, Span, is_dense, mostly_deletes_keys,
-    mostly_deletes_ranges,
+    Choice, Compaction, File, LAST_LEVEL, PickInput, Reason, Span, deletes_ranges, is_dense,
+    is_one_range, mostly_deletes_keys, mostly_deletes_ranges,
 };
 use crate::jobs::scheduler::Rewrites;
 use std::collections::BTreeMap;
@@ -52,6 +55,62 @@ pub(super) fn pick(input: &PickInput<'_>, past: &Rewrites) -> Choice {
     rewrite.unwrap_or(Choice::Nothing)
 }
 
+/// A file all keys of which lie in one range that a newer file deletes: it goes, and nothing is written. How much several
+/// ranges of a file cover, its bounds do not say.
+pub(super) fn pick_covered(input: &PickInput<'_>) -> Option<Choice> {
+    for level in 0..LEVEL_COUNT {
+        for (at, range) in input.files(level).iter().enumerate() {
+            if !is_one_range(range) || !input.is_seen_by_all(range) || input.is_busy(range) {
+                continue;
+            }
+            let below = files_below(input, (level, at)).into_iter();
+            let below = below.flat_map(|(below, met)| met.into_iter().map(move |f| (below, f)));
+            for (below, file) in below {
+                let goes = contains(range, file) && is_newer(range, file);
+                if !goes || deletes_ranges(file) || input.is_busy(file) {
+                    continue;
+                }
+                let above = vec![(level as u8, vec![range.clone()])];
+                let covered = Covered { level: below, file, above, part: 1.0 };
+                if let Some(choice) = covered.rewrite(input) {
+                    return Some(choice);
+                }
+            }
+        }
+    }
+    None
+}
+
+/// Whether all keys of `file` lie in the one range that `range` is.
+fn contains(range: &FileMeta, file: &FileMeta) -> bool {
+    let ends_inside = match file.largest_exclusive {
+        true => file.largest <= range.largest,
+        false => file.largest < range.largest,
+    };
+    range.largest_exclusive && range.smallest <= file.smallest && ends_inside
+}
+
+/// Whether what `range` deletes is newer than everything in `file`. The order of L0 alone does not say so.
+fn is_newer(range: &FileMeta, file: &FileMeta) -> bool {
+    file.largest_seqno < range.smallest_seqno
+}
+
+/// The older files that the one at this level and place overlaps, by level.
+fn files_below<'a>(
+    input: &PickInput<'a>,
+    (level, at): (usize, usize),
+) -> Vec<(usize, Vec<&'a File>)> {
+    let Some(span) = Span::of([&input.files(level)[at]]) else { return Vec::new() };
+    let met = |below: usize| -> Vec<&'a File> {
+        match below {
+            0 => input.files(0)[at + 1..].iter().filter(|older| span.overlaps(older)).collect(),
+            _ if below == level => Vec::new(),
+            _ => input.overlapping(below, &span).iter().collect(),
+        }
+    };
+    (level..LEVEL_COUNT).map(|below| (below, met(below))).collect()
+}
+
 fn deletes(file: &FileMeta) -> bool {
     mostly_deletes_ranges(file) || is_dense(file, DENSE_PART)
 }
@@ -64,13 +123,7 @@ fn cover<'a>(
     covered: &mut BTreeMap<FileNumber, Covered<'a>>,
 ) {
     let file = &input.files(level)[at];
-    let Some(span) = Span::of([file]) else { return };
-    for below in level..LEVEL_COUNT {
-        let met: Vec<&'a File> = match below {
-            0 => input.files(0)[at + 1..].iter().filter(|older| span.overlaps(older)).collect(),
-            _ if below == level => continue,
-            _ => input.overlapping(below, &span).iter().collect(),
-        };
+    for (below, met) in files_below(input, (level, at)) {
         let entries: u64 = met.iter().map(|older| older.entry_count).sum();
         for older in met {
             // Files of L0 overlap: each has its own part of the deletions.
