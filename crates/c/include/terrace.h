@@ -388,12 +388,12 @@ struct terrace_error *terrace_close(const struct terrace_db *db);
 void terrace_db_free(struct terrace_db *db);
 
 // Changes an option of the open store: "sync", "memory_budget", "memory_split", "rate_limit_bytes_per_s",
-// "gc_garbage_ratio", "hot_table", "log_retention_bytes", "max_open_files", "l0_compaction_trigger", "l0_slowdown",
-// "l0_stop", "level_base_bytes", "level_multiplier", "target_file_bytes", "max_subcompactions", "compact_when_idle",
-// "pending_compaction_slowdown_bytes", "level_model_files", "reserve_bytes", "max_reader_pinned_bytes"; of all its
-// column families together: "compression", "filter", "prefix_len", "value_separation_threshold",
-// "value_compression", "learning". Numbers are plain. Those of column families are stored with them, the others are
-// not.
+// "gc_garbage_ratio", "hot_table", "log_retention_bytes", "max_open_files", "background_jobs",
+// "l0_compaction_trigger", "l0_slowdown", "l0_stop", "level_base_bytes", "level_multiplier", "target_file_bytes",
+// "max_subcompactions", "compact_when_idle", "pending_compaction_slowdown_bytes", "level_model_files",
+// "reserve_bytes", "max_reader_pinned_bytes"; of all its column families together: "compression", "filter",
+// "prefix_len", "value_separation_threshold", "value_compression", "learning". Numbers are plain. Those of column
+// families are stored with them, the others are not.
 struct terrace_error *terrace_set_option(const struct terrace_db *db,
                                          const char *name,
                                          const char *value);

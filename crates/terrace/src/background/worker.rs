@@ -71,6 +71,9 @@ pub(crate) struct Workers {
 /// What a thread does.
 type ThreadWork = Box<dyn FnOnce() + Send>;
 
+/// A thread that was asked for.
+type Spawned = io::Result<thread::JoinHandle<()>>;
+
 /// The name of a thread, and what it does until the store stops.
 type Loop = (String, fn(&JobEnv));
 
@@ -105,30 +108,77 @@ impl Workers {
 
     fn start_by(
         env: &Arc<JobEnv>,
-        mut spawn: impl FnMut(String, ThreadWork) -> io::Result<thread::JoinHandle<()>>,
+        mut spawn: impl FnMut(String, ThreadWork) -> Spawned,
     ) -> Result<Self> {
         let mut workers = Self { threads: Vec::new() };
-        for (name, run) in loops(env) {
-            let shared = env.clone();
-            let work = {
-                let name = name.clone();
-                move || run_or_poison(&shared, &name, run)
-            };
-            match spawn(name, Box::new(work)) {
-                Ok(thread) => workers.threads.push(thread),
-                Err(error) => {
-                    env.jobs.scheduler.stop();
-                    workers.join();
-                    return Err(terrace_base::Error::io(
-                        "start a thread for",
-                        &env.base.dir,
-                        error,
-                    )
-                    .into());
-                }
+        if !env.base.read_only {
+            let threads = compaction_threads(env.base.options.background_jobs);
+            let mut jobs = env.jobs.scheduler.lock();
+            (jobs.compaction_threads, jobs.wanted_compaction_threads) = (threads, threads);
+        }
+        for one in loops(env) {
+            if let Err(error) = workers.start_one(env, one, &mut spawn) {
+                env.jobs.scheduler.stop();
+                workers.join();
+                return Err(error);
             }
         }
         Ok(workers)
+    }
+
+    fn start_one(
+        &mut self,
+        env: &Arc<JobEnv>,
+        (name, run): Loop,
+        spawn: &mut impl FnMut(String, ThreadWork) -> Spawned,
+    ) -> Result<()> {
+        let shared = env.clone();
+        let work = {
+            let name = name.clone();
+            move || run_or_poison(&shared, &name, run)
+        };
+        let thread = spawn(name, Box::new(work));
+        let no_thread = |e| terrace_base::Error::io("start a thread for", &env.base.dir, e);
+        self.threads.push(thread.map_err(no_thread)?);
+        Ok(())
+    }
+
+    /// Has as many threads merge as the options ask for now: starts those that are missing; those over that end when they
+    /// have done what they do.
+    ///
+    /// # Errors
+    /// The system has no thread to give; then fewer merge.
+    pub fn fit(&mut self, env: &Arc<JobEnv>) -> Result<()> {
+        self.fit_by(env, |name, work| thread::Builder::new().name(name).spawn(work))
+    }
+
+    fn fit_by(
+        &mut self,
+        env: &Arc<JobEnv>,
+        mut spawn: impl FnMut(String, ThreadWork) -> Spawned,
+    ) -> Result<()> {
+        if env.base.read_only {
+            return Ok(());
+        }
+        let wanted = compaction_threads(env.base.dynamic.options().background_jobs);
+        env.jobs.scheduler.lock().wanted_compaction_threads = wanted;
+        env.jobs.scheduler.wake();
+        loop {
+            let number = {
+                let mut jobs = env.jobs.scheduler.lock();
+                if jobs.compaction_threads >= wanted {
+                    return Ok(());
+                }
+                // Before it runs, and finds how many there are.
+                jobs.compaction_threads += 1;
+                jobs.compaction_threads
+            };
+            let name = format!("terrace-compact-{number}");
+            if let Err(error) = self.start_one(env, (name, compaction_loop), &mut spawn) {
+                env.jobs.scheduler.lock().compaction_threads -= 1;
+                return Err(error);
+            }
+        }
     }
 
     /// Waits until all have ended; the caller told them to stop.
@@ -242,8 +292,16 @@ fn next_flush(env: &JobEnv, oldest_first: bool) -> Option<Arc<Family>> {
     }
 }
 
+/// Whether more threads merge than are asked for, so that this one ends.
+fn is_one_too_many(env: &JobEnv) -> bool {
+    let mut jobs = env.jobs.scheduler.lock();
+    let is_over = jobs.compaction_threads > jobs.wanted_compaction_threads;
+    jobs.compaction_threads -= usize::from(is_over);
+    is_over
+}
+
 fn compaction_loop(env: &JobEnv) {
-    while !env.jobs.scheduler.is_stopping() {
+    while !env.jobs.scheduler.is_stopping() && !is_one_too_many(env) {
         // What failed is not chosen again before its pause is over.
         match compact::run_next(env) {
             Ok(true) => continue,
@@ -524,50 +582,4 @@ fn bound_memtables(env: &JobEnv) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::error::Error;
-    use crate::open::for_writing;
-    use crate::{Db, Options};
-    use terrace_vfs::SimVfs;
-
-    /// The n-th thread cannot be had, for every n: the open fails, no thread is left, and the store can
-    /// be opened at once and has everything.
-    #[test]
-    fn an_open_without_threads_fails_and_leaves_the_store_as_it_was() {
-        let sim = SimVfs::new(1);
-        let mut options = Options { memory_budget: 16 << 20, ..Options::default() };
-        options.advanced.vfs = Arc::new(sim.clone());
-        let db = Db::open("/db", options.clone()).unwrap();
-        db.put(b"key", b"value").unwrap();
-        db.close().unwrap();
-        drop(db);
-        let mut refused = 0;
-        loop {
-            let env = for_writing::open("/db".as_ref(), options.clone()).unwrap().background;
-            let mut left = refused;
-            let workers = Workers::start_by(&env, |name, work| {
-                if left == 0 {
-                    return Err(io::ErrorKind::WouldBlock.into());
-                }
-                left -= 1;
-                thread::Builder::new().name(name).spawn(work)
-            });
-            match workers {
-                Err(error) => assert!(matches!(error, Error::Io(_)), "{error:?}"),
-                Ok(workers) => {
-                    env.jobs.scheduler.stop();
-                    workers.join();
-                    break;
-                }
-            }
-            assert_eq!(Arc::strong_count(&env), 1, "a thread is left");
-            drop(env);
-            let db = Db::open("/db", options.clone()).unwrap();
-            assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
-            db.close().unwrap();
-            refused += 1;
-        }
-        assert!(refused >= 4, "only {refused} threads were asked for");
-    }
-}
+mod tests;

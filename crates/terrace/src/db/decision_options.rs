@@ -43,8 +43,10 @@ pub(super) fn change(inner: &Inner, name: &str, value: &str) -> Result<bool> {
 /// What option `name` is; `None` if it is none of these.
 pub(super) fn get(inner: &Inner, name: &str) -> Option<String> {
     let options = inner.base.dynamic.options();
-    if name == "max_open_files" {
-        return Some(options.max_open_files.to_string());
+    match name {
+        "max_open_files" => return Some(options.max_open_files.to_string()),
+        "background_jobs" => return Some(options.background_jobs.to_string()),
+        _ => {}
     }
     let options = options.advanced;
     Some(match name {
@@ -69,12 +71,10 @@ pub(super) fn get(inner: &Inner, name: &str) -> Option<String> {
 }
 
 fn set(options: &mut Options, name: &str, value: &str) -> Result<bool> {
-    if name == "max_open_files" {
-        options.max_open_files = number(name, value)?;
-        return Ok(true);
-    }
-    let options = &mut options.advanced;
+    let Options { max_open_files, background_jobs, advanced: options, .. } = options;
     match name {
+        "max_open_files" => *max_open_files = number(name, value)?,
+        "background_jobs" => *background_jobs = number(name, value)?,
         "l0_compaction_trigger" => options.l0_compaction_trigger = number(name, value)?,
         "l0_slowdown" => options.l0_slowdown = number(name, value)?,
         "l0_stop" => options.l0_stop = number(name, value)?,

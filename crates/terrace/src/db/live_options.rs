@@ -14,7 +14,7 @@ use crate::options::{CfOptions, HotTableMode, MemorySplit, Options, SyncMode};
 use crate::write::log_segments;
 
 /// The names that [`Db::set_option`] takes: options of the store, and at the end those of column families.
-pub const LIVE_OPTIONS: [&str; 26] = [
+pub const LIVE_OPTIONS: [&str; 27] = [
     "sync",
     "memory_budget",
     "memory_split",
@@ -23,6 +23,7 @@ pub const LIVE_OPTIONS: [&str; 26] = [
     "hot_table",
     "log_retention_bytes",
     "max_open_files",
+    "background_jobs",
     "l0_compaction_trigger",
     "l0_slowdown",
     "l0_stop",
@@ -102,6 +103,21 @@ impl Db {
         self.inner().base.dynamic.set_log_retention_bytes(bytes);
     }
 
+    /// Changes how many threads flush and merge, from 1 to 64. Those that are over end when they have done what they do.
+    ///
+    /// # Errors
+    /// A number out of range; the system has no thread to give: then there are as many as before, or some more. `Closed`.
+    pub fn set_background_jobs(&self, jobs: usize) -> Result<()> {
+        let (inner, name) = (self.inner(), "background_jobs");
+        let before = inner.base.dynamic.options().background_jobs;
+        decision_options::change(inner, name, &jobs.to_string())?;
+        let fitted = self.default.store.fit_workers();
+        if fitted.is_err() {
+            decision_options::change(inner, name, &before.to_string())?;
+        }
+        fitted
+    }
+
     /// Changes whether keys that are written again and again stay in memory. Off: with the next write
     /// what is hot goes into memtables that are flushed.
     pub fn set_hot_table(&self, mode: HotTableMode) {
@@ -158,6 +174,7 @@ impl Db {
                 let change = |options: &mut CfOptions| family_options::set(options, name, value);
                 families::change_options(self.inner(), None, &change)
             }
+            "background_jobs" => self.set_background_jobs(number(name, value)?),
             _ if decision_options::change(self.inner(), name, value)? => Ok(()),
             _ => Err(Error::InvalidArgument(format!(
                 "`{name}` cannot be changed while the store is open; these can: {}",

@@ -48,6 +48,23 @@ impl Store {
         closed
     }
 
+    /// Has as many threads merge as the options ask for now.
+    ///
+    /// # Errors
+    /// The system has no thread to give; `Closed`.
+    pub fn fit_workers(&self) -> Result<()> {
+        let mut stage = match self.stage.try_lock() {
+            Some(stage) => stage,
+            // The thread that closes waits for this one to end.
+            None if self.inner.base.events.is_told_here() => return Err(Error::Closed),
+            None => self.stage.lock(),
+        };
+        match &mut *stage {
+            Stage::Open(workers) => workers.fit(&self.inner.background),
+            Stage::Closed(_) => Err(Error::Closed),
+        }
+    }
+
     fn close_now(&self, workers: Workers) -> Result<()> {
         let inner = &self.inner;
         // Nobody is served any more whom the writes of flushes would slow down.

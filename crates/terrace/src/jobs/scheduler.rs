@@ -72,6 +72,9 @@ pub(crate) struct SchedulerState {
     pub full_turn: usize,
     /// On a full disk: what has been done about files below deletions.
     pub rewrites: Rewrites,
+    /// Threads that merge, and how many there are to be: those over that end.
+    pub compaction_threads: usize,
+    pub wanted_compaction_threads: usize,
     /// Calls under way that write files into the directory on the caller's thread: ingestions, and
     /// what bulk loads do.
     pub calls: usize,

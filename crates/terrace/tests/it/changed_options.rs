@@ -46,6 +46,7 @@ fn refusals(name: &str, value: &str, set: impl Fn(&mut Options)) -> [String; 2] 
 fn what_no_store_opens_with_is_refused_in_the_same_words() {
     let all = [
         refusals("memory_budget", "7", |o| o.memory_budget = 7),
+        refusals("background_jobs", "65", |o| o.background_jobs = 65),
         refusals("gc_garbage_ratio", "0.01", |o| o.advanced.gc_garbage_ratio = 0.01),
         refusals("l0_compaction_trigger", "0", |o| o.advanced.l0_compaction_trigger = 0),
         refusals("l0_compaction_trigger", "21", |o| o.advanced.l0_compaction_trigger = 21),

@@ -19,7 +19,7 @@ fn open(sync: SyncMode) -> (SimVfs, Db) {
 }
 
 /// Of every live option a value that it does not have, and that those beside it allow.
-pub const OTHERS: [(&str, &str); 26] = [
+pub const OTHERS: [(&str, &str); 27] = [
     ("sync", "interval:50"),
     ("memory_budget", "100000000"),
     ("memory_split", "auto"),
@@ -28,6 +28,7 @@ pub const OTHERS: [(&str, &str); 26] = [
     ("hot_table", "auto"),
     ("log_retention_bytes", "1000000"),
     ("max_open_files", "16"),
+    ("background_jobs", "5"),
     ("l0_compaction_trigger", "3"),
     ("l0_slowdown", "21"),
     ("l0_stop", "40"),
