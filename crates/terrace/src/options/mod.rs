@@ -196,7 +196,8 @@ pub struct AdvancedOptions {
     /// Who decides which units of filters are in memory ([`FilterAllocator::Budget`]).
     pub filter_allocator: FilterAllocator,
     /// A memtable is full at this many bytes; 0 derives it from the budget
-    /// (a quarter of the memtables' share, at most [`DEFAULT_MEMTABLE_BYTES`]). Half of that share is the most.
+    /// (a quarter of the memtables' share, at most [`DEFAULT_MEMTABLE_BYTES`]). Half of that share is the most, and a 32nd of
+    /// the room that is free on the disk, down to 256 KiB or a quarter of the reserve.
     pub memtable_bytes: usize,
     /// Whether keys that are written again and again stay in memory instead of being flushed
     /// ([`HotTableMode::Off`]).
@@ -219,7 +220,7 @@ pub struct AdvancedOptions {
     pub level_base_bytes: u64,
     /// Size ratio of neighbouring levels (10).
     pub level_multiplier: f64,
-    /// Size at which compaction cuts its output files.
+    /// Size at which compaction cuts its output files; less where room is short: a 16th of what is free, down to 128 KiB.
     pub target_file_bytes: u64,
     /// Pieces one compaction may be split into, run in parallel (2).
     pub max_subcompactions: usize,
