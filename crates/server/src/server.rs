@@ -312,6 +312,9 @@ impl Server {
         if changed("rate-limit-bytes") {
             db.set_rate_limit_bytes_per_s(after.rate_limit_bytes);
         }
+        if changed("background-jobs") {
+            engine(db.set_background_jobs(after.background_jobs))?;
+        }
         if FAMILY_OPTIONS.iter().any(|option| names.contains(option)) {
             engine(db.set_family_options(&after.engine_options().default_family))?;
         }

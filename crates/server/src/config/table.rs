@@ -235,7 +235,7 @@ options! {
             "Bytes that flush and compaction may write a second; 0 is no limit.";
         "hot-table" => hot_table: HotTableMode = "off", Kind::Choice(HotTableMode::NAMES), Live,
             "Whether keys that are written again and again stay in memory instead of being flushed.";
-        "background-jobs" => background_jobs: usize = "2", Kind::Whole { min: 1, max: 64 }, Start,
+        "background-jobs" => background_jobs: usize = "2", Kind::Whole { min: 1, max: 64 }, Live,
             "Threads for flush and compaction.";
         "compression" => compression: Vec<Compression> = "none,none,lz4", Kind::Compressions, Live,
             "Compression of blocks, by level, in files that are written from then on.";

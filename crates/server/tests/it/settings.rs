@@ -20,6 +20,7 @@ const LIVE: &[(&str, &str)] = &[
     ("gc-garbage-ratio", "0.5"),
     ("rate-limit-bytes", "100mb"),
     ("hot-table", "auto"),
+    ("background-jobs", "3"),
     ("compression", "none,zstd"),
     ("filter", "bloom:4x6,ribbon:12"),
     ("learning", "off"),
