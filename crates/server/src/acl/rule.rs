@@ -37,6 +37,7 @@ impl User {
             [b'!', hash @ ..] => {
                 return self.remove_password(PasswordHash::from_hex(hash).ok_or(NO_HASH)?);
             }
+            b"~*" => self.set_all_keys(true),
             [b'~', glob @ ..] => return self.add_keys(Access::READ_WRITE, glob),
             [b'%', rest @ ..] => return self.add_keys_for(rest),
             [b'&', glob @ ..] => return self.add_channels(glob),
@@ -71,7 +72,9 @@ impl User {
             b"nocommands" | b"-@all" => self.set_all_commands(false),
             b"reset" => *self = Self::nobody(&self.name, catalog),
             // Redis's own: there are no payloads to sanitize and no selectors to clear.
-            b"sanitize-payload" | b"skip-sanitize-payload" | b"clearselectors" => {}
+            b"sanitize-payload" => self.sanitizes = Some(true),
+            b"skip-sanitize-payload" => self.sanitizes = Some(false),
+            b"clearselectors" => {}
             _ => return false,
         }
         true
@@ -121,10 +124,6 @@ impl User {
         if glob.iter().any(|byte| is_blank(*byte)) {
             return Err(SYNTAX);
         }
-        if glob == b"*" && access == Access::READ_WRITE {
-            self.set_all_keys(true);
-            return Ok(());
-        }
         if self.all_keys {
             return Err(AFTER_ALL_KEYS);
         }
@@ -171,6 +170,10 @@ impl User {
     pub fn flags(&self) -> Vec<&'static str> {
         let mut flags = vec![if self.is_on { "on" } else { "off" }];
         flags.extend(self.needs_no_password.then_some("nopass"));
+        flags.extend(self.sanitizes.map(|sanitizes| match sanitizes {
+            true => "sanitize-payload",
+            false => "skip-sanitize-payload",
+        }));
         flags
     }
 
@@ -188,6 +191,8 @@ impl User {
             let sign: &[u8] = match pattern.access {
                 Access::READ => b"%R~",
                 Access::WRITE => b"%W~",
+                // `~*` would be all keys, behind which no pattern may stand.
+                _ if pattern.glob == b"*" => b"%RW~",
                 _ => b"~",
             };
             [sign, &pattern.glob].concat()
@@ -249,6 +254,9 @@ fn target(what: &str, allow: bool, catalog: &Catalog) -> Result<Target, &'static
     let (command, argument) = what.split_once('|').ok_or(UNKNOWN)?;
     let number = catalog.number(command).ok_or(UNKNOWN)?;
     let argument = argument.to_ascii_lowercase();
+    if allow && argument.is_empty() {
+        return Err(SYNTAX);
+    }
     if catalog.has_subcommands(number) {
         let first = argument.split('|').next().unwrap_or_default();
         return match (catalog.subcommand(number, first), first.len() < argument.len()) {
@@ -262,9 +270,9 @@ fn target(what: &str, allow: bool, catalog: &Catalog) -> Result<Target, &'static
     }
     let is_name =
         |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
-    match !argument.is_empty() && argument.len() <= 256 && is_name(&argument) {
-        true if allow => Ok(Target::Subcommand(number, argument)),
-        true => Err(UNKNOWN),
+    match argument.len() <= 256 && is_name(&argument) {
+        _ if !allow => Err(UNKNOWN),
+        true => Ok(Target::Subcommand(number, argument)),
         false => Err(SYNTAX),
     }
 }

@@ -242,6 +242,9 @@ fn bad_rules_change_nothing_and_tell_no_password() {
         ("+@nosuch", "Unknown command"),
         ("+", "Unknown command"),
         ("+get|", "Syntax error"),
+        ("-get|", "Unknown command or category name in ACL"),
+        ("+config|", "Syntax error"),
+        ("-config|", "Unknown command or category name in ACL"),
         ("+config|a b", "Unknown"),
         ("+get|a b", "Syntax error"),
         ("+nosuch|get", "Unknown"),
@@ -276,6 +279,37 @@ fn bad_rules_change_nothing_and_tell_no_password() {
         assert_eq!(acl.set_user(name, &["on"]), Err(AclError::NameIsNoText));
     }
     assert_eq!(acl.names(), ["default", "u"]);
+}
+
+/// Unlike `~*`, which is all keys: nothing may stand behind that.
+#[test]
+fn a_pattern_for_reads_and_writes_of_any_key_is_a_pattern() {
+    for first in [&["%RW~*"][..], &["%R~*", "%W~*"], &["%W~*", "%RW~*"]] {
+        let (acl, _) = with("on");
+        acl.set_user(b"u", first).unwrap();
+        acl.set_user(b"u", &["%R~a*"]).unwrap();
+        let user = acl.user(b"u").unwrap();
+        assert!(user.may_access(b"b", Access::READ_WRITE), "{first:?}");
+        assert_eq!(user.key_rules(), b"%RW~* %R~a*", "{first:?}");
+        acl.set_user(b"u", &["~*"]).unwrap();
+        assert_eq!(acl.user(b"u").unwrap().key_rules(), b"~*");
+        assert!(acl.set_user(b"u", &["%RW~*"]).is_err(), "behind all keys");
+    }
+}
+
+#[test]
+fn what_was_said_of_payloads_is_among_the_flags() {
+    let (acl, user) = with("on");
+    assert_eq!(user.flags(), ["on"]);
+    for (rule, flags) in [
+        ("sanitize-payload", &["on", "sanitize-payload"][..]),
+        ("SKIP-sanitize-payload", &["on", "skip-sanitize-payload"]),
+        ("nopass", &["on", "nopass", "skip-sanitize-payload"]),
+        ("reset", &["off"]),
+    ] {
+        acl.set_user(b"u", &[rule]).unwrap();
+        assert_eq!(acl.user(b"u").unwrap().flags(), flags, "{rule}");
+    }
 }
 
 #[test]
@@ -362,7 +396,7 @@ fn files_survive_and_are_private() {
 /// One rule, mostly sound.
 fn any_rule() -> impl Strategy<Value = String> {
     let words = "on off nopass resetpass allkeys resetkeys allchannels resetchannels reset \
-                 allcommands nocommands +@all -@all >a >b <a ~a* ~* %R~a* %W~a* %RW~b %R~* &c* &* \
+                 allcommands nocommands +@all -@all >a >b <a ~a* ~* %R~a* %W~a* %RW~b %R~* %W~* %RW~* sanitize-payload &c* &* \
                  +get -get +@read -@read +@dangerous -@dangerous +config|get -config|set +config \
                  -config +acl|list -@fast +ping";
     let words: Vec<_> = words.split_whitespace().map(str::to_string).collect();

@@ -42,6 +42,8 @@ pub struct User {
     pub(super) is_on: bool,
     pub(super) needs_no_password: bool,
     pub(super) passwords: Vec<PasswordHash>,
+    /// What was said last of payloads, if anything was: only shown.
+    pub(super) sanitizes: Option<bool>,
     pub(super) all_keys: bool,
     pub(super) keys: Vec<KeyPattern>,
     pub(super) all_channels: bool,
@@ -63,6 +65,7 @@ impl User {
             is_on: false,
             needs_no_password: false,
             passwords: Vec::new(),
+            sanitizes: None,
             all_keys: false,
             keys: Vec::new(),
             all_channels: false,
