@@ -26,10 +26,22 @@ fn is_misconf(reply: &Reply) -> bool {
 
 #[test]
 fn a_full_disk_is_emptied_by_del_and_flushall_and_a_server_starts_on_it() {
+    is_emptied_by("FLUSHALL");
+}
+
+#[test]
+fn a_full_disk_is_emptied_by_flushdb() {
+    is_emptied_by("FLUSHDB");
+}
+
+/// Beside `DEL`, of the database with all keys; another one is flushed as well, while that is full.
+fn is_emptied_by(command: &str) {
     let vfs = GatedVfs::new(Gated::LogSync);
     let dir = Arc::new(tempfile::tempdir().unwrap());
     let first = served(&dir, &vfs);
     let mut client = first.client();
+    let replies = client.pipeline(&["SELECT 1", "MSET a 1 b 2", "RPUSH list x y", "SELECT 0"]);
+    assert_eq!(replies, [ok(), ok(), Reply::Integer(2), ok()]);
     vfs.sim().set_capacity_bytes(Some(used_bytes(&vfs) + (3 << 20)));
     let value = "v".repeat(4000);
     let mut there = 0;
@@ -44,6 +56,14 @@ fn a_full_disk_is_emptied_by_del_and_flushall_and_a_server_starts_on_it() {
     let gone = Reply::Integer(0);
     assert_eq!((&replies[0], &replies[2], &replies[3]), (&gone, &gone, &Reply::Null));
     assert_eq!(client.call(&["GET", "key 1"]), bulk(&value));
+    assert_eq!(client.say("SELECT 1"), ok());
+    until("FLUSHDB is refused", || client.say("FLUSHDB") == ok());
+    assert_eq!(
+        client.pipeline(&["DBSIZE", "GET a", "LLEN list"]),
+        [gone.clone(), Reply::Null, gone]
+    );
+    assert_eq!(client.say("SELECT 0"), ok());
+    assert_eq!(client.call(&["GET", "key 1"]), bulk(&value));
     drop(client);
     drop(first);
     // Not a byte of room, and no reserve.
@@ -56,7 +76,8 @@ fn a_full_disk_is_emptied_by_del_and_flushall_and_a_server_starts_on_it() {
     assert!(is_misconf(&client.call(&["SET", "more", &value])));
     // Room for the log, none for values.
     image.sim().set_capacity_bytes(Some(used_bytes(&image) + (256 << 10)));
-    until("FLUSHALL is refused", || client.call(&["FLUSHALL"]) == ok());
+    until("it is refused", || client.call(&[command]) == ok());
+    assert_eq!(client.say("DBSIZE"), Reply::Integer(0));
     assert_eq!(client.call(&["GET", "key 1"]), Reply::Null);
     until("there is never room", || client.call(&["SET", "after", &value]) == ok());
 }
