@@ -3,6 +3,7 @@
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
     let files = protox::compile(["proto/terrace.proto"], ["proto"])?;
-    tonic_prost_build::configure().compile_fds(files)?;
+    // Shared with who may have to send them again: they may be large.
+    tonic_prost_build::configure().bytes(".terrace.v1.Call.requests").compile_fds(files)?;
     Ok(())
 }

@@ -37,7 +37,9 @@ pub(crate) async fn run(shared: Arc<Shared>, config: PartitionerConfig) {
         tokio::time::sleep(LOOK_INTERVAL.min(config.interval)).await;
         let leads = lead(&shared).await;
         shared.leads_partitioner.store(leads, Ordering::Relaxed);
-        if !leads || tokio::time::Instant::now() < next {
+        // Without a topology the cluster is not created yet, and there is nothing to plan.
+        let is_due = leads && shared.topology().is_some() && tokio::time::Instant::now() >= next;
+        if !is_due {
             continue;
         }
         next = tokio::time::Instant::now() + config.interval;

@@ -22,6 +22,11 @@ enum Waiting {
     Place(Option<ShardId>, Answer),
 }
 
+/// Where a key is, for people.
+fn place_name(at: Option<ShardId>) -> String {
+    at.map_or("at home".into(), |shard| format!("in the store of shard {shard}"))
+}
+
 fn is_needed(waiting: &[Waiting]) -> bool {
     waiting.iter().any(|it| matches!(it, Waiting::Home(..)))
 }
@@ -124,7 +129,9 @@ impl Wishes {
         }
         self.answer(key, |waiting| match waiting {
             Waiting::Place(to, _) if *to == at => Some(Ok(())),
-            Waiting::Place(..) | Waiting::Home(..) => Some(Err(why.into())),
+            Waiting::Place(..) | Waiting::Home(..) => {
+                Some(Err(format!("{why}; the key stays {}", place_name(at))))
+            }
         });
     }
 
@@ -251,7 +258,11 @@ mod tests {
         let (mut out, is_called) = (order(&mut wishes, "k", Some(2)), need(&mut wishes, "l"));
         wishes.fail(&key("k"), None, "too large");
         wishes.fail(&key("l"), Some(ShardId(2)), "away");
-        assert_eq!(out.try_recv(), Ok(Err("too large".into())));
+        assert_eq!(out.try_recv(), Ok(Err("too large; the key stays at home".into())));
+        let mut home = order(&mut wishes, "m", None);
+        wishes.fail(&key("m"), Some(ShardId(2)), "the move is over");
+        let stays = "the move is over; the key stays in the store of shard 2";
+        assert_eq!(home.try_recv(), Ok(Err(stays.into())));
         assert!(is_called() && wishes.place_of(&key("k")).is_none());
         // Refused since it is there already.
         let mut there = order(&mut wishes, "k", Some(2));

@@ -143,7 +143,7 @@ async fn execute(
         true => ReplyProtocol::Resp3,
         false => ReplyProtocol::Resp2,
     };
-    let call = IncomingCall { mode, db, protocol, requests: call.requests };
+    let call = IncomingCall { mode, db, protocol, requests: call.requests.into() };
     sink.execute(call, Box::new(move |reply| answer.send(reply)));
     Ok(())
 }

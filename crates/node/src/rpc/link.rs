@@ -16,6 +16,7 @@ use super::limits::{
     MAX_QUEUED_BYTES, STREAM_QUEUE,
 };
 use parking_lot::Mutex;
+use prost::bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,6 +84,15 @@ impl Drop for Done {
         if let Some(call) = self.call.take() {
             call(Err(Unserved::Unreachable(self.node)));
         }
+    }
+}
+
+/// Requests as part of a message, which are not copied for it.
+struct Requests(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for Requests {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
     }
 }
 
@@ -316,7 +326,7 @@ fn take_batch(
             id: *next_id,
             db: call.db.into(),
             is_resp3: call.protocol == ReplyProtocol::Resp3,
-            requests: Arc::unwrap_or_clone(call.requests),
+            requests: Bytes::from_owner(Requests(call.requests)),
             shard: shard.and_then(|call| api_shard(call.shard, call.epoch)),
             revision: revision.0,
         });
