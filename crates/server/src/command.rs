@@ -59,7 +59,7 @@ pub use redis_names::REDIS_NAMES;
 pub(crate) use run::permit;
 pub use run::run;
 pub use spec::{CommandSpec, Flags, Group, KeyUse, Keys, Subcommand};
-pub(crate) use transactions::has_write;
+pub(crate) use transactions::{exec_aside, has_write};
 
 /// The rows of the table, group by group.
 const GROUPS: &[&[CommandSpec]] = &[

@@ -5,6 +5,7 @@ use crate::command::{self, Call, CommandSpec, Failure, Flags, table};
 use crate::place::{self, Await, Away, Place};
 use crate::server::Server;
 use crate::session::{Caller, MAX_TRANSACTION_BYTES, Queued, Replies, Session};
+use crate::unknown_command::{is_of_http, unknown};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use terrace_cluster::CallTarget;
@@ -53,6 +54,9 @@ pub(crate) fn execute(
         return refuse_unknown(&args, session, server, output);
     };
     session.info.note_use(Some(number), batch.now_ms());
+    if session.caller == Caller::Client && session.info.is_ended() {
+        return Executed::Close;
+    }
     if session.caller == Caller::Client
         && let Some(user) = &mut session.user
         && !server.acl.refresh(user, &mut session.generation)
@@ -195,7 +199,7 @@ fn refuse_unknown(
 fn elsewhere(
     args: &Command<'_>,
     spec: &CommandSpec,
-    batch: &CommandBatch,
+    batch: &mut CommandBatch,
     session: &mut Session,
     server: &Server,
     output: &mut Vec<u8>,
@@ -206,7 +210,10 @@ fn elsewhere(
         return Some(Executed::Back);
     }
     match place::place(cluster, spec, args, session) {
-        Place::Here(true) if session.round.comes_back() => {
+        Place::Here(true) if session.round.comes_back() || has_aside(session) => {
+            if batch.mode() == Mode::Device {
+                return Some(Executed::Back);
+            }
             let own = CallTarget::Owner(cluster.coordinator()?.me());
             return Some(send_to_own(args, spec, is_bound, session, server, output, own));
         }
@@ -220,11 +227,18 @@ fn elsewhere(
             session.is_guarded |= is_guarded;
             return None;
         }
-        // A thread that may wait holds no guard until what it sends is on its way.
-        Place::Away(_) if batch.mode() == Mode::Device => return Some(Executed::Back),
         Place::Away(away) => {
-            if matches!(away, Away::Exec(_)) && is_refused(session, server, output) {
-                return Some(Executed::Replied);
+            if matches!(away, Away::Exec(_)) {
+                if is_refused(session, server, output) {
+                    return Some(Executed::Replied);
+                }
+                if let Some(done) = execute_aside(args, batch, session, server, output) {
+                    return Some(done);
+                }
+            }
+            // A thread that may wait holds no guard until what it sends is on its way.
+            if batch.mode() == Mode::Device {
+                return Some(Executed::Back);
             }
             let own = CallTarget::Owner(cluster.coordinator()?.me());
             return Some(send(away, args, spec, is_bound, session, own));
@@ -266,6 +280,49 @@ fn is_refused(session: &mut Session, server: &Server, output: &mut Vec<u8>) -> b
     true
 }
 
+/// Whether this node has executed what it does of a transaction that another one executes.
+fn has_aside(session: &Session) -> bool {
+    session.queued.as_ref().is_some_and(|queued| queued.aside.is_some())
+}
+
+/// Before a transaction is sent: a thread that may wait executes what this node does of it. `None` if that is nothing, or
+/// nothing more.
+fn execute_aside(
+    args: &Command<'_>,
+    batch: &mut CommandBatch,
+    session: &mut Session,
+    server: &Server,
+    output: &mut Vec<u8>,
+) -> Option<Executed> {
+    let (places, queued) = place::aside_of(session)?;
+    if batch.mode() == Mode::Memory {
+        return Some(Executed::Elsewhere(Wait::Device));
+    }
+    let mut array = Vec::new();
+    let limit_bytes = server.reply_limit(session.caller);
+    let reply = ReplyWriter::new(&mut array, session.protocol).within(limit_bytes);
+    let outcome =
+        command::exec_aside(&mut Call { args: *args, batch, session, server, reply }, &queued);
+    Some(match outcome {
+        Ok(()) => {
+            let replies = place::replies_in(&array, places.len());
+            if let Some(queued) = &mut session.queued {
+                queued.aside = Some(places.into_iter().zip(replies).collect());
+            }
+            Executed::Back
+        }
+        Err(Failure::Elsewhere(wait)) => Executed::Elsewhere(wait),
+        Err(Failure::Paused) => Executed::Paused,
+        Err(Failure::Moved | Failure::Admin(_)) => Executed::Back,
+        Err(Failure::Reply(text)) => {
+            session.end_transaction();
+            server.errors.note(&text);
+            refuse(session, output, &text);
+            Executed::Replied
+        }
+    })
+}
+
 /// As [`send`], as a call of this node to itself.
 fn send_to_own(
     args: &Command<'_>,
@@ -279,6 +336,9 @@ fn send_to_own(
     let is_exec = spec.name == "exec";
     if is_exec && is_refused(session, server, output) {
         return Executed::Replied;
+    }
+    if is_exec && place::aside_of(session).is_some() {
+        return Executed::Elsewhere(Wait::Device);
     }
     let away = if is_exec { Away::Exec(own) } else { Away::Send(own) };
     send(away, args, spec, is_bound, session, own)
@@ -347,7 +407,7 @@ fn watch_again(
 fn route_again(
     args: &Command<'_>,
     spec: &CommandSpec,
-    (batch, is_bound): (&CommandBatch, bool),
+    (batch, is_bound): (&mut CommandBatch, bool),
     session: &mut Session,
     server: &Server,
     output: &mut Vec<u8>,
@@ -361,7 +421,10 @@ fn route_again(
     let is_sent_again = session.caller == Caller::Again && session.shard.is_some();
     match (session.caller, coordinator) {
         (Caller::Client | Caller::Again, _) if mode == Mode::Device && !is_sent_again => {
-            Executed::Back
+            let aside = (spec.name == "exec")
+                .then(|| execute_aside(args, batch, session, server, output))
+                .flatten();
+            aside.unwrap_or(Executed::Back)
         }
         (Caller::Client | Caller::Again, Some(coordinator)) if !is_sent_again => {
             // As a call to this node itself, which goes on as soon as the routes have followed.
@@ -498,26 +561,6 @@ pub(crate) fn wants_reply(session: &mut Session) -> bool {
         }
         Replies::Off => false,
     }
-}
-
-/// Whether a web page may have made a browser send this: what follows would be its text.
-fn is_of_http(name: &[u8]) -> bool {
-    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
-}
-
-fn unknown(args: &Command<'_>) -> String {
-    /// As much of the arguments as Redis shows.
-    const SHOWN: usize = 128;
-    let name = String::from_utf8_lossy(&args.name()[..args.name().len().min(SHOWN)]).into_owned();
-    let mut shown = String::new();
-    for arg in args.iter().skip(1) {
-        if shown.len() >= SHOWN {
-            break;
-        }
-        let part = &arg[..arg.len().min(SHOWN - shown.len())];
-        shown.push_str(&format!("'{}' ", String::from_utf8_lossy(part)));
-    }
-    format!("ERR unknown command '{name}', with args beginning with: {shown}")
 }
 
 /// Commits a batch. On an error, the text for the clients whose commands are in it.

@@ -10,8 +10,10 @@ mod descriptors;
 pub mod glob;
 mod process;
 pub mod replace_file;
+mod settle;
 pub mod stats;
 mod status;
+mod unknown_command;
 // What can be set, who may do what, what is measured.
 pub mod acl;
 pub mod command_observer;

@@ -8,6 +8,7 @@ use crate::http::Unread;
 use crate::place::{self, Away, Place};
 use crate::server::Server;
 use crate::session::{Caller, ConnectionCloser, Origin, Session};
+use crate::settle::UnderWay;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,7 +23,9 @@ const OTHERS: [Flags; 4] = [Flags::WRITE, Flags::ADMIN, Flags::DANGEROUS, Flags:
 struct NoConnection;
 
 impl ConnectionCloser for NoConnection {
-    fn end(&self, _: usize, _: u64) {}
+    fn end(&self, _: usize, _: u64, _: UnderWay) {}
+    fn settle(&self, _: usize, _: u64, _: UnderWay) {}
+    fn settled(&self, _: usize, _: u64) {}
 }
 
 impl Server {

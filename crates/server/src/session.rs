@@ -3,11 +3,12 @@
 use crate::acl::User;
 use crate::cluster::{AdminSlot, Unit};
 use crate::round::Round;
+use crate::settle::{Settling, UnderWay};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use terrace_cluster::ShardId;
 use terrace_keyspace::Watch;
 use terrace_resp::{OwnedCommand, Protocol};
@@ -84,6 +85,8 @@ pub struct Session {
     /// How often it became another user, forgot who it is, watched more keys or no key any more, or discarded what was
     /// queued.
     pub changes: u32,
+    /// Its last reply waits until this is over.
+    settling: Option<Settling>,
 }
 
 /// What a client takes for granted of its session: to see whether that has changed.
@@ -109,6 +112,8 @@ pub struct Queued {
     pub is_spoilt: bool,
     /// In a cluster: where the keys of all of them are.
     pub unit: Option<Unit>,
+    /// Of a transaction that another node executes: the replies to what this one has executed of it, by their places.
+    pub aside: Option<Vec<(usize, Vec<u8>)>>,
 }
 
 /// Whether a client wants replies.
@@ -158,6 +163,7 @@ impl Session {
             is_guarded: false,
             is_bound: false,
             changes: 0,
+            settling: None,
         }
     }
 
@@ -187,10 +193,11 @@ impl Session {
         let round = std::mem::take(&mut self.round);
         let (is_guarded, is_bound) = (self.is_guarded, self.is_bound);
         let changes = self.changes.wrapping_add(1);
+        let settling = self.settling.take();
         *self = Self::of(self.info.clone(), user);
         // What it sent before is still on its way, or not committed.
         (self.round, self.is_guarded, self.is_bound) = (round, is_guarded, is_bound);
-        (self.changes, self.login_changed) = (changes, true);
+        (self.changes, self.login_changed, self.settling) = (changes, true, settling);
         self.info.name.lock().clear();
         self.info.queued.store(NOT_IN_MULTI, Ordering::Relaxed);
         self.info.db.store(0, Ordering::Relaxed);
@@ -210,7 +217,28 @@ impl Session {
         self.info.protocol.store(version, Ordering::Relaxed);
         self.info.db.store(before.db, Ordering::Relaxed);
         *self.info.user.lock() = before.user.as_ref().map_or("", |user| user.name()).into();
+        // Others were asked to settle all the same.
+        let settling = self.settling.take();
         *self = before;
+        self.settling = settling;
+    }
+
+    /// Something may be under way of another client: as long as it is, the next reply does not leave, and nothing more is
+    /// executed.
+    pub(crate) fn begin_settling(&mut self) -> UnderWay {
+        let settling = self.settling.take().filter(|known| !known.is_over());
+        let settling = settling.unwrap_or_else(|| {
+            let info = self.info.clone();
+            Settling::new(move || info.origin.home.settled(info.origin.token, info.id))
+        });
+        let under_way = settling.begin();
+        self.settling = Some(settling);
+        under_way
+    }
+
+    /// Whether it waits for that.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.settling.as_ref().is_some_and(|settling| !settling.is_over())
     }
 
     /// Whether a command on this key would overtake one that was not executed.
@@ -256,8 +284,15 @@ pub struct Origin {
 
 /// Who serves connections.
 pub trait ConnectionCloser: Send + Sync {
-    /// Ends the connection at this place, if it is still this client's.
-    fn end(&self, token: usize, id: u64);
+    /// Ends the connection at this place, if it is still this client's. `under_way` is dropped when nothing of it is
+    /// executed any more, and nothing will be.
+    fn end(&self, token: usize, id: u64, under_way: UnderWay);
+
+    /// Drops `under_way` when what is executed of the client at this place now is committed.
+    fn settle(&self, token: usize, id: u64, under_way: UnderWay);
+
+    /// What the client at this place waited for is over.
+    fn settled(&self, token: usize, id: u64);
 }
 
 /// What others may see of a client (`CLIENT LIST`).
@@ -284,6 +319,18 @@ pub struct ClientInfo {
     pub last_used_ms: AtomicU64,
     /// Commands queued since `MULTI`, or [`NOT_IN_MULTI`].
     pub queued: AtomicU32,
+    /// Nothing more of it is executed.
+    is_ended: AtomicBool,
+    work: Mutex<Work>,
+}
+
+/// What a thread that may wait does for a client.
+#[derive(Default)]
+struct Work {
+    /// It executes a command whose locks it has, or has yet to commit it.
+    is_under_way: bool,
+    /// Dropped when it does no longer.
+    waiting: Vec<UnderWay>,
 }
 
 /// For a client that queues nothing.
@@ -303,9 +350,46 @@ impl ClientInfo {
         self.last_used_ms.store(now_ms, Ordering::Relaxed);
     }
 
-    /// Ends its connection.
-    pub fn kill(&self) {
-        self.origin.home.end(self.origin.token, self.id);
+    /// Ends its connection; see [`ConnectionCloser::end`].
+    pub(crate) fn kill(&self, under_way: UnderWay) {
+        // Release, as the lock of `work` that comes later: who finds nothing under way there has set this before.
+        self.is_ended.store(true, Ordering::Release);
+        self.origin.home.end(self.origin.token, self.id, under_way);
+    }
+
+    /// See [`ConnectionCloser::settle`].
+    pub(crate) fn settle(&self, under_way: UnderWay) {
+        self.origin.home.settle(self.origin.token, self.id, under_way);
+    }
+
+    /// Whether its connection was ended by another client: nothing more of it is executed.
+    #[inline]
+    pub(crate) fn is_ended(&self) -> bool {
+        self.is_ended.load(Ordering::Acquire)
+    }
+
+    /// A thread that may wait has the locks of a command of it, and executes that if nothing forbids it that is looked at
+    /// from now on.
+    pub(crate) fn begin_work(&self) {
+        self.work.lock().is_under_way = true;
+    }
+
+    /// What that thread has executed is committed.
+    pub(crate) fn end_work(&self) {
+        let over = {
+            let mut work = self.work.lock();
+            work.is_under_way = false;
+            std::mem::take(&mut work.waiting)
+        };
+        drop(over);
+    }
+
+    /// Keeps `under_way` until what a thread that may wait executes of it now is committed.
+    pub(crate) fn await_work(&self, under_way: UnderWay) {
+        let mut work = self.work.lock();
+        if work.is_under_way {
+            work.waiting.push(under_way);
+        }
     }
 }
 
@@ -342,6 +426,8 @@ impl Clients {
             last_command: AtomicU16::new(u16::MAX),
             last_used_ms: AtomicU64::new(now_ms),
             queued: AtomicU32::new(NOT_IN_MULTI),
+            is_ended: AtomicBool::new(false),
+            work: Mutex::default(),
         })
     }
 

@@ -2,6 +2,8 @@
 
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, table};
 use crate::acl::{AclError, Categories, generate};
+use crate::session::ClientInfo;
+use crate::settle::UnderWay;
 use terrace_resp::{Aggregate, OwnedCommand};
 
 /// The rows of this group.
@@ -46,17 +48,14 @@ fn acl(call: &mut Call<'_>) -> Outcome {
         (b"setuser", 3..) => {
             let rules: Vec<&[u8]> = call.args_from(3).collect();
             call.server.acl.set_user(call.arg(2), &rules)?;
+            let name = call.arg(2);
+            settle(call, &[name], ClientInfo::settle);
             call.reply.ok();
         }
         (b"deluser", 3..) => {
             let names: Vec<&[u8]> = call.args_from(2).collect();
             let count = call.server.acl.delete_users(&names)?;
-            for client in call.server.clients.list() {
-                let user = client.user.lock().clone();
-                if names.contains(&user.as_bytes()) && client.id != call.session.id {
-                    client.kill();
-                }
-            }
+            settle(call, &names, ClientInfo::kill);
             call.reply.integer(count as i64);
         }
         (b"cat", 2) => {
@@ -86,6 +85,16 @@ fn acl(call: &mut Call<'_>) -> Outcome {
         _ => return Err(Failure::unknown_subcommand("ACL", call.arg(1))),
     }
     Ok(())
+}
+
+/// Does this to the other clients of these users. The reply waits until nothing is under way of them that began before.
+fn settle(call: &mut Call<'_>, names: &[&[u8]], act: impl Fn(&ClientInfo, UnderWay)) {
+    for client in call.server.clients.list() {
+        let is_theirs = names.contains(&client.user.lock().as_bytes());
+        if is_theirs && client.id != call.session.id {
+            act(&client, call.session.begin_settling());
+        }
+    }
 }
 
 fn get_user(call: &mut Call<'_>) {

@@ -308,11 +308,11 @@ fn kill(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Ends a connection; the own one after its reply.
+/// Ends a connection; the own one after its reply, which leaves when nothing is under way of the others any more.
 fn end(call: &mut Call<'_>, client: &ClientInfo) {
     match client.id == call.session.id {
         true => call.session.closes = true,
-        false => client.kill(),
+        false => client.kill(call.session.begin_settling()),
     }
 }
 

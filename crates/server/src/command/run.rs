@@ -8,6 +8,7 @@ use super::{Call, Failure, Outcome};
 use crate::acl::Denial;
 use crate::server::Server;
 use crate::session::{Caller, Session};
+use terrace_keyspace::{Mode, Wait};
 use terrace_resp::Command;
 
 /// Runs a command's function with the locks that it needs. What it wrote is gone if it fails.
@@ -41,7 +42,29 @@ pub fn run(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
     if flags.has(Flags::WRITE) {
         look_for_a_pause(call, || true)?;
     }
+    if flags.has(Flags::WRITE) || !flags.has(Flags::READ) {
+        begin_work(call)?;
+    }
     run_locked(call, spec)
+}
+
+/// The locks of a client's command are held. What a thread that may wait does from here on is under way, for those who
+/// wait until it is over; if it had to wait for the locks, its client may have been ended since, or other rules may hold.
+/// A loop does not wait between its look at both and the command.
+///
+/// # Errors
+/// [`Failure::Elsewhere`]: the command is to be looked at again.
+pub(super) fn begin_work(call: &Call<'_>) -> Outcome {
+    let Call { batch, session, server, .. } = call;
+    if batch.mode() == Mode::Memory || session.caller != Caller::Client {
+        return Ok(());
+    }
+    session.info.begin_work();
+    let are_same_rules = session.user.is_none() || session.generation == server.acl.generation();
+    match are_same_rules && !session.info.is_ended() {
+        true => Ok(()),
+        false => Err(Failure::Elsewhere(Wait::Key)),
+    }
 }
 
 /// Before a client's command writes, with the locks held: a `CLIENT PAUSE` that has not waited for these locks lets it

@@ -173,6 +173,23 @@ fn exec(call: &mut Call<'_>) -> Outcome {
     outcome
 }
 
+/// Executes what this node does of a transaction that another one executes; no command of it has keys. The reply is an
+/// array.
+///
+/// # Errors
+/// As those of `EXEC`.
+pub(crate) fn exec_aside(call: &mut Call<'_>, queued: &Queued) -> Outcome {
+    let mut done = Done::default();
+    call.batch.next_command();
+    call.session.is_in_exec = true;
+    let outcome = exec_queued(call, queued, &mut done);
+    call.session.is_in_exec = false;
+    if outcome.is_ok() {
+        done.note(queued, call.session, call.server);
+    }
+    outcome
+}
+
 /// Whether a transaction writes.
 pub(crate) fn has_write(queued: &Queued) -> bool {
     let spec_of = |command: &OwnedCommand| table().find(command.as_command().name());
@@ -248,6 +265,7 @@ fn exec_queued(call: &mut Call<'_>, queued: &Queued, done: &mut Done) -> Outcome
         locked => locked?,
     }
     run::look_for_a_pause(call, || has_write(queued))?;
+    run::begin_work(call)?;
     // What its commands read without a lock they see as it is at one moment.
     if queued.commands.len() > 1 {
         call.batch.pin_now();

@@ -311,6 +311,9 @@ impl ClientState {
                 server.stats.held_turns.add(u64::from(at == 0));
                 return (at, Progress::More);
             }
+            if session.is_settling() {
+                return (at, Progress::More);
+            }
             match parser.next(&mut buf[at..]) {
                 Ok(Step::Command(command)) => {
                     at += command.bytes();

@@ -134,6 +134,12 @@ impl Connection {
             && self.phase.can_serve()
             && self.unsent_bytes() <= MAX_UNSENT_BYTES
             && !self.is_held_by_batch()
+            && !self.is_settling()
+    }
+
+    /// Whether its last reply waits until what is under way of other clients is over, and everything behind that.
+    pub fn is_settling(&self) -> bool {
+        self.state.as_deref().is_some_and(|state| state.session.is_settling())
     }
 
     /// Whether nothing more is executed of it until its batch is over, since its replies, which are many, cannot leave
@@ -288,7 +294,10 @@ impl Connection {
             }
         }
         let may_leave = |state: &&mut Box<ClientState>| {
-            !self.phase.is_in_batch() && !state.output.is_empty() && !state.remote.is_open()
+            !self.phase.is_in_batch()
+                && !state.output.is_empty()
+                && !state.remote.is_open()
+                && !state.session.is_settling()
         };
         let Some(state) = self.state.as_mut().filter(may_leave) else { return Ok(out) };
         let sent = match self.unsent.is_empty() {
@@ -331,13 +340,16 @@ mod tests {
     use crate::config::Config;
     use crate::server::Server;
     use crate::session::{ConnectionCloser, Origin};
+    use crate::settle::UnderWay;
     use std::io::Read;
     use terrace_keyspace::Keyspace;
 
     struct Nobody;
 
     impl ConnectionCloser for Nobody {
-        fn end(&self, _token: usize, _id: u64) {}
+        fn end(&self, _token: usize, _id: u64, _under_way: UnderWay) {}
+        fn settle(&self, _token: usize, _id: u64, _under_way: UnderWay) {}
+        fn settled(&self, _token: usize, _id: u64) {}
     }
 
     /// A client, and the other end of its connection.

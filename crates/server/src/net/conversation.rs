@@ -9,6 +9,7 @@ use super::offload;
 use crate::dispatch;
 use crate::server::Server;
 use crate::session::{ConnectionCloser, Origin};
+use crate::settle::UnderWay;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,9 +30,14 @@ pub struct Conversation {
 struct Ended(AtomicBool);
 
 impl ConnectionCloser for Ended {
-    fn end(&self, _: usize, _: u64) {
+    // One thread does everything: nothing is ever under way beside it.
+    fn end(&self, _: usize, _: u64, _: UnderWay) {
         self.0.store(true, Ordering::Relaxed);
     }
+
+    fn settle(&self, _: usize, _: u64, _: UnderWay) {}
+
+    fn settled(&self, _: usize, _: u64) {}
 }
 
 impl Conversation {
@@ -73,7 +79,7 @@ impl Conversation {
                     return said;
                 }
                 Progress::Close | Progress::Unsure => {
-                    self.home.end(0, self.state.session.id);
+                    self.home.0.store(true, Ordering::Relaxed);
                     return said;
                 }
                 Progress::Elsewhere(..) => {

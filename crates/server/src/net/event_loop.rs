@@ -8,6 +8,7 @@ mod deferred;
 mod leader_follower;
 mod outbox;
 mod paused;
+mod settle;
 
 use super::client_state::{MAX_BATCH_BYTES, Progress};
 use super::connection::Connection;
@@ -19,6 +20,7 @@ use super::phase::Blocked;
 use super::thread;
 use super::transport::{Received, Tls};
 use crate::server::Server;
+use crate::settle::UnderWay;
 use leader_follower::{LeadOutcome, LeaderFollower};
 use mio::event::Event;
 use mio::unix::SourceFd;
@@ -109,7 +111,9 @@ impl Loops {
                 served: Vec::new(),
                 blocked: Vec::new(),
                 own_offload: None,
-                handed_over: 0,
+                batch_number: 0,
+                handed_over: Vec::new(),
+                under_way: Vec::new(),
                 spare: None,
                 held_up: Vec::new(),
                 paused: BTreeSet::new(),
@@ -171,8 +175,12 @@ struct EventLoop {
     blocked: Vec<usize>,
     /// One of them that this thread may serve itself.
     own_offload: Option<Offload>,
-    /// Batches that the executor commits.
-    handed_over: usize,
+    /// Grows with every batch.
+    batch_number: u64,
+    /// The numbers of the batches that the executor commits.
+    handed_over: Vec<u64>,
+    /// What is dropped when the batch of this number is over.
+    under_way: Vec<(u64, UnderWay)>,
     /// One that came back.
     spare: Option<Box<CommandBatch>>,
     /// Clients whose key another batch is writing: tried again when one is free.
@@ -299,7 +307,10 @@ impl EventLoop {
                 Message::Replied(replied) => self.take_replies(replied),
                 Message::Resume { token, id } => self.resume(token, id),
                 Message::Committed(committed) => self.batch_is_back(committed),
-                Message::Kill { token, id } => {
+                Message::Settle { token, id, under_way } => self.settle(token, id, &under_way),
+                Message::Settled { token, id } => self.go_on_settled(token, id),
+                Message::Kill { token, id, under_way } => {
+                    self.settle(token, id, &under_way);
                     if self.clients.get(token).is_some_and(|client| client.id == id) {
                         self.remove(token);
                     }
@@ -389,7 +400,7 @@ impl EventLoop {
         if self.outbox.is_large() {
             self.send_outbox();
         }
-        let is_shared = self.all.len() > 1 && self.handed_over == 0;
+        let is_shared = self.all.len() > 1 && self.handed_over.is_empty();
         let holds_many = is_shared && self.batch.lock_count() > MAX_SHARED_LOCKS;
         if holds_many || self.batch.size_bytes() > MAX_BATCH_BYTES {
             self.end_batch();
@@ -498,7 +509,7 @@ impl EventLoop {
                 continue;
             }
             let has_to_read = !client.deferred.is_empty() && client.unsent_bytes() > 0;
-            let waits = client.waits_for_cluster() && !has_to_read;
+            let waits = client.waits_for_cluster() && !has_to_read || client.is_settling();
             let is_busy = client.state.is_none() || waits || self.paused.contains(&token);
             if !is_busy && timeout_ms.is_some_and(|most| idle_ms >= most) {
                 overdue.push(token);
@@ -531,7 +542,7 @@ impl EventLoop {
     fn has_ended(&mut self) -> bool {
         let Some(by) = self.stops_by else { return false };
         if Instant::now() < by {
-            if self.handed_over > 0 || !self.served.is_empty() {
+            if !self.handed_over.is_empty() || !self.served.is_empty() {
                 return false;
             }
             self.clients.iter_mut().for_each(|(_, client)| client.look());

@@ -3,6 +3,7 @@
 use super::client_state::{ClientState, Progress};
 use super::open_call::{OpenCall, Replied};
 use crate::session::ConnectionCloser;
+use crate::settle::UnderWay;
 use mio::Waker;
 use mio::net::TcpStream;
 use parking_lot::Mutex;
@@ -14,6 +15,8 @@ use terrace_keyspace::CommandBatch;
 /// A batch, and who waits for it: tokens and ids.
 pub(crate) struct BatchCommit {
     pub batch: Box<CommandBatch>,
+    /// Which of its loop's batches it is.
+    pub number: u64,
     pub clients: Vec<(usize, u64)>,
     /// In a cluster: until it is committed.
     pub guard: Option<Box<dyn ServeGuard>>,
@@ -40,6 +43,18 @@ pub(super) enum Message {
     },
     Committed(Committed),
     Kill {
+        token: usize,
+        id: u64,
+        under_way: UnderWay,
+    },
+    /// Other rules hold for a client.
+    Settle {
+        token: usize,
+        id: u64,
+        under_way: UnderWay,
+    },
+    /// What a client waited for to settle is over.
+    Settled {
         token: usize,
         id: u64,
     },
@@ -115,7 +130,15 @@ impl LoopHandle {
 }
 
 impl ConnectionCloser for LoopHandle {
-    fn end(&self, token: usize, id: u64) {
-        self.send(Message::Kill { token, id });
+    fn end(&self, token: usize, id: u64, under_way: UnderWay) {
+        self.send(Message::Kill { token, id, under_way });
+    }
+
+    fn settle(&self, token: usize, id: u64, under_way: UnderWay) {
+        self.send(Message::Settle { token, id, under_way });
+    }
+
+    fn settled(&self, token: usize, id: u64) {
+        self.send(Message::Settled { token, id });
     }
 }

@@ -39,6 +39,7 @@ impl Offload {
         server.stats.waiting.fetch_sub(1, Ordering::Relaxed);
         let Self { mut state, home, token, socket, return_slot, .. } = self;
         if let Some(socket) = socket
+            && !state.session.is_settling()
             // An error is left to the loop, which meets it too.
             && let Ok(sent) = transport::send(&socket, &state.output)
         {
@@ -100,6 +101,7 @@ pub(super) fn serve(
         state.begin_batch();
         let progress = state.go_on(batch, server, 1);
         let committed = dispatch::commit(batch, server);
+        state.session.info.end_work();
         let has_to_end = committed.is_err_and(|error| state.fail_batch(&error));
         if state.session.is_guarded && guard.is_some_and(|guard| !guard.may_reply()) {
             // Another owner may have answered meanwhile: what happened is not known.
@@ -114,6 +116,7 @@ pub(super) fn serve(
             Progress::Elsewhere(..) => {}
             // Perhaps it is to be sent, which only the loop does.
             Progress::More if server.cluster.is_some() => return progress,
+            Progress::More if state.session.is_settling() => return progress,
             Progress::More => {}
             _ => return progress,
         }

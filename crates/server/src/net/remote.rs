@@ -167,7 +167,8 @@ impl RemoteReplies {
                 let queued = session.end_transaction().unwrap_or_default();
                 let (requests, count) = place::requests_of(&queued);
                 self.requests.extend_from_slice(&requests);
-                (Merge::Only, Ok((target, count)))
+                let merge = queued.aside.map_or(Merge::Only, Merge::Transaction);
+                (merge, Ok((target, count)))
             }
             Away::Split(split) => {
                 then = split.then;
@@ -316,7 +317,9 @@ impl RemoteReplies {
                 continue;
             }
             match &hole.parts {
-                Parts::One((start, end)) => woven.extend_from_slice(&arrived[*start..*end]),
+                Parts::One((start, end)) => {
+                    hole.merge.write(&[&arrived[*start..*end]], hole.protocol, &mut woven);
+                }
                 Parts::Several(places) => {
                     let parts: Vec<&[u8]> =
                         places.iter().map(|(start, end)| &arrived[*start..*end]).collect();

@@ -2,7 +2,9 @@
 
 use std::cmp::Ordering;
 use terrace_cluster::slot_of;
-use terrace_resp::{Aggregate, Limits, Protocol, Reply, ReplyParser, ReplyStep, ReplyWriter};
+use terrace_resp::{
+    Aggregate, Limits, Protocol, Reply, ReplyParser, ReplyStep, ReplyWriter, parse_integer,
+};
 
 /// How replies of parts become one. If one of them is an error, that is the reply.
 #[derive(Debug)]
@@ -14,6 +16,9 @@ pub(crate) enum Merge {
         /// It is a command on all keys.
         all: bool,
     },
+    /// The array of a transaction, into which the replies of this node come at their places, in their order. What is no
+    /// array is the reply.
+    Transaction(Vec<(usize, Vec<u8>)>),
     /// Numbers, added up.
     Sum {
         /// It is a command on all keys.
@@ -57,6 +62,7 @@ impl Merge {
     pub fn is_for_all(&self) -> bool {
         match self {
             Self::Only
+            | Self::Transaction(_)
             | Self::Places(_)
             | Self::Sum { all: false }
             | Self::AllOk { all: false } => false,
@@ -78,17 +84,26 @@ impl Merge {
             return out.extend_from_slice(parts.first().copied().unwrap_or_default());
         }
         let mark = out.len();
-        let replies: Option<Vec<Reply<'_>>> = parts.iter().map(|part| decode(part)).collect();
-        let mut writer = ReplyWriter::new(out, protocol);
-        if replies.and_then(|replies| self.combine(replies, &mut writer)).is_none() {
-            writer.truncate(mark);
-            writer.error("ERR a node of the cluster answered what is no reply to this command");
+        let is_written = match self {
+            Self::Transaction(own) => interleave(own, parts, out),
+            _ => {
+                let replies: Option<Vec<_>> = parts.iter().map(|part| decode(part)).collect();
+                let mut writer = ReplyWriter::new(out, protocol);
+                replies.and_then(|replies| self.combine(replies, &mut writer))
+            }
+        };
+        if is_written.is_none() {
+            out.truncate(mark);
+            let text = "ERR a node of the cluster answered what is no reply to this command";
+            ReplyWriter::new(out, protocol).error(text);
         }
     }
 
     fn combine(&self, replies: Vec<Reply<'_>>, writer: &mut ReplyWriter<'_>) -> Option<()> {
         match self {
-            Self::Only | Self::AllOk { .. } => replies.first()?.write(writer),
+            Self::Only | Self::Transaction(_) | Self::AllOk { .. } => {
+                replies.first()?.write(writer);
+            }
             Self::Sum { .. } => {
                 let number =
                     |reply| if let Reply::Integer(value) = reply { Some(value) } else { None };
@@ -130,6 +145,32 @@ fn decode(bytes: &[u8]) -> Option<Reply<'_>> {
         Ok(ReplyStep::Frame(frame)) => frame.decode().ok(),
         _ => None,
     }
+}
+
+/// See [`Merge::Transaction`].
+fn interleave(own: &[(usize, Vec<u8>)], parts: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
+    let reply = *parts.first()?;
+    if reply.starts_with(b"*-") || !reply.starts_with(b"*") {
+        decode(reply)?;
+        out.extend_from_slice(reply);
+        return Some(());
+    }
+    let header = reply.iter().position(|byte| *byte == b'\n')? + 1;
+    let digits = reply.get(1..header.checked_sub(2)?)?;
+    let count = usize::try_from(parse_integer(digits)?).ok()?.checked_add(own.len())?;
+    out.extend_from_slice(format!("*{count}\r\n").as_bytes());
+    let (mut parser, mut at) = (ReplyParser::new(LIMITS), header);
+    let mut own = own.iter().peekable();
+    for place in 0..count {
+        if let Some((_, bytes)) = own.next_if(|(own_place, _)| *own_place == place) {
+            out.extend_from_slice(bytes);
+            continue;
+        }
+        let Ok(ReplyStep::Frame(frame)) = parser.next(reply.get(at..)?) else { return None };
+        at += frame.bytes().len();
+        out.extend_from_slice(frame.bytes());
+    }
+    (at == reply.len() && own.peek().is_none()).then_some(())
 }
 
 fn elements(reply: Reply<'_>) -> Option<Vec<Reply<'_>>> {
@@ -248,6 +289,22 @@ mod tests {
         assert_eq!(three, "*3\r\n_\r\n$1\r\nb\r\n$1\r\nc\r\n");
         let all = Merge::Concatenated;
         assert_eq!(two(&all, &["*0\r\n", "*1\r\n$1\r\nb\r\n"]), "*1\r\n$1\r\nb\r\n");
+    }
+
+    #[test]
+    fn a_transaction_has_the_replies_of_two_nodes() {
+        let own = [(0, b":1\r\n".to_vec()), (3, b"*2\r\n+a\r\n+b\r\n".to_vec())].to_vec();
+        let transaction = Merge::Transaction(own);
+        let written = |reply: &str| merged(&transaction, Protocol::Resp2, &[reply]);
+        let both = written("*2\r\n+OK\r\n$3\r\nx\r\n\r\n");
+        assert_eq!(both, "*4\r\n:1\r\n+OK\r\n$3\r\nx\r\n\r\n*2\r\n+a\r\n+b\r\n");
+        for whole in ["*-1\r\n", "_\r\n", "-EXECABORT x\r\n"] {
+            assert_eq!(written(whole), whole);
+        }
+        // Too few for its places, too many, and none.
+        for nonsense in ["*0\r\n", "*1\r\n+a\r\n", "*2\r\n+a\r\n", "*2\r\n+a\r\n+b\r\n+c\r\n", ""] {
+            assert!(written(nonsense).starts_with("-ERR"), "{nonsense}: {}", written(nonsense));
+        }
     }
 
     #[test]

@@ -1,13 +1,20 @@
 //! `MULTI` in a cluster: everything in one slot (or shard), executed as a whole where that is.
+//!
+//! Commands without keys are about the connection, or the node that was asked: of a transaction that goes to another node
+//! they are executed by this one, *aside*, before the rest is sent; their replies come at their places.
 
+use super::merge::LIMITS;
 use super::{Away, CROSS_SLOT, HELD, Place, Placing, STARTING, fan_out, refused};
 use crate::cluster::{Cluster, unit_of};
-use crate::command::{CommandSpec, Flags, Keys, NO_SELECT, table};
+use crate::command::{CommandSpec, Flags, NO_SELECT, table};
 use crate::session::{Caller, Queued, Session};
-use terrace_cluster::{CallTarget, Route};
-use terrace_resp::{Command, parse_integer, write_request};
+use terrace_cluster::Route;
+use terrace_resp::{Command, ReplyParser, ReplyStep, parse_integer, write_request};
 
-/// Commands without keys that may be part of a transaction of another node.
+/// What would make the replies before it and behind it those of two users, or in two protocols.
+const NOT_IN_MULTI: [&str; 2] = ["auth", "hello"];
+
+/// Commands without keys that are the same at every node.
 const ANYWHERE: [&str; 3] = ["ping", "echo", "time"];
 
 /// Whether a command may be queued, and where its keys are.
@@ -25,6 +32,9 @@ pub(crate) fn check_queued(
     }
     let Some(coordinator) = cluster.coordinator() else { return Err(STARTING.into()) };
     if fan_out::is_for_all(spec.name) {
+        return Err(format!("ERR {} is not possible inside MULTI in cluster mode", spec.name));
+    }
+    if NOT_IN_MULTI.contains(&spec.name) {
         return Err(format!("ERR {} is not possible inside MULTI in cluster mode", spec.name));
     }
     // It would be refused by EXEC, and what is queued behind it executed where the client did not mean it.
@@ -55,15 +65,63 @@ pub(crate) fn check_queued(
     Ok(())
 }
 
+/// Whether a command of a transaction that is sent to another node is executed by this one.
+fn stays(args: &Command<'_>) -> bool {
+    table().find(args.name()).is_some_and(|(_, spec)| {
+        spec.keys.of(args).next().is_none() && !ANYWHERE.contains(&spec.name)
+    })
+}
+
+/// What this node has to execute of its client's transaction before that is sent, and at which places it stands; `None` if that
+/// is nothing, or nothing more.
+pub(crate) fn aside_of(session: &Session) -> Option<(Vec<usize>, Queued)> {
+    let queued = session.queued.as_ref().filter(|queued| queued.aside.is_none())?;
+    if session.caller != Caller::Client {
+        return None;
+    }
+    let mut aside = Queued::default();
+    let mut places = Vec::new();
+    for (place, command) in queued.commands.iter().enumerate() {
+        if stays(&command.as_command()) {
+            aside.bytes += command.held_bytes();
+            aside.commands.push(command.clone());
+            places.push(place);
+        }
+    }
+    (!places.is_empty()).then_some((places, aside))
+}
+
+/// The elements of the array that a transaction of `count` commands was answered with; empty for a command that answers
+/// nothing.
+pub(crate) fn replies_in(array: &[u8], count: usize) -> Vec<Vec<u8>> {
+    let header = array.iter().position(|byte| *byte == b'\n').map_or(array.len(), |at| at + 1);
+    let mut parser = ReplyParser::new(LIMITS);
+    let mut at = header;
+    let mut next = || match parser.next(&array[at..]) {
+        Ok(ReplyStep::Frame(frame)) => {
+            let bytes = frame.bytes().to_vec();
+            at += bytes.len();
+            bytes
+        }
+        _ => Vec::new(),
+    };
+    (0..count).map(|_| next()).collect()
+}
+
 /// The requests of a transaction, and how many.
 pub(crate) fn requests_of(queued: &Queued) -> (Vec<u8>, u32) {
     let mut requests = Vec::with_capacity(queued.bytes);
+    let mut count = 2;
     write_request(&mut requests, &["MULTI"]);
     for command in &queued.commands {
-        command.as_command().append_request(&mut requests);
+        let args = command.as_command();
+        if queued.aside.is_none() || !stays(&args) {
+            args.append_request(&mut requests);
+            count += 1;
+        }
     }
     write_request(&mut requests, &["EXEC"]);
-    (requests, queued.commands.len() as u32 + 2)
+    (requests, count)
 }
 
 /// What is queued, with the specification of each command.
@@ -112,25 +170,10 @@ impl Placing<'_> {
             return Place::Here(false);
         }
         match self.one_place(&keys, &routes, writes) {
-            Some(Place::Away(Away::Send(target))) => {
-                let stays =
-                    |spec: &CommandSpec| spec.keys == Keys::None && !ANYWHERE.contains(&spec.name);
-                match commands.iter().find(|(spec, _)| stays(spec)) {
-                    _ if !watched.is_empty() => Place::Aborted,
-                    Some((spec, _)) => refused(format!(
-                        "EXECABORT Transaction discarded because of: {} is not possible in a \
-                         transaction of another node",
-                        spec.name
-                    )),
-                    None => self.send_exec(target),
-                }
-            }
+            Some(Place::Away(Away::Send(_))) if !watched.is_empty() => Place::Aborted,
+            Some(Place::Away(Away::Send(target))) => Away::Exec(target).into(),
             Some(place) => place,
             None => self.gather(&keys, &routes),
         }
-    }
-
-    fn send_exec(&self, target: CallTarget) -> Place {
-        Away::Exec(target).into()
     }
 }

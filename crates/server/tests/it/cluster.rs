@@ -2,6 +2,7 @@
 //! it.
 
 mod admin;
+mod aside;
 mod fake;
 mod hand_over;
 mod large_replies;

@@ -28,4 +28,5 @@ mod suites;
 mod tls;
 mod transactions;
 mod tuning;
+mod under_way;
 mod users;

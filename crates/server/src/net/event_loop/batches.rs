@@ -18,13 +18,14 @@ const MAX_ANSWERED_THERE: u64 = 2;
 impl EventLoop {
     /// Commits the batch, sends the replies, and offloads the clients whose next command may block.
     pub(super) fn end_batch(&mut self) {
-        if self.served.is_empty() {
+        // Clients that are gone may have left writes behind.
+        if self.served.is_empty() && self.batch.is_clean() {
             return;
         }
         // What was routed under the guard is on its way before that is given back.
         self.send_outbox();
         let may_wait = || {
-            self.handed_over > 0
+            !self.handed_over.is_empty()
                 || self.batch.size_bytes() > LARGE_BATCH_BYTES
                 || self.server.stats.large_commits.load(Ordering::Relaxed) > 0
                 || self.server.space.db().write_may_wait()
@@ -39,6 +40,8 @@ impl EventLoop {
             self.leave_batch(token, error.as_deref(), may_reply);
         }
         self.served = served;
+        self.has_settled(self.batch_number);
+        self.batch_number += 1;
         self.let_go();
     }
 
@@ -53,7 +56,7 @@ impl EventLoop {
             self.leave_batch(token, None, may_reply);
         }
         self.let_go();
-        if self.handed_over > 0 && self.batch.size_bytes() <= MAX_BATCH_BYTES {
+        if !self.handed_over.is_empty() && self.batch.size_bytes() <= MAX_BATCH_BYTES {
             return;
         }
         let fresh = || Box::new(self.server.space.command_batch(Mode::Memory));
@@ -68,15 +71,17 @@ impl EventLoop {
                 clients.push((token, client.id));
             }
         }
-        self.handed_over += 1;
+        let number = self.batch_number;
+        self.batch_number += 1;
+        self.handed_over.push(number);
         self.server.stats.waited_batches.add(1);
         let guard = self.guard.take();
-        self.executor.commit(BatchCommit { batch, clients, guard }, self.handle.clone());
+        self.executor.commit(BatchCommit { batch, number, clients, guard }, self.handle.clone());
     }
 
     /// The executor has done with a batch.
     pub(super) fn batch_is_back(&mut self, Committed { commit, error }: Committed) {
-        self.handed_over -= 1;
+        self.handed_over.retain(|number| *number != commit.number);
         let may_reply = commit.guard.as_ref().is_none_or(|guard| guard.may_reply());
         drop(commit.guard);
         for (token, id) in commit.clients {
@@ -86,6 +91,7 @@ impl EventLoop {
             }
         }
         self.spare = Some(commit.batch);
+        self.has_settled(commit.number);
         self.let_go();
     }
 

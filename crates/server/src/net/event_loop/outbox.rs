@@ -81,12 +81,16 @@ impl EventLoop {
         let tries = client.call.as_ref().map_or(0, |call| call.tries);
         let (id, Some(state)) = (client.id, &mut client.state) else { return };
         let patient = state.session.is_patient.then_some(id);
-        let (outgoing, requests) = state.remote.take_outgoing();
+        let (outgoing, mut requests) = state.remote.take_outgoing();
         self.server.stats.forwarded.add(outgoing.len() as u64);
         let mut start = 0;
         for one in outgoing {
             let parcel = self.outbox.parcel(one.target, one.protocol, patient);
-            parcel.requests.extend_from_slice(&requests[start..one.end]);
+            match parcel.requests.is_empty() && start == 0 && one.end == requests.len() {
+                // They may be large.
+                true => parcel.requests = std::mem::take(&mut requests),
+                false => parcel.requests.extend_from_slice(&requests[start..one.end]),
+            }
             start = one.end;
             let (hole, part, replies, end) =
                 (one.hole, one.part, one.replies, parcel.requests.len());

@@ -1,0 +1,38 @@
+//! Clients that are ended, or for which other rules hold from now on: who asked for it gets the reply when nothing of
+//! before is under way any more (module [`settle`](crate::settle)).
+
+use super::EventLoop;
+use crate::net::phase::{Blocked, Phase};
+use crate::settle::UnderWay;
+
+impl EventLoop {
+    /// Keeps `under_way` until what is executed of a client now is committed. What is executed of it later goes by what
+    /// holds now.
+    pub(super) fn settle(&mut self, token: usize, id: u64, under_way: &UnderWay) {
+        // One that is gone may have left a write behind.
+        if let Some(client) = self.clients.get(token).filter(|client| client.id == id) {
+            if let Phase::Blocked(Blocked::Command(_)) = client.phase {
+                return client.info.await_work(under_way.clone());
+            }
+            if !client.phase.shares_failure() {
+                return;
+            }
+        }
+        let open = (!self.batch.is_clean()).then_some(self.batch_number);
+        let numbers = self.handed_over.iter().copied().chain(open);
+        self.under_way.extend(numbers.map(|number| (number, under_way.clone())));
+    }
+
+    /// This batch is committed, or given up.
+    pub(super) fn has_settled(&mut self, batch_number: u64) {
+        self.under_way.retain(|(number, _)| *number != batch_number);
+    }
+
+    /// Nothing is under way any more of those that a client waits for.
+    pub(super) fn go_on_settled(&mut self, token: usize, id: u64) {
+        if self.clients.get(token).is_some_and(|client| client.id == id) {
+            self.flush(token);
+            self.queue_if_more(token);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Commands without keys in a transaction of keys of another node: the node that was asked executes them, and their
+//! replies stand at their places.
+
+use super::three;
+use crate::client::{Client, array, bulk, error, int, ok};
+use terrace_resp::Reply;
+
+/// The elements of the reply to a transaction.
+fn executed(client: &mut Client, commands: &[&str]) -> Vec<Reply<'static>> {
+    let requests = [&["MULTI"], commands, &["EXEC"]].concat();
+    let mut replies = client.pipeline(&requests);
+    let queued = Reply::Simple(b"QUEUED"[..].into());
+    assert!(replies[1..=commands.len()].iter().all(|reply| *reply == queued), "{replies:?}");
+    match replies.pop() {
+        Some(Reply::Array(elements)) => elements,
+        other => panic!("{commands:?}: {other:?}"),
+    }
+}
+
+#[test]
+fn a_transaction_of_another_node_answers_as_one_of_this_node() {
+    let cluster = three();
+    let mut client = cluster.client(0);
+    for command in [
+        "WAIT 0 0",
+        "UNWATCH",
+        "READONLY",
+        "READWRITE",
+        "ASKING",
+        "INFO server",
+        "CLIENT ID",
+        "CLIENT SETNAME name",
+        "CLIENT GETNAME",
+        "CLIENT REPLY ON",
+        "CLIENT NO-EVICT OFF",
+        "CLIENT TRACKING OFF",
+        "CONFIG GET timeout",
+        "SELECT 0",
+        "ROLE",
+        "COMMAND COUNT",
+        "ACL WHOAMI",
+        "SLOWLOG LEN",
+        "LATENCY LATEST",
+        "LASTSAVE",
+        "LOLWUT",
+        "SCRIPT EXISTS x",
+        "CLUSTER MYID",
+        "MEMORY DOCTOR",
+        "PING",
+        "ECHO word",
+    ] {
+        let mut of_node = |at| {
+            let key = cluster.key_of(at, "k");
+            let (set, get) = (format!("SET {key} v"), format!("GET {key}"));
+            let mut elements = executed(&mut client, &[&set, command, &get]);
+            assert_eq!(elements.len(), 3, "{command}");
+            assert_eq!(elements[0], ok(), "{command}");
+            assert_eq!(elements[2], bulk("v"), "{command}");
+            elements.swap_remove(1)
+        };
+        let (own, other) = (of_node(0), of_node(1));
+        let kind = std::mem::discriminant::<Reply<'_>>;
+        assert_eq!(kind(&own), kind(&other), "{command}: {own:?} and {other:?}");
+        let is_of_the_moment = command.starts_with("INFO") || command.starts_with("MEMORY");
+        assert!(own == other || is_of_the_moment, "{command}: {own:?} and {other:?}");
+        assert!(!matches!(own, Reply::Error(_)), "{command}: {own:?}");
+    }
+    cluster.settle();
+}
+
+#[test]
+fn what_is_executed_aside_is_of_the_node_that_was_asked() {
+    let cluster = three();
+    let key = cluster.key_of(1, "k");
+    let (mut client, mut victim) = (cluster.client(0), cluster.client(0));
+    let id = match victim.say("CLIENT ID") {
+        Reply::Integer(id) => id,
+        other => panic!("{other:?}"),
+    };
+    let kill = format!("CLIENT KILL ID {id}");
+    let incr = format!("INCR {key}");
+    let commands: [&str; 6] =
+        [&kill, "CONFIG SET timeout 77", &incr, "ECHO a", &incr, "CLIENT KILL ADDR none"];
+    let elements = executed(&mut client, &commands);
+    let wanted = [int(1), ok(), int(1), bulk("a"), int(2), int(0)];
+    assert_eq!(elements, wanted);
+    victim.expect_end();
+    assert_eq!(
+        (client.option("timeout"), cluster.client(1).option("timeout")),
+        ("77".into(), "0".into())
+    );
+    // An error of one of them is its reply, and one of the other node's ends nothing of them.
+    let lpush = format!("LPUSH {key} x");
+    let elements =
+        executed(&mut client, &["CONFIG SET timeout x", &lpush, "CLIENT GETNAME", &incr]);
+    assert!(error(&elements[0]).starts_with("ERR"), "{elements:?}");
+    assert!(error(&elements[1]).starts_with("WRONGTYPE"), "{elements:?}");
+    assert_eq!(&elements[2..], [Reply::Null, int(3)]);
+    // One without any of them, and one after which they are queued again.
+    assert_eq!(executed(&mut client, &[&incr]), [int(4)]);
+    assert_eq!(executed(&mut client, &["UNWATCH", &incr, "UNWATCH"]), [ok(), int(5), ok()]);
+    cluster.shared.state().cut_off.insert(cluster.node(1));
+    let replies = client.pipeline(&["MULTI", &incr, "CLIENT ID", "EXEC", "EXEC"]);
+    assert!(error(&replies[3]).starts_with("CLUSTERDOWN"), "{replies:?}");
+    assert_eq!(error(&replies[4]), "ERR EXEC without MULTI");
+    cluster.shared.state().cut_off.clear();
+    let replies = client.pipeline(&["PING", "MULTI", "CLIENT GETNAME", &incr, "EXEC", &incr]);
+    let Reply::Array(last) = &replies[4] else { panic!("{replies:?}") };
+    let Reply::Integer(count) = last[1] else { panic!("{last:?}") };
+    assert_eq!((&last[0], &replies[5]), (&Reply::Null, &int(count + 1)), "in their order");
+    cluster.settle();
+}
+
+/// The replies before it and behind it would be those of two users, or in two protocols.
+#[test]
+fn a_login_is_refused_in_a_transaction_at_every_node() {
+    let cluster = three();
+    let mut client = cluster.client(0);
+    for at in 0..2 {
+        let set = format!("SET {} 1", cluster.key_of(at, "k"));
+        for login in ["HELLO 3", "AUTH default x"] {
+            let replies = client.pipeline(&["MULTI", &set, login, "EXEC"]);
+            let name = login.split(' ').next().unwrap().to_lowercase();
+            let text = format!("ERR {name} is not possible inside MULTI in cluster mode");
+            assert_eq!(error(&replies[2]), text);
+            assert!(error(&replies[3]).starts_with("EXECABORT"), "{replies:?}");
+        }
+    }
+    assert_eq!(client.pipeline(&["MULTI", "PING", "EXEC"])[2], array([pong()]));
+}
+
+fn pong() -> Reply<'static> {
+    Reply::Simple(b"PONG"[..].into())
+}
