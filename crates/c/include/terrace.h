@@ -421,6 +421,20 @@ struct terrace_error *terrace_family_create(const struct terrace_db *db,
 struct terrace_error *terrace_family_drop(const struct terrace_db *db,
                                           const char *name);
 
+// Changes an option of one column family, the default one for NULL, and stores it with the family: "compression",
+// "filter", "prefix_len", "value_separation_threshold", "value_compression" or "learning". Numbers are plain.
+struct terrace_error *terrace_family_set_option(const struct terrace_db *db,
+                                                const struct terrace_family *family,
+                                                const char *name,
+                                                const char *value);
+
+// What an option of a column family, the default one for NULL, is now: those of terrace_family_set_option, and
+// "compaction". Free *value with terrace_string_free.
+struct terrace_error *terrace_family_get_option(const struct terrace_db *db,
+                                                const struct terrace_family *family,
+                                                const char *name,
+                                                char **value);
+
 // The name of a family, which lives as long as its handle. NULL for NULL, and after a fork.
 const char *terrace_family_name(const struct terrace_family *family);
 

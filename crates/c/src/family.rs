@@ -108,6 +108,49 @@ pub unsafe extern "C" fn terrace_family_drop(db: *const Db, name: *const c_char)
     })
 }
 
+/// Changes an option of one column family, the default one for NULL, and stores it with the family: "compression",
+/// "filter", "prefix_len", "value_separation_threshold", "value_compression" or "learning". Numbers are plain.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terrace_family_set_option(
+    db: *const Db,
+    family: *const Family,
+    name: *const c_char,
+    value: *const c_char,
+) -> *mut Error {
+    call(|| {
+        // SAFETY: the rules of terrace.h.
+        let (family, name, value) = unsafe {
+            let family = Family::of(family, Db::of(db)?)?;
+            (family, text(name, "name")?, text(value, "value")?)
+        };
+        Ok(family.set_option(name, value)?)
+    })
+}
+
+/// What an option of a column family, the default one for NULL, is now: those of terrace_family_set_option, and
+/// "compaction". Free *value with terrace_string_free.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terrace_family_get_option(
+    db: *const Db,
+    family: *const Family,
+    name: *const c_char,
+    value: *mut *mut c_char,
+) -> *mut Error {
+    call(|| {
+        // SAFETY: the rules of terrace.h.
+        let out = unsafe { place(value, "value") }?;
+        out.set(std::ptr::null_mut());
+        // SAFETY: the rules of terrace.h.
+        let (family, name) = unsafe { (Family::of(family, Db::of(db)?)?, text(name, "name")?) };
+        let value = family.option(name).ok_or_else(|| {
+            let all = terrace::LIVE_FAMILY_OPTIONS.join(", ");
+            Failure::argument(format!("there is no option `{name}` of column families, but {all}"))
+        })?;
+        out.set(handed_out(&value));
+        Ok(())
+    })
+}
+
 /// The name of a family, which lives as long as its handle. NULL for NULL, and after a fork.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_family_name(family: *const Family) -> *const c_char {

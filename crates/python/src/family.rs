@@ -55,6 +55,17 @@ impl ColumnFamily {
         self.put(key.py(), key, value, None)
     }
 
+    /// Changes an option of the family, and stores it.
+    fn set_option(&self, py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let value = option_text(value)?;
+        self.view.work(py, |seen| seen.family.set_option(name, &value))
+    }
+
+    /// What an option of the family is now; `None` for other names.
+    fn option(&self, name: &str) -> PyResult<Option<String>> {
+        self.view.look(|seen| Ok(seen.family.option(name)))
+    }
+
     fn delete(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
         let bytes = bytes(key)?;
         self.view.work(key.py(), |seen| seen.family.delete(&bytes))

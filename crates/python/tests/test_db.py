@@ -366,6 +366,11 @@ def test_options(tmp_path):
         db.set_option("filter", ["ribbon:12", "none"])
     with terracedb.Db(tmp_path / "s") as db:
         assert db.option("filter") == "ribbon:12,none" and db.option("compact_when_idle") == "true"
+        db.create_column_family("a", prefix_len=4).set_option("learning", "off")
+    with terracedb.Db(tmp_path / "s", column_families=["a"]) as db:
+        family = db.column_family("a")
+        assert family.option("learning") == "off" and family.option("prefix_len") == "4"
+        assert db.option("learning") == "build" and family.option("sync") is None
 
 
 def test_metrics(db):

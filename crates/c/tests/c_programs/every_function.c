@@ -82,6 +82,13 @@ static void families(terrace_db *db) {
     CHECK(is(&value, "blue"));
     OK(terrace_get(db, NULL, NULL, B("sky"), &value));
     CHECK(is(&value, NULL));
+    OK(terrace_family_set_option(db, colours, "learning", "off"));
+    OK(terrace_family_get_option(db, colours, "learning", &names));
+    CHECK(strcmp(names, "off") == 0);
+    terrace_string_free(names);
+    OK(terrace_family_get_option(db, NULL, "learning", &names));
+    CHECK(strcmp(names, "build") == 0);
+    terrace_string_free(names);
     OK(terrace_family_create(db, "made", NULL, &made));
     OK(terrace_family_names(db, &names));
     CHECK(strcmp(names, "default\ncolours\nshapes\nmade") == 0);

@@ -85,6 +85,9 @@ static void nulls(terrace_db *db) {
     BAD(terrace_set_option(db, "block_size", "1"));
     BAD(terrace_get_option(db, "colour", &text));
     CHECK(text == NULL);
+    BAD(terrace_family_set_option(db, NULL, "compaction", "tiered"));
+    BAD(terrace_family_get_option(db, NULL, "sync", &text));
+    CHECK(text == NULL);
     BAD(terrace_metrics_text(db, NULL));
     BAD(terrace_checkpoint(db, NULL));
     BAD(terrace_collect_garbage(db, 7.0));

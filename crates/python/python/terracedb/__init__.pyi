@@ -68,6 +68,10 @@ class ColumnFamily(Reader):
     def put(self, key: _Bytes, value: _Bytes, *, ttl: float | None = None) -> None:
         """Sets a key to a value; with `ttl`, until that many seconds from now."""
     def __setitem__(self, key: _Bytes, value: _Bytes) -> None: ...
+    def set_option(self, name: str, value: Any) -> None:
+        """Changes an option of the family, such as `filter`, and stores it with the family."""
+    def option(self, name: str) -> str | None:
+        """What such an option is now; `None` for other names."""
     def delete(self, key: _Bytes) -> None:
         """Removes a key, whether it is there or not."""
     def __delitem__(self, key: _Bytes) -> None:
