@@ -209,8 +209,9 @@ fn what_a_buffered_log_has_acknowledged_outlives_an_append_without_room() {
 fn what_a_full_disk_has_left_in_the_process_is_durable_before_a_flush_that_is_newer() {
     let (sim, options, store) = store(SyncMode::Buffered);
     store.families[1].put(b"first", b"of all").unwrap();
+    store.db.put(key(0), [b'v'; 300]).unwrap();
     fault(&sim, OpClass::Append, 0);
-    let mut taken = 0;
+    let mut taken = 1;
     // Until the end of the segment is not written, when the memtable is full.
     while store.db.put(key(taken), [b'v'; 300]).is_ok() {
         taken += 1;
