@@ -301,3 +301,23 @@ fn a_change_that_fails_changes_nothing_in_the_open_store() {
     }
     assert!(failed > 2 && resumed > 0, "{failed} changes failed, {resumed} of them for a while");
 }
+
+#[test]
+fn what_an_open_says_on_a_full_disk_is_stored_when_there_is_room() {
+    let sim = SimVfs::new(4);
+    let mut options = small_options(Arc::new(sim.clone()), &stopped_clock());
+    options.advanced.reserve_bytes = 0;
+    options.column_families.clear();
+    Db::open(DIR, options.clone()).unwrap().close().unwrap();
+    sim.set_capacity_bytes(Some(sim.files().iter().map(|(_, bytes)| bytes).sum()));
+    options.default_family = tuned();
+    let db = Db::open(DIR, options.clone()).unwrap();
+    assert!(db.is_disk_full());
+    assert_eq!(options_of(&db, "default"), tuned());
+    sim.set_capacity_bytes(None);
+    eventually("writes go on", || db.put(b"key", b"value").is_ok());
+    db.close().unwrap();
+    options.default_family = CfOptions::default();
+    let db = Db::open(DIR, options).unwrap();
+    assert_eq!(options_of(&db, "default"), tuned());
+}
