@@ -39,3 +39,8 @@ mod shared_ring;
 pub use encrypted_vfs::EncryptedVfs;
 pub use keys::{Key, KeyError, KeyRing};
 pub use rewrite::{Rewritten, Target, UsedKey, UsedKeys, rewrite, used_keys};
+
+/// The code of the page, compiled as a documentation test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/encryption.md")]
+struct Page;

@@ -1,8 +1,9 @@
-//! Programs in C against `terrace.h`, compiled by the C compiler and run: every function under valgrind,
-//! what callers do wrong, and the examples.
+//! Programs in C against `terrace.h`, compiled by the C compiler and run: every function and the examples under valgrind,
+//! what callers do wrong, and the code of the documents.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod pages;
 #[path = "../program/mod.rs"]
 mod program;
 
@@ -59,6 +60,16 @@ fn compile(compiler: &[&str], source: &Path, dir: &Path, link: Link) -> PathBuf 
     program
 }
 
+/// `program` under valgrind, which ends with a failure if it finds one.
+fn valgrind(program: &Path) -> Command {
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--quiet", "--error-exitcode=99", "--leak-check=full", "--fair-sched=yes"]);
+    valgrind.args(["--errors-for-leak-kinds=definite,indirect", "--show-leak-kinds=definite"]);
+    let known = root().join("tests/c_programs/valgrind.supp");
+    valgrind.arg(format!("--suppressions={}", known.display())).arg(program);
+    valgrind
+}
+
 #[test]
 #[ignore = "needs valgrind: run `cargo xtask test`"]
 fn every_function_does_what_it_says_under_valgrind() {
@@ -70,12 +81,8 @@ fn every_function_does_what_it_says_under_valgrind() {
         let dir = tempfile::tempdir().unwrap();
         let source = root().join("tests/c_programs").join(name);
         let program = compile(&["cc", "-std=c11"], &source, dir.path(), Link::Static);
-        let mut valgrind = Command::new("valgrind");
-        valgrind.args(["--quiet", "--error-exitcode=99", "--leak-check=full", "--fair-sched=yes"]);
-        valgrind.args(["--errors-for-leak-kinds=definite,indirect", "--show-leak-kinds=definite"]);
-        let known = root().join("tests/c_programs/valgrind.supp");
-        valgrind.arg(format!("--suppressions={}", known.display()));
-        valgrind.arg(program).arg(dir.path().join("store"));
+        let mut valgrind = valgrind(&program);
+        valgrind.arg(dir.path().join("store"));
         let told = run(&mut valgrind);
         assert!(told.contains(last), "{told}");
     }
@@ -128,24 +135,49 @@ fn the_header_is_one_for_cpp_too() {
     assert_eq!(run(&mut Command::new(program)).trim(), env!("CARGO_PKG_VERSION"));
 }
 
-/// The examples are run twice: on no store, and on the one that they left.
+/// The examples, at least one.
+fn examples() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(root().join("examples")).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let examples: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|ending| ending == "c")).collect();
+    assert!(!examples.is_empty());
+    examples
+}
+
+/// They are run twice: on no store, and on the one that they left.
 #[test]
 fn the_examples_run() {
-    let mut count = 0;
-    for entry in std::fs::read_dir(root().join("examples")).unwrap() {
-        let source = entry.unwrap().path();
-        if source.extension().is_none_or(|ending| ending != "c") {
-            continue;
-        }
+    for source in examples() {
         let dir = tempfile::tempdir().unwrap();
         let program = compile(&["cc", "-std=c99"], &source, dir.path(), Link::Shared);
         for _ in 0..2 {
             let mut command = Command::new(&program);
             run(command.arg(dir.path().join("store")).env("LD_LIBRARY_PATH", dir.path()));
         }
-        count += 1;
     }
-    assert!(count > 0);
+}
+
+#[test]
+#[ignore = "needs valgrind: run `cargo xtask test`"]
+fn the_examples_run_under_valgrind() {
+    for source in examples() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = compile(&["cc", "-std=c99"], &source, dir.path(), Link::Static);
+        for _ in 0..2 {
+            run(valgrind(&program).arg(dir.path().join("store")));
+        }
+    }
+}
+
+/// Builds the module in `module` with the library that is installed in `library`.
+fn go_build(module: &Path, library: &Path, program: &Path) {
+    let mut build = Command::new("go");
+    build.args(["build", "-o"]).arg(program).arg(".").current_dir(module);
+    build.env("CGO_ENABLED", "1").env("GOFLAGS", "-mod=mod").env("GOPROXY", "off");
+    build.env("CGO_CFLAGS", format!("-I{}", root().join("include").display()));
+    build.env("CGO_LDFLAGS", format!("-L{} -lterrace", library.display()));
+    run(&mut build);
 }
 
 #[test]
@@ -154,16 +186,7 @@ fn the_example_in_go_runs() {
     let dir = tempfile::tempdir().unwrap();
     install(dir.path());
     let program = dir.path().join("queue");
-    let mut build = Command::new("go");
-    build
-        .args(["build", "-o"])
-        .arg(&program)
-        .arg(".")
-        .current_dir(root().join("../../bindings/go"));
-    build.env("CGO_ENABLED", "1").env("GOFLAGS", "-mod=mod").env("GOPROXY", "off");
-    build.env("CGO_CFLAGS", format!("-I{}", root().join("include").display()));
-    build.env("CGO_LDFLAGS", format!("-L{} -lterrace", dir.path().display()));
-    run(&mut build);
+    go_build(&root().join("../../bindings/go"), dir.path(), &program);
     let mut queue = Command::new(program);
     queue.arg(dir.path().join("store")).env("LD_LIBRARY_PATH", dir.path());
     let told = run(&mut queue);

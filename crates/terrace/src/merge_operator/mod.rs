@@ -12,3 +12,8 @@ pub use builtin::{AppendOperator, CounterOperator, MaxOperator, builtin_merge_op
 pub(crate) use operands::{Offered, Operands};
 pub(crate) use operator::MAX_OPERATOR_NAME_BYTES;
 pub use operator::{MergeError, MergeOperator, associative};
+
+/// The code of the page, compiled as a documentation test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/merge.md")]
+struct Page;

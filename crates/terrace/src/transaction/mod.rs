@@ -357,5 +357,10 @@ impl fmt::Debug for Transaction {
     }
 }
 
+/// The code of the page, compiled as a documentation test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/transactions.md")]
+struct Page;
+
 #[cfg(test)]
 mod tests;
