@@ -206,7 +206,11 @@ impl Vfs for PosixVfs {
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
-        at("look up", path, fs::exists(path))
+        let found = match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            found => found.map(|_| true),
+        };
+        at("look up", path, found)
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {

@@ -95,6 +95,20 @@ fn what_is_no_file_is_told_from_what_cannot_be_opened() {
     assert!(!is_no_file(&sim, Path::new("/nothing")));
 }
 
+/// A file cannot be created there.
+#[test]
+fn a_link_to_nothing_has_a_name_that_is_taken() {
+    let dir = directory();
+    let (link, other) = (dir.path().join("link"), dir.path().join("other"));
+    std::os::unix::fs::symlink(dir.path().join("nothing"), &link).unwrap();
+    assert!(PosixVfs.exists(&link).unwrap() && !PosixVfs.exists(&other).unwrap());
+    assert!(PosixVfs.create(&link, &CreateOptions::default()).is_err());
+    PosixVfs.rename(&link, &other).unwrap();
+    assert!(!PosixVfs.exists(&link).unwrap() && other.is_symlink());
+    PosixVfs.remove(&other).unwrap();
+    assert!(!PosixVfs.exists(&other).unwrap());
+}
+
 /// Some kernels fail reads of a ring from files with this flag, where the content is not in memory.
 #[test]
 fn open_files_are_read_with_waiting() {
