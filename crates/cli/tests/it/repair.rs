@@ -53,6 +53,23 @@ fn what_a_killed_repair_found_is_told_by_the_next() {
     assert!(program.ok(&["repair", "terrace-data"]).contains("the store is sound"));
 }
 
+/// What has been moved to `lost` does not stand in the way of what comes after it.
+#[test]
+fn a_link_to_nothing_is_moved_as_often_as_there_is_one() {
+    let program = Program::with_store();
+    let before = program.ok(&["scan"]);
+    let (current, lost) = (program.store().join("CURRENT"), program.store().join("lost"));
+    for moved in ["CURRENT.misplaced", "CURRENT.misplaced.1"] {
+        std::fs::remove_file(&current).unwrap();
+        std::os::unix::fs::symlink("/nonexistent/manifest", &current).unwrap();
+        let out = program.ok(&["repair", "terrace-data"]);
+        assert!(out.contains("CURRENT is a link to nothing"), "{out}");
+        assert!(lost.join(moved).is_symlink(), "{out}");
+        assert_eq!(program.ok(&["scan"]), before);
+        assert!(program.ok(&["repair", "terrace-data"]).contains("the store is sound"));
+    }
+}
+
 #[test]
 fn a_sound_store_stays_as_it_is() {
     let program = Program::with_store();

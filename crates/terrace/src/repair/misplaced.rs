@@ -1,5 +1,5 @@
-//! What stands under the name of a file of the store and is something else: a directory, a named pipe, a segment with the
-//! number of another one. The repair goes on as if it were not there, and moves it to `lost/`.
+//! What stands under the name of a file of the store and is something else: a directory, a named pipe, a link to nothing, a segment
+//! with the number of another one. The repair goes on as if it were not there, and moves it to `lost/`.
 //!
 //! A segment that the log in force may need stays until the log is replayed, which passes over it: an open refuses it until
 //! then, and would else take the hole for the end of the log. Everything else goes before that.
@@ -11,7 +11,7 @@ use crate::version::file_numbers::FileNumbers;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
-use terrace_base::SegmentNumber;
+use terrace_base::{Error, SegmentNumber};
 use terrace_manifest::ManifestState;
 use terrace_manifest::names::{self, FileName};
 use terrace_vfs::{OpenMode, is_no_file};
@@ -40,6 +40,15 @@ impl fmt::Display for Standing {
             Self::NoFile(what) => f.write_str(what),
             Self::Segment(number) => write!(f, "segment {number}"),
         }
+    }
+}
+
+/// What stands under a name that is in the directory, if that cannot be opened since it is no file.
+fn no_file(error: &Error) -> Option<Standing> {
+    match error {
+        error if is_no_file(error) => Some(Standing::NoFile("no regular file")),
+        error if error.is_not_found() => Some(Standing::NoFile("a link to nothing")),
+        _ => None,
     }
 }
 
@@ -82,15 +91,13 @@ impl Repair<'_> {
 
     /// What stands under the name of a file, if that is something else. What cannot be read is met by those who need it.
     fn standing(&self, name: &str) -> Option<Standing> {
-        const NO_FILE: Standing = Standing::NoFile("no regular file");
         let path = self.dir.join(name);
         let (FileName::Log(number) | FileName::ValueLog(number)) = names::parse(name) else {
-            let opened = self.vfs.open(&path, OpenMode::default());
-            return opened.is_err_and(|error| is_no_file(&error)).then_some(NO_FILE);
+            return no_file(&self.vfs.open(&path, OpenMode::default()).err()?);
         };
         match terrace_log::read_header_around_loss(&*self.vfs, &path) {
             Ok(Ok(header)) if header.segment != number => Some(Standing::Segment(header.segment)),
-            Err(error) if is_no_file(&error) => Some(NO_FILE),
+            Err(error) => no_file(&error),
             _ => None,
         }
     }

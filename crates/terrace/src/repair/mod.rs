@@ -42,6 +42,7 @@ use crate::options::{CfOptions, Options, StoredOptions};
 use misplaced::Misplaced;
 use plan::Plan;
 use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use terrace_base::FileNumber;
@@ -54,7 +55,7 @@ const SHOWN_BYTES: usize = 40;
 /// How a store is repaired.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RepairOptions {
-    /// Only tell what would be done. Nothing is written but the lock file.
+    /// Only tell what would be done. Nothing is written, and no right to write is needed.
     pub dry_run: bool,
     /// First take SSTs and segments back from `lost/`, and take in every SST whatever the manifest says.
     /// Keys that were deleted may come back.
@@ -154,11 +155,21 @@ fn run(dir: &Path, options: Options, how: RepairOptions) -> Result<RepairReport>
     options.check()?;
     let vfs = options.advanced.vfs.clone();
     check_is_store(&*vfs, dir)?;
-    let lock = read_write::lock(&*vfs, dir)?;
+    let lock = match how.dry_run {
+        true => lock_for_a_look(&*vfs, dir)?,
+        false => Some(read_write::lock(&*vfs, dir)?),
+    };
+    let is_unlocked = lock.is_none() && vfs.exists(&names::lock_path(dir))?;
     let signs = how.family_signs;
     let (report, misplaced) = (RepairReport::default(), Misplaced::default());
     let taken_back = HashSet::new();
     let mut repair = Repair { vfs, dir, options, signs, report, misplaced, taken_back };
+    if is_unlocked {
+        repair.note(
+            "the lock file cannot be read: if a process has the store open, this may be wrong"
+                .into(),
+        );
+    }
     if how.from_lost && !how.dry_run {
         repair.take_back()?;
     }
@@ -177,7 +188,7 @@ fn run(dir: &Path, options: Options, how: RepairOptions) -> Result<RepairReport>
         true => read_write::recover_and_write(dir, &repair.options, 0)?,
         false => repair.carry_out(plan)?,
     };
-    *inner.lock.lock() = Some(lock);
+    *inner.lock.lock() = lock;
     let mut report = repair.report;
     for family in inner.read.families.load().iter() {
         for (_, file) in family.state().version.all_files() {
@@ -195,6 +206,23 @@ fn run(dir: &Path, options: Options, how: RepairOptions) -> Result<RepairReport>
     }
     db.close()?;
     Ok(report)
+}
+
+/// Keeps processes out that write to the store in `dir`, without a right to write. `None` if there is no lock file, which a
+/// process that has the store open has made, or it may not be read.
+fn lock_for_a_look(vfs: &dyn Vfs, dir: &Path) -> Result<Option<Box<dyn Send + Sync>>> {
+    let locked = vfs.lock_shared(&names::lock_path(dir));
+    let kind = match &locked {
+        Err(terrace_base::Error::Io { source, .. }) => Some(source.kind()),
+        _ => None,
+    };
+    match kind {
+        Some(ErrorKind::WouldBlock) => Err(Error::Locked(dir.to_path_buf())),
+        Some(ErrorKind::NotFound | ErrorKind::PermissionDenied) => Ok(None),
+        // There are no shared locks.
+        Some(ErrorKind::Unsupported) => Ok(Some(read_write::lock(vfs, dir)?)),
+        _ => Ok(Some(locked?)),
+    }
 }
 
 /// Refuses a directory in which no file of a store is.

@@ -1,6 +1,7 @@
 //! Every SST of the directory: read whole, with the values it refers to; and written anew without what cannot
 //! be read.
 
+use super::base::is_loss;
 use super::values::Values;
 use super::{Repair, shown};
 use crate::background::output::{Output, OutputContext};
@@ -20,7 +21,6 @@ use terrace_sst::{
     BlockCache, FilterMemory, Properties, ReadCounters, ReaderOptions, SstReader, TakeEntry,
     Unreadable, is_damage,
 };
-use terrace_vfs::is_no_file;
 
 /// Entries, and bytes of them, whose values are read together.
 const ENTRIES_TOGETHER: usize = 256;
@@ -116,7 +116,7 @@ impl Repair<'_> {
             let FileName::Sst(number) = names::parse(name) else { continue };
             match self.read_sst(number, &mut values) {
                 Ok(sst) => drop(ssts.readable.insert(number, sst)),
-                Err(error) if is_damage(&error) || is_no_file(&error) => {
+                Err(error) if is_loss(&error) => {
                     ssts.unreadable.insert(number, error.to_string());
                 }
                 Err(error) => return Err(error.into()),

@@ -43,6 +43,8 @@ fn losses(vfs: &dyn Vfs, dir: &Path) -> Result<Option<std::result::Result<Vec<St
     }
     let bytes = match content(vfs, &path) {
         Ok(bytes) => bytes,
+        // A link to nothing.
+        Err(error) if error.is_not_found() => return Ok(None),
         // Its key may be gone while the store needs it no more.
         Err(error) if is_damage(&error) || matches!(error, Error::Unsupported { .. }) => {
             return Ok(Some(Err(error.to_string())));

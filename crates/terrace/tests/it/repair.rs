@@ -15,6 +15,7 @@ use crate::held::{FLUSH, Held};
 use crate::model::Op;
 use crate::mutants::{Specimen, specimen};
 use std::collections::{BTreeMap, HashSet};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace::vfs::{SimVfs, Vfs};
@@ -23,6 +24,7 @@ use terrace_base::SegmentNumber;
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_log::{LogReader, RecordKind, Step};
 use terrace_manifest::{FileMeta, Manifest};
+use terrace_vfs::{BeforeCalls, Call};
 
 const DRY_RUN: RepairOptions = RepairOptions { dry_run: true, from_lost: false, family_signs: &[] };
 
@@ -121,6 +123,34 @@ fn without_current_or_evidence_nothing_is_lost() {
         let report = repaired(&specimen, &image);
         assert!(report.lost.is_empty() && dry.lost.is_empty(), "{report:?}");
         assert_eq!(wrong(&specimen, &image), []);
+    }
+}
+
+/// On a mount that is read-only, or in the directory of another user.
+#[test]
+fn a_dry_run_needs_no_right_to_write() {
+    let specimen = specimen(60);
+    let image = specimen.sim.kill_image();
+    let manifest = of_kind(&specimen, "manifest").pop().unwrap();
+    assert!(image.truncate(&manifest, image.len(&manifest).unwrap() / 2));
+    assert!(image.write_file(Path::new(DIR).join("LOCK"), b""));
+    for is_mine in [true, false] {
+        let refuses = move |call: Call<'_>, path: &Path| {
+            let kind = match call {
+                Call::LockShared if !is_mine => ErrorKind::PermissionDenied,
+                Call::Open | Call::List | Call::Len | Call::Exists | Call::LockShared => {
+                    return Ok(());
+                }
+                _ => ErrorKind::ReadOnlyFilesystem,
+            };
+            Err(terrace_base::Error::io("write", path, kind.into()))
+        };
+        let mut options = specimen.options.clone();
+        options.advanced.vfs = Arc::new(BeforeCalls::new(image.clone(), refuses));
+        let dry = terrace::repair(DIR, options, DRY_RUN).unwrap();
+        assert_eq!(dry.notes.iter().any(|note| note.contains("the lock file")), !is_mine);
+        let report = repaired(&specimen, &image.kill_image());
+        assert!(!dry.lost.is_empty() && dry.lost == report.lost, "{dry:?}");
     }
 }
 
@@ -407,8 +437,10 @@ fn a_store_that_is_open_is_not_repaired_and_what_is_none_is_refused() {
     let specimen = specimen(60);
     let image = specimen.sim.kill_image();
     let store = specimen.open(&image, false).unwrap();
-    let refused = repair(&specimen, &image, RepairOptions::default());
-    assert!(matches!(refused, Err(Error::Locked(_))), "{refused:?}");
+    for how in [RepairOptions::default(), DRY_RUN] {
+        let refused = repair(&specimen, &image, how);
+        assert!(matches!(refused, Err(Error::Locked(_))), "{refused:?}");
+    }
     drop(store);
     let empty = SimVfs::new(1);
     let refused = repair(&specimen, &empty, RepairOptions::default());
