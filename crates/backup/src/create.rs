@@ -10,11 +10,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use terrace::Db;
-use terrace_vfs::{Vfs, empty_dir, is_unreadable, partial_path};
-
-/// The folder of the store in which the checkpoint is made: on the same file system, so that its
-/// files are hard links. It stays, empty.
-const CHECKPOINT: &str = terrace::BACKUP_WORK_DIR;
+use terrace_manifest::backup_work;
+use terrace_vfs::{Vfs, is_unreadable, partial_path};
 
 /// What a backup was and cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +60,7 @@ struct Checkpoint<'a> {
 impl Drop for Checkpoint<'_> {
     fn drop(&mut self) {
         // What cannot be removed now is removed before the next checkpoint.
-        let _ = empty_dir(self.vfs, &self.dir);
+        let _ = backup_work::clear(self.vfs, &self.dir);
     }
 }
 
@@ -75,8 +72,8 @@ impl Backups {
     /// is there: that of the last backup comes again if it was removed.
     ///
     /// # Errors
-    /// The store is closed, read-only or poisoned, or a file cannot be read or written; [`Error::Damaged`] for an SST of the
-    /// store. The backups that were there stay; nothing of this one does, so that a full disk has its room again; but if
+    /// The store is closed, read-only or poisoned, has this directory inside of its own, or other files where its checkpoint is
+    /// made; or a file cannot be read or written; [`Error::Damaged`] for an SST of the store. The backups that were there stay; nothing of this one does, so that a full disk has its room again; but if
     /// only the last sync failed, it may be there. What cannot be removed then is removed by the next one, or when the store
     /// is opened.
     pub fn create(&self, db: &Db, progress: &mut dyn FnMut(u64)) -> Result<Created> {
@@ -94,6 +91,14 @@ impl Backups {
     fn make(&self, db: &Db, checks: bool, progress: &mut dyn FnMut(u64)) -> Result<Created> {
         // Before anything is touched in the directory of the store: another process may be its writer.
         db.check_writable()?;
+        if self.dir.starts_with(db.path()) {
+            let why = format!(
+                "{} is inside of the store {}, with which its backups would be lost: name another directory",
+                self.dir.display(),
+                db.path().display()
+            );
+            return Err(terrace::Error::InvalidArgument(why).into());
+        }
         let _turn = self.changes();
         let _store = StoreTurn::take(db.path());
         self.remove_unnamed_files()?;
@@ -118,8 +123,7 @@ impl Backups {
                        backups with an encrypted file system, too";
             return Err(terrace::Error::InvalidArgument(why.into()).into());
         }
-        let checkpoint = Checkpoint { vfs: &**store_vfs, dir: db.path().join(CHECKPOINT) };
-        empty_dir(&**store_vfs, &checkpoint.dir)?;
+        let checkpoint = Checkpoint { vfs: &**store_vfs, dir: checkpoint_dir(db)? };
         db.checkpoint(&checkpoint.dir)?;
         let mut names = store_vfs.list(&checkpoint.dir)?;
         names.sort_unstable();
@@ -184,6 +188,22 @@ impl Backups {
         vfs.rename(&partial, &path)?;
         Ok((file, true))
     }
+}
+
+/// The folder of the store in which the checkpoint is made: on the same file system, so that its files are hard links. It
+/// stays, empty. What an earlier backup has left there is removed.
+fn checkpoint_dir(db: &Db) -> Result<PathBuf> {
+    let [work, partial] = backup_work::dirs(db.path());
+    for dir in [&partial, &work] {
+        if let Some(foreign) = backup_work::clear(&*db.options().advanced.vfs, dir)?.first() {
+            let why = format!(
+                "no backup has made {}, and backups of the store have their checkpoint there: move it away",
+                foreign.display()
+            );
+            return Err(terrace::Error::InvalidArgument(why).into());
+        }
+    }
+    Ok(work)
 }
 
 /// Whether the content at `path` is there under the active key and has its length. One so damaged that nothing can be read

@@ -4,6 +4,7 @@ use crate::backups::{Backups, content};
 use crate::copy::{check, copy};
 use crate::error::{Error, Result};
 use std::path::Path;
+use terrace_manifest::names;
 use terrace_vfs::{PartialDir, is_refusal};
 
 impl Backups {
@@ -26,9 +27,10 @@ impl Backups {
             return Err(Error::TargetNotEmpty(target.into()));
         }
         let backup = self.get(id)?;
-        let partial = PartialDir::prepare(vfs, target).map_err(|error| {
-            if is_refusal(&error) { Error::Target(error.to_string()) } else { error.into() }
-        })?;
+        let partial =
+            PartialDir::prepare(vfs, target, names::is_of_checkpoint).map_err(|error| {
+                if is_refusal(&error) { Error::Target(error.to_string()) } else { error.into() }
+            })?;
         let mut done = 0;
         for file in &backup.files {
             let source = self.content_path(file);

@@ -14,6 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use terrace::vfs::{PosixVfs, Vfs};
 use terrace_base::Error;
+use terrace_manifest::{backup_work, names};
 use terrace_vfs::{PARTIAL_LOCK_NAME, PartialDir, partial_path};
 
 /// The locked file, which no store has.
@@ -35,6 +36,7 @@ pub struct Target {
 impl Target {
     /// Makes an empty `DIR.partial` beside `dir`; one that a killed process left is removed.
     pub fn prepare(dir: &Path) -> Result<Self> {
+        check_name(dir)?;
         let shown = dir.display();
         let old = match fs::symlink_metadata(dir) {
             Ok(_) => Some(fs::metadata(dir).with_context(|| format!("cannot look at {shown}"))?),
@@ -106,13 +108,38 @@ impl Drop for Target {
 /// [`PartialDir`].
 ///
 /// # Errors
-/// A process has it, or it cannot be removed.
+/// As [`check_name`]; a process has it, or it cannot be removed.
 pub fn remove_left(dir: &Path) -> Result<()> {
+    check_name(dir)?;
     let partial = partial_path(dir);
     match dir.file_name().is_some() && is_file(&partial.join(MARK)) {
         true => remove_unfinished(dir, &partial),
         false => Ok(()),
     }
+}
+
+/// Refuses a name for a new directory that a store has another use for: what is there would be removed or taken for what it
+/// lacks.
+///
+/// # Errors
+/// It is one.
+pub fn check_name(dir: &Path) -> Result<()> {
+    let store = match dir.parent() {
+        Some(here) if here.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => return Ok(()),
+    };
+    let mut of_store = [names::lost_dir(store)].into_iter().chain(backup_work::dirs(store));
+    if of_store.any(|path| path.file_name() == dir.file_name())
+        && is_file(&names::current_path(store))
+    {
+        bail!(
+            "{} is a directory that the store {} has for its own use; name another one",
+            dir.display(),
+            store.display()
+        );
+    }
+    Ok(())
 }
 
 fn is_file(path: &Path) -> bool {
@@ -134,7 +161,7 @@ fn remove_unfinished(dir: &Path, partial: &Path) -> Result<()> {
         }
         if is_dir && is_file(&partial.join(PARTIAL_LOCK_NAME)) {
             // It removes what it finds, and leaves nothing.
-            PartialDir::prepare(&vfs, dir).map(drop)?;
+            PartialDir::prepare(&vfs, dir, names::is_of_checkpoint).map(drop)?;
             fs::remove_dir(partial).with_context(|| format!("cannot remove {shown}"))?;
             tell(&format!("removed {shown}, which a killed checkpoint or restore had left"));
             return Ok(());

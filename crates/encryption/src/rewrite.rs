@@ -5,15 +5,14 @@ use crate::header::{self, HEADER_BYTES};
 use crate::keys::KeyRing;
 use crate::kind::Kind;
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::{Error, FileNumber, Result};
-use terrace_manifest::Manifest;
 use terrace_manifest::names::{self, FileName};
+use terrace_manifest::{Manifest, backup_work};
 use terrace_vfs::{
-    CreateOptions, EIO, OpenMode, RandomFile, Vfs, check_not_encrypted, copy_rest, empty_dir,
-    has_only_zeros, partial_path,
+    CreateOptions, EIO, OpenMode, RandomFile, Vfs, check_not_encrypted, copy_rest, has_only_zeros,
 };
 
 /// Bytes of one read of a file that is only checked.
@@ -267,9 +266,13 @@ fn remove_temporary(
             }
         }
     }
-    let work = dir.join(names::BACKUP_WORK_DIR);
-    empty_dir(below, &partial_path(&work))?;
-    empty_dir(below, &work)
+    for work in backup_work::dirs(dir) {
+        if let Some(foreign) = backup_work::clear(below, &work)?.first() {
+            let why = "backups of the store have their checkpoint there, and no backup has made this: move it away";
+            return Err(Error::io("convert", foreign, io::Error::other(why)));
+        }
+    }
+    Ok(())
 }
 
 /// What the files of the store in `dir` are encrypted with. Needs no key, and may be

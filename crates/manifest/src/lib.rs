@@ -7,11 +7,12 @@
 //!
 //! [`file_meta`], [`level`], [`version`] and [`edit`] are the data; [`codec`] their bytes;
 //! [`state`] applies edits; [`manifest`] is the file and its switch; [`evidence`] says what was synced; [`shape`] prints and parses
-//! LSM shapes; [`dump`] prints a manifest whatever its state. The format is specified in
+//! LSM shapes; [`dump`] prints a manifest whatever its state; [`names`] are those of a store's files, and [`backup_work`] is a place for them. The format is specified in
 //! `docs/format/manifest.md`.
 
 #![forbid(unsafe_code)]
 
+pub mod backup_work;
 pub mod codec;
 pub mod current;
 pub mod dump;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use terrace_base::{FileNumber, SegmentNumber};
 use terrace_vfs::PARTIAL_LOCK_NAME;
 
-/// The directory in a store's where a backup has its checkpoint; the next open empties it.
+/// The directory in a store's where a backup has its checkpoint ([`crate::backup_work`]).
 pub const BACKUP_WORK_DIR: &str = "backup-work";
 
 /// The name of [`rewrite_path`].
@@ -54,6 +54,13 @@ impl FileName {
         use FileName::{Current, Evidence, Log, Manifest, Sst, ValueLog};
         matches!(self, Current | Evidence(_) | Log(_) | Manifest(_) | Sst(_) | ValueLog(_))
     }
+}
+
+/// Whether a checkpoint of a store has files of this name, or has had them while it was made. No store has `LOCK` before it is
+/// opened.
+pub fn is_of_checkpoint(name: &str) -> bool {
+    let name = parse(name);
+    name.has_content() || name == FileName::Temp
 }
 
 /// `CURRENT` in `dir`.

@@ -27,6 +27,10 @@ pub(crate) fn foreign_file(name: &str) {
     tracing::warn!(target: TARGET, name, "a file in the directory has a number far past all others: it is not the store's, and is left alone");
 }
 
+pub(crate) fn foreign_in_backup_work(path: &Path) {
+    tracing::warn!(target: TARGET, path = %path.display(), "no backup has made what is here, where backups have their checkpoint: it is left alone, and has to be moved away before the next backup");
+}
+
 pub(crate) fn evidence_damaged(path: &Path, why: &str) {
     tracing::warn!(target: TARGET, path = %path.display(), why, "an evidence file is lost or damaged: it is written anew from what the other files say");
 }

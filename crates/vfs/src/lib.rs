@@ -14,7 +14,7 @@ mod sim;
 pub use before_calls::BeforeCalls;
 pub use counters::{IoCounters, io_counters};
 pub use interposed::{Call, Interposed};
-pub use partial::{PARTIAL_LOCK_NAME, PartialDir, empty_dir, is_refusal, partial_path};
+pub use partial::{PARTIAL_LOCK_NAME, PARTIAL_PROBE_NAME, PartialDir, is_refusal, partial_path};
 pub use posix::{PosixVfs, open_file_limit, open_file_soft_limit};
 pub use sim::{Fault, FaultKind, OpClass, SimVfs};
 pub use terrace_base::{Error, Result};
@@ -90,7 +90,7 @@ pub trait Vfs: Send + Sync + 'static {
     }
     /// The length of a file in bytes.
     fn len(&self, path: &Path) -> Result<u64>;
-    /// Whether a file or directory has this name.
+    /// Whether anything has this name: a file, a directory, or a symbolic link, also one to nothing.
     fn exists(&self, path: &Path) -> Result<bool>;
     /// Takes the exclusive advisory lock on `path`, creating the file if it is missing, until the
     /// returned value is dropped. If anybody holds it, this process included: an I/O error of

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub const PARTIAL_LOCK_NAME: &str = "filling.tmp";
 
 /// The empty directory in it that tries whether one can take the place of the target.
-const PROBE_NAME: &str = "probe";
+pub const PARTIAL_PROBE_NAME: &str = "probe";
 
 /// The name of a file or directory while it is being written: beside its later one.
 pub fn partial_path(target: &Path) -> PathBuf {
@@ -19,57 +19,48 @@ pub fn partial_path(target: &Path) -> PathBuf {
     target.with_file_name(name)
 }
 
-/// Removes the files of a directory, if there is one; the directory stays.
-pub fn empty_dir(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
-    if vfs.exists(dir)? {
-        for name in vfs.list(dir)? {
-            vfs.remove(&dir.join(name))?;
-        }
-    }
-    Ok(())
-}
-
 /// A directory that is filled at [`partial_path`] and then gets its name. Dropped before [`Self::finish`], it leaves no
 /// file.
 ///
 /// It has a lock, which keeps a second one for the same target out. The lock also tells what an interrupted one left
-/// from a directory of the user's that happens to have this name: that is refused, and so is a link or a directory of
-/// another user, who could read or change what is written. If the target is there, the new directory has its permissions.
+/// from a directory of the user's that happens to have this name: that is refused, and so is one with files that nobody fills it
+/// with, and a link or a directory of another user, who could read or change what is written. If the target is there, the new
+/// directory has its permissions.
 pub struct PartialDir<'a> {
     vfs: &'a dyn Vfs,
     target: PathBuf,
     path: PathBuf,
+    is_own: fn(&str) -> bool,
     is_finished: bool,
     _lock: Box<dyn Send + Sync>,
 }
 
 impl<'a> PartialDir<'a> {
-    /// An empty one for `target`; what an interrupted one left is removed.
+    /// An empty one for `target`; what an interrupted one left is removed. `is_own` says which names the files may have that
+    /// it is filled with: no other is removed.
     ///
     /// # Errors
     /// An I/O error of kind `InvalidInput` if `target` ends in no name, `WouldBlock` if it is being filled, and
-    /// `AlreadyExists` if the directory is not this user's own, has directories, or files without a lock, or if the
+    /// `AlreadyExists` if the directory is not this user's own, has directories, other files, or any without a lock, or if the
     /// target is anything but an empty directory; see [`is_refusal`].
-    pub fn prepare(vfs: &'a dyn Vfs, target: &Path) -> Result<Self> {
+    pub fn prepare(vfs: &'a dyn Vfs, target: &Path, is_own: fn(&str) -> bool) -> Result<Self> {
         if target.file_name().is_none() {
             return Err(refusal(target, ErrorKind::InvalidInput, "a new directory needs a name"));
         }
         let path = partial_path(target);
-        let was_there = vfs.exists(&path)?;
-        vfs.create_dir_all(&path)?;
-        if was_there && !vfs.is_own_dir(&path)? {
+        if vfs.exists(&path)? && !vfs.is_own_dir(&path)? {
             let text = "the new directory is filled there first, but it is a link or another user's; move it away";
             return Err(refusal(&path, ErrorKind::AlreadyExists, text));
         }
+        vfs.create_dir_all(&path)?;
         let (names, others) = (vfs.list(&path)?, vfs.list_others(&path)?);
         let is_locked = names.iter().any(|name| name == PARTIAL_LOCK_NAME);
         // A power cut may bring it back without the lock. If it is another's and has anything, it cannot be removed.
-        let is_foreign = |name: &String| name != PROBE_NAME;
-        if !is_locked && !names.is_empty() || others.iter().any(is_foreign) {
-            let first = others.iter().find(|name| is_foreign(name)).or(names.first());
+        let foreign = others.iter().filter(|name| *name != PARTIAL_PROBE_NAME);
+        let is_left = |name: &str| is_locked && (name == PARTIAL_LOCK_NAME || is_own(name));
+        if let Some(first) = foreign.chain(names.iter().filter(|name| !is_left(name))).next() {
             let text = format!(
-                "the new directory is filled there first, but it has other files ({}); move them away",
-                first.map_or("", String::as_str)
+                "the new directory is filled there first, but it has other files ({first}); move them away"
             );
             return Err(refusal(&path, ErrorKind::AlreadyExists, &text));
         }
@@ -83,10 +74,10 @@ impl<'a> PartialDir<'a> {
         // After a power cut the lock must be there if anything else is.
         vfs.sync_dir(&path)?;
         let target = target.to_path_buf();
-        let this = Self { vfs, target, path, is_finished: false, _lock: lock };
+        let this = Self { vfs, target, path, is_own, is_finished: false, _lock: lock };
         if !others.is_empty() {
             // What a kill has left of the check that follows.
-            vfs.remove(&this.path.join(PROBE_NAME))?;
+            vfs.remove(&this.path.join(PARTIAL_PROBE_NAME))?;
         }
         this.check_replaceable()?;
         this.remove_files()?;
@@ -99,7 +90,7 @@ impl<'a> PartialDir<'a> {
         if !self.vfs.exists(&self.target)? {
             return Ok(());
         }
-        let probe = self.path.join(PROBE_NAME);
+        let probe = self.path.join(PARTIAL_PROBE_NAME);
         self.vfs.create_dir_all(&probe)?;
         let copied = self.vfs.copy_permissions(&self.target, &probe);
         copied.and_then(|()| self.vfs.rename(&probe, &self.target)).map_err(|error| {
@@ -133,10 +124,10 @@ impl<'a> PartialDir<'a> {
         Ok(())
     }
 
-    /// Removes all files but the lock.
+    /// Removes all files that it may be filled with, but the lock.
     fn remove_files(&self) -> Result<()> {
         for name in self.vfs.list(&self.path)? {
-            if name != PARTIAL_LOCK_NAME {
+            if name != PARTIAL_LOCK_NAME && (self.is_own)(&name) {
                 self.vfs.remove(&self.path.join(name))?;
             }
         }
@@ -174,6 +165,11 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
+    /// What these are filled with.
+    fn is_own(name: &str) -> bool {
+        name.len() == 1
+    }
+
     fn write(vfs: &SimVfs, path: &str) {
         let mut file = vfs.create(Path::new(path), &CreateOptions::default()).unwrap();
         file.append(b"x").unwrap();
@@ -191,8 +187,26 @@ mod tests {
         let vfs = SimVfs::new(1);
         vfs.create_dir_all(Path::new("/new.partial")).unwrap();
         write(&vfs, "/new.partial/precious");
-        let refused = PartialDir::prepare(&vfs, Path::new("/new")).err().unwrap();
+        let refused = PartialDir::prepare(&vfs, Path::new("/new"), is_own).err().unwrap();
         assert!(is_refusal(&refused) && refused.to_string().contains("other files"), "{refused}");
+        assert_eq!(names(&vfs, "/new.partial"), ["precious"]);
+    }
+
+    /// Somebody has put it beside what an interrupted one has left.
+    #[test]
+    fn files_of_other_names_stay_beside_a_lock_too() {
+        let vfs = SimVfs::new(1);
+        vfs.create_dir_all(Path::new("/new.partial")).unwrap();
+        let put = |name: &str| write(&vfs, &format!("/new.partial/{name}"));
+        ["filling.tmp", "a", "precious"].into_iter().for_each(put);
+        let refused = PartialDir::prepare(&vfs, Path::new("/new"), is_own).err().unwrap();
+        let text = refused.to_string();
+        assert!(is_refusal(&refused) && text.contains("other files (precious)"), "{text}");
+        assert_eq!(names(&vfs, "/new.partial"), ["a", "filling.tmp", "precious"]);
+        vfs.remove(Path::new("/new.partial/precious")).unwrap();
+        let partial = PartialDir::prepare(&vfs, Path::new("/new"), is_own).unwrap();
+        ["b", "precious"].into_iter().for_each(put);
+        drop(partial);
         assert_eq!(names(&vfs, "/new.partial"), ["precious"]);
     }
 
@@ -203,10 +217,10 @@ mod tests {
             vfs.create_dir_all(Path::new(inner)).unwrap();
         }
         write(&vfs, "/new.partial/filling.tmp");
-        let refused = PartialDir::prepare(&vfs, Path::new("/new")).err().unwrap();
+        let refused = PartialDir::prepare(&vfs, Path::new("/new"), is_own).err().unwrap();
         let text = refused.to_string();
         assert!(is_refusal(&refused) && text.contains("other files (precious)"), "{text}");
-        assert!(PartialDir::prepare(&vfs, Path::new("/other")).is_err());
+        assert!(PartialDir::prepare(&vfs, Path::new("/other"), is_own).is_err());
         assert!(vfs.exists(Path::new("/other.partial/probe/precious")).unwrap());
         // But for the one that a kill, or a power cut, may leave.
         for target in ["/third", "/fourth"] {
@@ -215,7 +229,7 @@ mod tests {
             if target == "/third" {
                 write(&vfs, "/third.partial/filling.tmp");
             }
-            PartialDir::prepare(&vfs, Path::new(target)).unwrap().finish().unwrap();
+            PartialDir::prepare(&vfs, Path::new(target), is_own).unwrap().finish().unwrap();
             assert!(vfs.list_others(Path::new(target)).unwrap().is_empty());
         }
     }
@@ -226,10 +240,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (target, elsewhere) = (dir.path().join("new"), dir.path().join("elsewhere"));
         fs::create_dir(&elsewhere).unwrap();
-        std::os::unix::fs::symlink(&elsewhere, partial_path(&target)).unwrap();
-        let refused = PartialDir::prepare(&PosixVfs, &target).err().unwrap();
-        assert!(is_refusal(&refused) && refused.to_string().contains("a link"), "{refused}");
-        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+        for linked in [&elsewhere, &dir.path().join("nothing")] {
+            std::os::unix::fs::symlink(linked, partial_path(&target)).unwrap();
+            let refused = PartialDir::prepare(&PosixVfs, &target, is_own).err().unwrap();
+            assert!(is_refusal(&refused) && refused.to_string().contains("a link"), "{refused}");
+            assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+            fs::remove_file(partial_path(&target)).unwrap();
+        }
     }
 
     #[test]
@@ -241,7 +258,7 @@ mod tests {
             let mode_of = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
             fs::create_dir(&target).unwrap();
             fs::set_permissions(&target, fs::Permissions::from_mode(mode)).unwrap();
-            let partial = PartialDir::prepare(&PosixVfs, &target).unwrap();
+            let partial = PartialDir::prepare(&PosixVfs, &target, is_own).unwrap();
             assert_eq!(mode_of(&target), mode);
             partial.finish().unwrap();
             assert_eq!(mode_of(&target), mode);
@@ -255,7 +272,7 @@ mod tests {
         vfs.create_dir_all(Path::new("/new.partial")).unwrap();
         write(&vfs, "/new.partial/LOCK");
         write(&vfs, "/new.partial/000001.sst");
-        let refused = PartialDir::prepare(&vfs, Path::new("/new")).err().unwrap();
+        let refused = PartialDir::prepare(&vfs, Path::new("/new"), is_own).err().unwrap();
         assert!(is_refusal(&refused), "{refused}");
         assert_eq!(names(&vfs, "/new.partial"), ["000001.sst", "LOCK"]);
     }
@@ -264,7 +281,7 @@ mod tests {
     #[test]
     fn after_a_power_cut_the_next_one_is_not_refused() {
         let vfs = SimVfs::new(5);
-        let partial = PartialDir::prepare(&vfs, Path::new("/new")).unwrap();
+        let partial = PartialDir::prepare(&vfs, Path::new("/new"), is_own).unwrap();
         vfs.sync_dir(Path::new("/")).unwrap();
         for name in ["a", "b", "c"] {
             write(&vfs, &format!("/new.partial/{name}"));
@@ -273,16 +290,16 @@ mod tests {
         drop(partial);
         for seed in 0..100 {
             let after = vfs.crash_image(seed);
-            PartialDir::prepare(&after, Path::new("/new")).unwrap();
+            PartialDir::prepare(&after, Path::new("/new"), is_own).unwrap();
         }
     }
 
     #[test]
     fn two_do_not_fill_the_same_directory() {
         let vfs = SimVfs::new(2);
-        let first = PartialDir::prepare(&vfs, Path::new("/new")).unwrap();
+        let first = PartialDir::prepare(&vfs, Path::new("/new"), is_own).unwrap();
         write(&vfs, "/new.partial/a");
-        let refused = PartialDir::prepare(&vfs, Path::new("/new")).err().unwrap();
+        let refused = PartialDir::prepare(&vfs, Path::new("/new"), is_own).err().unwrap();
         assert!(is_refusal(&refused) && refused.to_string().contains("somebody else"), "{refused}");
         first.finish().unwrap();
         assert_eq!(names(&vfs, "/new"), ["a"]);
@@ -296,7 +313,7 @@ mod tests {
         vfs.create_dir_all(Path::new("/new.partial")).unwrap();
         write(&vfs, "/new.partial/filling.tmp");
         write(&vfs, "/new.partial/a");
-        let partial = PartialDir::prepare(&vfs, Path::new("/new")).unwrap();
+        let partial = PartialDir::prepare(&vfs, Path::new("/new"), is_own).unwrap();
         assert_eq!(names(&vfs, "/new.partial"), [PARTIAL_LOCK_NAME]);
         write(&vfs, "/new.partial/b");
         drop(partial);
@@ -309,15 +326,17 @@ mod tests {
         vfs.create_dir_all(Path::new("/new/inner")).unwrap();
         write(&vfs, "/file");
         for target in ["/new", "/file"] {
-            let refused = PartialDir::prepare(&vfs, Path::new(target)).err().unwrap();
+            let refused = PartialDir::prepare(&vfs, Path::new(target), is_own).err().unwrap();
             let text = refused.to_string();
             assert!(is_refusal(&refused) && text.contains("cannot be replaced"), "{text}");
-            assert!(!vfs.exists(&partial_path(Path::new(target)).join(PROBE_NAME)).unwrap());
+            assert!(
+                !vfs.exists(&partial_path(Path::new(target)).join(PARTIAL_PROBE_NAME)).unwrap()
+            );
             assert!(names(&vfs, &format!("{target}.partial")).is_empty());
         }
         // An empty one is taken.
         vfs.remove(Path::new("/new/inner")).unwrap();
-        let partial = PartialDir::prepare(&vfs, Path::new("/new")).unwrap();
+        let partial = PartialDir::prepare(&vfs, Path::new("/new"), is_own).unwrap();
         write(&vfs, "/new.partial/a");
         partial.finish().unwrap();
         assert_eq!(names(&vfs, "/new"), ["a"]);
@@ -327,7 +346,7 @@ mod tests {
     fn a_directory_without_a_name_is_refused() {
         let vfs = SimVfs::new(4);
         for target in ["", ".", "..", "/", "a/.."] {
-            let refused = PartialDir::prepare(&vfs, Path::new(target)).err().unwrap();
+            let refused = PartialDir::prepare(&vfs, Path::new(target), is_own).err().unwrap();
             assert!(is_refusal(&refused), "{target}: {refused}");
         }
         assert!(vfs.files().is_empty());

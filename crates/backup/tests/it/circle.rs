@@ -196,6 +196,36 @@ fn a_store_that_cannot_be_written_is_refused_before_its_directory_is_touched() {
     db.close().unwrap();
 }
 
+/// A store is not backed up into its own directory, and what somebody has put where its checkpoint is made stays.
+#[test]
+fn no_backup_is_made_over_the_files_of_somebody_else_or_into_the_store() {
+    let sim = SimVfs::new(9);
+    let db = open(&sim);
+    write(&db, 0, 0..100);
+    let names_of = |error: Error| match error {
+        Error::Store(terrace::Error::InvalidArgument(why)) => why,
+        other => panic!("{other}"),
+    };
+    let inside = Backups::open_with(Arc::new(sim.clone()), "/store/backup-work").unwrap();
+    let why = names_of(inside.create(&db, &mut quiet()).unwrap_err());
+    assert!(why.contains("/store/backup-work is inside of the store /store"), "{why}");
+    drop(inside);
+    let backups = backups(&sim);
+    // What that has made is in nobody's way.
+    backups.create(&db, &mut quiet()).unwrap();
+    for dir in ["/store/backup-work", "/store/backup-work.partial"] {
+        let path = format!("{dir}/precious");
+        assert!(sim.write_file(&path, b"mine"));
+        let why = names_of(backups.create(&db, &mut quiet()).unwrap_err());
+        assert!(why.contains(&path), "{why}");
+        assert_eq!(sim.read_file(&path).unwrap(), b"mine");
+        sim.remove(Path::new(&path)).unwrap();
+    }
+    backups.create(&db, &mut quiet()).unwrap();
+    assert_eq!(backups.list().unwrap().len(), 2);
+    db.close().unwrap();
+}
+
 #[test]
 fn numbers_of_backups_end() {
     let sim = SimVfs::new(8);

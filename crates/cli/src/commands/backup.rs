@@ -101,6 +101,12 @@ fn open(dir: &Path) -> Result<Backups> {
 
 fn create(store: &StoreArgs, backups: &Path, keep: Option<u32>, as_is: bool) -> Result<Outcome> {
     let dir = store.dir.display();
+    if is_inside(backups, &store.dir) {
+        bail!(
+            "{} is inside of the store {dir}, with which its backups would be lost; name another directory",
+            backups.display()
+        );
+    }
     let db = store.open(store.options(), IfMissing::Fail)?;
     let backups = Backups::open_with(files::vfs(), backups)?;
     let bar = print::bytes_bar(0, "backing up");
@@ -130,6 +136,15 @@ fn create(store: &StoreArgs, backups: &Path, keep: Option<u32>, as_is: bool) -> 
         )?;
     }
     Ok(Outcome::Done)
+}
+
+/// Whether `path`, of which the end may be missing, is in the directory `dir` or is it.
+fn is_inside(path: &Path, dir: &Path) -> bool {
+    let Ok(dir) = dir.canonicalize() else { return false };
+    let Ok(path) = std::path::absolute(path) else { return false };
+    path.ancestors()
+        .find_map(|there| there.canonicalize().ok())
+        .is_some_and(|there| there.starts_with(dir))
 }
 
 fn list(backups: &Backups) -> Result<Outcome> {

@@ -101,3 +101,50 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
     }
     assert!(!program.path("nowhere").exists());
 }
+
+#[test]
+fn a_store_is_not_backed_up_into_its_own_directory() {
+    let program = Program::new();
+    program.ok(&["put", "key", "1"]);
+    let names = || {
+        let entries = fs::read_dir(program.store()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    std::os::unix::fs::symlink(program.store(), program.path("link")).unwrap();
+    for inside in ["terrace-data/backup-work", "terrace-data/backups/daily", "link/new", "link"] {
+        let said = program.fails(1, &["backup", "create", "terrace-data", inside]);
+        assert!(said.contains("is inside of the store"), "{inside}: {said}");
+    }
+    assert_eq!(names(), before);
+    program.ok(&["backup", "create", "terrace-data", "backups"]);
+    for own in ["lost", "backup-work", "backup-work.partial"] {
+        let target = format!("terrace-data/{own}");
+        for arguments in
+            [&["backup", "restore", "backups", "1", target.as_str()][..], &["checkpoint", &target]]
+        {
+            let said = program.fails(1, arguments);
+            assert!(said.contains("for its own use"), "{arguments:?}: {said}");
+        }
+    }
+    program.ok(&["backup", "create", "terrace-data", "backups"]);
+}
+
+#[test]
+fn a_link_where_a_backup_has_its_checkpoint_is_not_followed() {
+    let program = Program::new();
+    program.ok(&["put", "key", "1"]);
+    fs::create_dir(program.path("out")).unwrap();
+    fs::write(program.path("out/000001.sst"), b"mine").unwrap();
+    for name in ["terrace-data/backup-work", "terrace-data/backup-work.partial"] {
+        std::os::unix::fs::symlink(program.path("out"), program.path(name)).unwrap();
+        program.ok(&["put", "key", "2"]);
+        let said = program.fails(1, &["backup", "create", "terrace-data", "backups"]);
+        assert!(said.contains(name) && said.contains("move it away"), "{said}");
+        assert_eq!(fs::read(program.path("out/000001.sst")).unwrap(), b"mine");
+        fs::remove_file(program.path(name)).unwrap();
+    }
+    program.ok(&["backup", "create", "terrace-data", "backups"]);
+}

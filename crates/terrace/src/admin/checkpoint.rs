@@ -28,7 +28,7 @@ pub(crate) fn create(inner: &Inner, target: &Path) -> Result<()> {
             target.display()
         )));
     }
-    let partial = PartialDir::prepare(vfs, target).map_err(|error| {
+    let partial = PartialDir::prepare(vfs, target, names::is_of_checkpoint).map_err(|error| {
         if is_refusal(&error) { Error::InvalidArgument(error.to_string()) } else { error.into() }
     })?;
     fill(inner, partial.path())?;

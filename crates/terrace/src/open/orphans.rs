@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 use terrace_base::{FileNumber, SegmentNumber};
 use terrace_log::{LogReader, Step};
 use terrace_manifest::evidence::EVIDENCE_FILES;
-use terrace_manifest::names::{self, BACKUP_WORK_DIR, FileName};
-use terrace_manifest::{ManifestState, SegmentKind};
-use terrace_vfs::{Vfs, empty_dir, partial_path};
+use terrace_manifest::names::{self, FileName};
+use terrace_manifest::{ManifestState, SegmentKind, backup_work};
+use terrace_vfs::Vfs;
 
 /// What becomes of a file.
 enum Fate {
@@ -37,9 +37,9 @@ pub(crate) fn remove_backup_work(vfs: &dyn Vfs, dir: &Path) {
     if !vfs.exists(&names::current_path(dir)).unwrap_or(false) {
         return;
     }
-    let work = dir.join(BACKUP_WORK_DIR);
-    for dir in [partial_path(&work), work] {
-        let _ = empty_dir(vfs, &dir);
+    for work in backup_work::dirs(dir) {
+        let foreign = backup_work::clear(vfs, &work).unwrap_or_default();
+        foreign.iter().for_each(|path| event::foreign_in_backup_work(path));
     }
 }
 

@@ -120,6 +120,30 @@ fn a_temporary_file_of_somebody_else_stays() {
     assert!(!sim.exists(&ours).unwrap());
 }
 
+/// Also where backups have their checkpoint, and where that is a link.
+#[test]
+fn what_no_backup_has_left_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, elsewhere) = (dir.path().join("store"), dir.path().join("elsewhere"));
+    let open = || Db::open(&store, Options { memory_budget: 16 << 20, ..Options::default() });
+    open().unwrap().close().unwrap();
+    std::fs::create_dir(&elsewhere).unwrap();
+    for name in ["mine", "000001.sst"] {
+        std::fs::write(elsewhere.join(name), b"mine").unwrap();
+    }
+    let [work, partial] = terrace_manifest::backup_work::dirs(&store);
+    std::os::unix::fs::symlink(&elsewhere, &partial).unwrap();
+    std::fs::create_dir(&work).unwrap();
+    for name in ["mine", "000001.sst"] {
+        std::fs::write(work.join(name), b"mine").unwrap();
+    }
+    open().unwrap().close().unwrap();
+    assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 2);
+    assert!(work.join("mine").exists());
+    // What a backup may have left goes.
+    assert!(!work.join("000001.sst").exists());
+}
+
 /// The manifest itself says that a file was merged away: if a crash comes before it is deleted, the
 /// next open does that, and so does one after a crash in that open.
 #[test]
