@@ -45,8 +45,8 @@ fn a_kill_is_answered_when_the_writes_of_its_victims_are_committed() {
         assert_eq!(two.say("PING"), pong());
         let closed = vfs.close();
         one.send_words(&["RPUSH list a"]);
-        two.send_words(&["RPUSH list2 a"]);
         vfs.wait_for_somebody();
+        two.send_words(&["RPUSH list2 a"]);
         let kill = format!("CLIENT KILL ID {id}");
         killer.send_words(&[&kill, "LLEN list", "PING"]);
         assert!(hears_nothing(&killer), "{threads} loops: a write is under way");
@@ -167,7 +167,7 @@ fn nothing_of_a_killed_client_happens_behind_the_reply() {
         let mut victim = served.client();
         let id = id_of(&mut victim);
         let key = format!("list{round}");
-        let requests: Vec<Vec<&str>> = (0..3000).map(|_| vec!["RPUSH", &key, "x"]).collect();
+        let requests: Vec<Vec<&str>> = (0..3000).map(|_| vec!["RPUSH", key.as_str(), "x"]).collect();
         victim.send_all(&requests);
         let length = format!("LLEN {key}");
         let kill = format!("CLIENT KILL ID {id}");
