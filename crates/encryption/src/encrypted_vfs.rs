@@ -378,6 +378,10 @@ impl Vfs for EncryptedVfs {
         self.below.is_own_dir(path)
     }
 
+    fn is_link(&self, path: &Path) -> Result<bool> {
+        self.below.is_link(path)
+    }
+
     fn copy_permissions(&self, from: &Path, to: &Path) -> Result<()> {
         self.below.copy_permissions(from, to)
     }

@@ -87,6 +87,7 @@ pub fn rewrite(
     // Nothing is changed if a key is missing, or a file is damaged: what is half converted opens in no way, nor can it be
     // repaired.
     let foreign = foreign_numbers(&**below, &source, dir).map_err(|e| advise(e, target))?;
+    refuse_links(&**below, dir, &folders, &foreign)?;
     for path in contents(&**below, dir, &foreign)? {
         check(&**below, &source, wanted, &path).map_err(|error| advise(error, target))?;
     }
@@ -129,6 +130,29 @@ fn lock_out_readers(below: &dyn Vfs, dir: &Path) -> Result<Vec<Box<dyn Send + Sy
     let mut names = below.list(dir)?;
     names.retain(|name| matches!(names::parse(name), FileName::Readers(_)));
     names.iter().map(|name| lock(below, &dir.join(name), "read-only")).collect()
+}
+
+/// Refuses symbolic links among what is to be written anew: what they lead to would stay as it is. The directory of the store may
+/// be reached by one.
+fn refuse_links(
+    below: &dyn Vfs,
+    dir: &Path,
+    folders: &[PathBuf],
+    foreign: &[FileNumber],
+) -> Result<()> {
+    let mut paths = Vec::new();
+    for folder in folders {
+        paths.extend((folder != dir).then(|| folder.clone()));
+        paths.extend(contents(below, folder, foreign)?);
+    }
+    for path in paths {
+        if below.is_link(&path)? {
+            let why = "it is a symbolic link, and what it leads to would stay as it is: nothing is changed; put that in \
+                       its place, or move it away";
+            return Err(Error::io("convert", &path, io::Error::other(why)));
+        }
+    }
+    Ok(())
 }
 
 /// Reads the file at `path`, if it is to be written anew, for the errors.

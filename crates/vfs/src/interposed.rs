@@ -127,6 +127,10 @@ impl<I: Interposed> Vfs for I {
         self.files().is_own_dir(path)
     }
 
+    fn is_link(&self, path: &Path) -> Result<bool> {
+        self.files().is_link(path)
+    }
+
     fn copy_permissions(&self, from: &Path, to: &Path) -> Result<()> {
         self.files().copy_permissions(from, to)
     }

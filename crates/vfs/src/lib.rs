@@ -83,6 +83,11 @@ pub trait Vfs: Send + Sync + 'static {
         let _ = path;
         Ok(true)
     }
+    /// Whether `path` is a symbolic link. Where there are none, as this default says, nothing is.
+    fn is_link(&self, path: &Path) -> Result<bool> {
+        let _ = path;
+        Ok(false)
+    }
     /// Gives `to` the permissions of `from`. Nothing where there are none, as in this default.
     fn copy_permissions(&self, from: &Path, to: &Path) -> Result<()> {
         let _ = (from, to);
@@ -153,11 +158,14 @@ pub fn is_unreadable(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if source.raw_os_error() == Some(EIO))
 }
 
-/// Whether what was to be opened is no regular file: a directory, say, or a named pipe.
+/// What the kernel says of links that lead in a circle.
+const ELOOP: i32 = 40;
+
+/// Whether what was to be opened is no regular file: a directory, say, a named pipe, or a link to itself.
 pub fn is_no_file(error: &Error) -> bool {
     use std::io::ErrorKind::{InvalidInput, IsADirectory};
     matches!(error, Error::Io { op: "open", source, .. }
-        if matches!(source.kind(), IsADirectory | InvalidInput))
+        if matches!(source.kind(), IsADirectory | InvalidInput) || source.raw_os_error() == Some(ELOOP))
 }
 
 /// What is read again by itself where a longer read fails: what the kernel reads at least.

@@ -228,3 +228,29 @@ fn what_names_no_key_file_is_told_apart_from_what_should() {
     assert!(program.fails(1, &["keys", "new", "terrace-data/LOCK"]).contains("of a store"));
     assert!(program.ok(&["get", "a", "--key-file", "keys"]).starts_with('1'));
 }
+
+/// What a link leads to would stay in the clear.
+#[test]
+fn a_store_with_links_among_its_files_is_not_encrypted() {
+    let program = Program::new();
+    program.ok(&["keys", "new", "keys"]);
+    program.ok(&["put", "a", SECRET]);
+    program.ok(&["compact"]);
+    fs::create_dir_all(program.path("terrace-data/lost")).unwrap();
+    program.write("terrace-data/lost/000001.sst", SECRET);
+    let sst = program.files(".sst").remove(0);
+    let moved = |path: &Path| {
+        let elsewhere = program.path("elsewhere");
+        fs::rename(path, &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, path).unwrap();
+        let said = program.fails(1, &with_keys(&["encrypt", "terrace-data"]));
+        assert!(said.contains("is a symbolic link"), "{}: {said}", path.display());
+        fs::remove_file(path).unwrap();
+        fs::rename(&elsewhere, path).unwrap();
+        assert_eq!(program.ok(&["get", "a"]).trim_end(), SECRET);
+    };
+    let lost = program.path("terrace-data/lost");
+    [sst, lost.join("000001.sst"), lost].iter().for_each(|path| moved(path));
+    program.ok(&with_keys(&["encrypt", "terrace-data"]));
+    assert!(!is_readable(&program.store()));
+}

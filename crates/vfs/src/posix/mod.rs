@@ -19,7 +19,7 @@ use lock::FileLock;
 use output::set_direct;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Resource, geteuid, getrlimit, setrlimit};
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -127,6 +127,14 @@ fn names_of_others(dir: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
+/// What `path` itself is, not what it links to, if it is anything.
+fn itself(path: &Path) -> io::Result<Option<Metadata>> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
+}
+
 /// Whether `path` itself, not what it links to, is a directory of this process's user.
 fn is_own_dir(path: &Path) -> io::Result<bool> {
     let metadata = fs::symlink_metadata(path)?;
@@ -195,6 +203,10 @@ impl Vfs for PosixVfs {
         at("look up", path, is_own_dir(path))
     }
 
+    fn is_link(&self, path: &Path) -> Result<bool> {
+        Ok(at("look up", path, itself(path))?.is_some_and(|found| found.is_symlink()))
+    }
+
     fn copy_permissions(&self, from: &Path, to: &Path) -> Result<()> {
         let copied =
             fs::metadata(from).and_then(|from| fs::set_permissions(to, from.permissions()));
@@ -206,11 +218,7 @@ impl Vfs for PosixVfs {
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
-        let found = match fs::symlink_metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            found => found.map(|_| true),
-        };
-        at("look up", path, found)
+        Ok(at("look up", path, itself(path))?.is_some())
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {

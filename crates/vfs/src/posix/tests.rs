@@ -80,6 +80,7 @@ fn what_is_no_file_is_told_from_what_cannot_be_opened() {
     let path = |name: &str| dir.path().join(name);
     fs::create_dir(path("directory")).unwrap();
     std::os::unix::fs::symlink(path("directory"), path("link")).unwrap();
+    std::os::unix::fs::symlink(path("circle"), path("circle")).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
     let _listening = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
     let sim = crate::SimVfs::new(1);
@@ -87,7 +88,7 @@ fn what_is_no_file_is_told_from_what_cannot_be_opened() {
     let is_no_file = |vfs: &dyn Vfs, path: &Path| {
         crate::is_no_file(&vfs.open(path, OpenMode::default()).map(drop).unwrap_err())
     };
-    for name in ["directory", "link", "pipe", "socket"] {
+    for name in ["directory", "link", "circle", "pipe", "socket"] {
         assert!(is_no_file(&PosixVfs, &path(name)), "{name}");
     }
     assert!(is_no_file(&sim, Path::new("/directory")));
@@ -102,6 +103,8 @@ fn a_link_to_nothing_has_a_name_that_is_taken() {
     let (link, other) = (dir.path().join("link"), dir.path().join("other"));
     std::os::unix::fs::symlink(dir.path().join("nothing"), &link).unwrap();
     assert!(PosixVfs.exists(&link).unwrap() && !PosixVfs.exists(&other).unwrap());
+    assert!(PosixVfs.is_link(&link).unwrap() && !PosixVfs.is_link(&other).unwrap());
+    assert!(!PosixVfs.is_link(dir.path()).unwrap());
     assert!(PosixVfs.create(&link, &CreateOptions::default()).is_err());
     PosixVfs.rename(&link, &other).unwrap();
     assert!(!PosixVfs.exists(&link).unwrap() && other.is_symlink());
