@@ -71,6 +71,27 @@ fn a_link_to_nothing_is_moved_as_often_as_there_is_one() {
 }
 
 #[test]
+fn what_has_the_name_of_lost_and_is_no_directory_is_named() {
+    let program = Program::with_store();
+    for is_link in [true, false] {
+        let lost = program.store().join("lost");
+        match is_link {
+            true => std::os::unix::fs::symlink("/nonexistent/lost", &lost).unwrap(),
+            false => std::fs::write(&lost, b"mine").unwrap(),
+        }
+        for arguments in [&["repair", "terrace-data"][..], &["repair", "terrace-data", "--dry-run"]]
+        {
+            let said = program.fails(1, arguments);
+            assert!(
+                said.contains("lost is no directory") && said.contains("move it away"),
+                "{said}"
+            );
+        }
+        std::fs::remove_file(&lost).unwrap();
+    }
+}
+
+#[test]
 fn a_sound_store_stays_as_it_is() {
     let program = Program::with_store();
     let before = program.ok(&["scan"]);

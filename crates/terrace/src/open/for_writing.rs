@@ -22,12 +22,17 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
     orphans::remove_backup_work(&*vfs, dir);
     let there: HashSet<String> = vfs.list(dir)?.into_iter().collect();
     let is_store = vfs.exists(&names::current_path(dir))?;
+    if is_store {
+        // Recovery may need the room of the reserve.
+        orphans::clear_name_of_reserve(&*vfs, dir)?;
+    }
     let opened = match recover_and_write(dir, &options, start) {
         Err(Error::DiskFull(cause)) if is_store && !cause.is_failed_sync() => {
             full_disk::open(dir, &options, start, &there, cause)?
         }
         opened => {
             let opened = opened?;
+            orphans::clear_name_of_reserve(&*vfs, dir)?;
             full_disk::take_reserve(&opened, is_store)?;
             opened
         }

@@ -18,7 +18,7 @@ use terrace_log::{LogReader, Step};
 use terrace_manifest::evidence::EVIDENCE_FILES;
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{ManifestState, SegmentKind, backup_work};
-use terrace_vfs::Vfs;
+use terrace_vfs::{OpenMode, Vfs, is_no_file};
 
 /// What becomes of a file.
 enum Fate {
@@ -41,6 +41,18 @@ pub(crate) fn remove_backup_work(vfs: &dyn Vfs, dir: &Path) {
         let foreign = backup_work::clear(vfs, &work).unwrap_or_default();
         foreign.iter().for_each(|path| event::foreign_in_backup_work(path));
     }
+}
+
+/// Sets aside what has the name of the reserve and is no file: it could be neither removed nor counted, and writes would fail.
+pub(crate) fn clear_name_of_reserve(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    let path = names::reserve_path(dir);
+    let is_none = |error: terrace_base::Error| is_no_file(&error) || error.is_not_found();
+    if vfs.exists(&path)? && vfs.open(&path, OpenMode::default()).is_err_and(is_none) {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        set_aside(vfs, dir, name, "it has the name of the reserve, and is no file")?;
+        vfs.sync_dir(dir)?;
+    }
+    Ok(())
 }
 
 /// Settles every file in `dir` that neither `state` nor the log with its `history` needs. `skipped` are

@@ -113,7 +113,7 @@ pub struct RepairReport {
 /// [`Error::Locked`] if a process has it open; [`Error::NotAStore`] if there is no file of a store;
 /// [`Error::Unsupported`] for files of later builds; [`Error::Io`] and [`Error::DiskFull`]: the store is as it
 /// was, or can be repaired again; [`Error::InvalidArgument`] if `options` give a family another merge operator than the one that it
-/// has: the store is as it was.
+/// has, or if `lost` in `dir` is no directory: the store is as it was.
 ///
 /// The losses that a repair was about to tell which was killed are in the report of the next one. That counts as told what this
 /// function returns: a program that may be killed before it has passed it on calls [`repair_telling`].
@@ -155,6 +155,7 @@ fn run(dir: &Path, options: Options, how: RepairOptions) -> Result<RepairReport>
     options.check()?;
     let vfs = options.advanced.vfs.clone();
     check_is_store(&*vfs, dir)?;
+    check_lost(&*vfs, dir)?;
     let lock = match how.dry_run {
         true => lock_for_a_look(&*vfs, dir)?,
         false => Some(read_write::lock(&*vfs, dir)?),
@@ -244,6 +245,20 @@ fn check_is_store(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Refuses what has the name of `lost/` and is no directory.
+fn check_lost(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    let lost = names::lost_dir(dir);
+    match vfs.exists(&lost)?.then(|| vfs.list(&lost)) {
+        Some(Err(terrace_base::Error::Io { source, .. }))
+            if matches!(source.kind(), ErrorKind::NotADirectory | ErrorKind::NotFound) =>
+        {
+            let why = "is no directory, and a repair puts there what it replaces: move it away";
+            Err(Error::InvalidArgument(format!("{} {why}", lost.display())))
+        }
+        _ => Ok(()),
+    }
 }
 
 struct Repair<'a> {

@@ -144,6 +144,24 @@ fn what_no_backup_has_left_stays() {
     assert!(!work.join("000001.sst").exists());
 }
 
+#[test]
+fn what_has_the_name_of_the_reserve_and_is_no_file_hinders_no_write() {
+    for is_new in [true, false] {
+        let sim = if is_new { SimVfs::new(1) } else { store().0 };
+        let mine = names::reserve_path(Path::new(DIR)).join("mine");
+        if sim.exists(&names::reserve_path(Path::new(DIR))).unwrap() {
+            sim.remove(&names::reserve_path(Path::new(DIR))).unwrap();
+        }
+        assert!(sim.write_file(&mine, b"mine"));
+        let db = Db::open(DIR, options(&sim)).unwrap();
+        db.put(b"another", b"value").unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        let kept = names::lost_dir(Path::new(DIR)).join("RESERVE/mine");
+        assert_eq!(sim.read_file(kept).unwrap(), b"mine");
+    }
+}
+
 /// The manifest itself says that a file was merged away: if a crash comes before it is deleted, the
 /// next open does that, and so does one after a crash in that open.
 #[test]
