@@ -162,7 +162,6 @@ fn remove_unfinished(dir: &Path, partial: &Path) -> Result<()> {
         if is_dir && is_file(&partial.join(PARTIAL_LOCK_NAME)) {
             // It removes what it finds, and leaves nothing.
             PartialDir::prepare(&vfs, dir, names::is_of_checkpoint).map(drop)?;
-            fs::remove_dir(partial).with_context(|| format!("cannot remove {shown}"))?;
             tell(&format!("removed {shown}, which a killed checkpoint or restore had left"));
             return Ok(());
         }

@@ -20,7 +20,7 @@ pub fn partial_path(target: &Path) -> PathBuf {
 }
 
 /// A directory that is filled at [`partial_path`] and then gets its name. Dropped before [`Self::finish`], it leaves no
-/// file.
+/// file, and no directory that was not there.
 ///
 /// It has a lock, which keeps a second one for the same target out. The lock also tells what an interrupted one left
 /// from a directory of the user's that happens to have this name: that is refused, and so is one with files that nobody fills it
@@ -31,6 +31,8 @@ pub struct PartialDir<'a> {
     target: PathBuf,
     path: PathBuf,
     is_own: fn(&str) -> bool,
+    /// Whether the directory was made by this one, or by one that was interrupted.
+    is_made: bool,
     is_finished: bool,
     _lock: Box<dyn Send + Sync>,
 }
@@ -48,7 +50,8 @@ impl<'a> PartialDir<'a> {
             return Err(refusal(target, ErrorKind::InvalidInput, "a new directory needs a name"));
         }
         let path = partial_path(target);
-        if vfs.exists(&path)? && !vfs.is_own_dir(&path)? {
+        let was_there = vfs.exists(&path)?;
+        if was_there && !vfs.is_own_dir(&path)? {
             let text = "the new directory is filled there first, but it is a link or another user's; move it away";
             return Err(refusal(&path, ErrorKind::AlreadyExists, text));
         }
@@ -74,7 +77,8 @@ impl<'a> PartialDir<'a> {
         // After a power cut the lock must be there if anything else is.
         vfs.sync_dir(&path)?;
         let target = target.to_path_buf();
-        let this = Self { vfs, target, path, is_own, is_finished: false, _lock: lock };
+        let is_made = is_locked || !was_there;
+        let this = Self { vfs, target, path, is_own, is_made, is_finished: false, _lock: lock };
         if !others.is_empty() {
             // What a kill has left of the check that follows.
             vfs.remove(&this.path.join(PARTIAL_PROBE_NAME))?;
@@ -142,6 +146,10 @@ impl Drop for PartialDir<'_> {
         let is_empty = || self.remove_files().and_then(|()| self.vfs.sync_dir(&self.path)).is_ok();
         if !self.is_finished && is_empty() {
             let _ = self.vfs.remove(&self.path.join(PARTIAL_LOCK_NAME));
+            if self.is_made {
+                // Unless it has files of others.
+                let _ = self.vfs.remove(&self.path);
+            }
         }
     }
 }
@@ -317,6 +325,10 @@ mod tests {
         assert_eq!(names(&vfs, "/new.partial"), [PARTIAL_LOCK_NAME]);
         write(&vfs, "/new.partial/b");
         drop(partial);
+        assert!(!vfs.exists(Path::new("/new.partial")).unwrap());
+        // One of the user's stays.
+        vfs.create_dir_all(Path::new("/new.partial")).unwrap();
+        drop(PartialDir::prepare(&vfs, Path::new("/new"), is_own).unwrap());
         assert!(names(&vfs, "/new.partial").is_empty());
     }
 

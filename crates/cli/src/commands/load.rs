@@ -69,7 +69,7 @@ pub struct LoadArgs {
     #[arg(long)]
     sync: bool,
 
-    /// After each batch, print how many records are durable
+    /// After each batch, print how many records are durable; needs --sync
     #[arg(long, requires = "sync")]
     report_durable: bool,
 
