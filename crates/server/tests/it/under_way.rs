@@ -167,7 +167,8 @@ fn nothing_of_a_killed_client_happens_behind_the_reply() {
         let mut victim = served.client();
         let id = id_of(&mut victim);
         let key = format!("list{round}");
-        let requests: Vec<Vec<&str>> = (0..3000).map(|_| vec!["RPUSH", key.as_str(), "x"]).collect();
+        let requests: Vec<Vec<&str>> =
+            (0..3000).map(|_| vec!["RPUSH", key.as_str(), "x"]).collect();
         victim.send_all(&requests);
         let length = format!("LLEN {key}");
         let kill = format!("CLIENT KILL ID {id}");
