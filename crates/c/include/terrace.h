@@ -15,8 +15,8 @@
 // NULL pointer with length 0 is no bytes. Names, option texts and messages are UTF-8 and end with a zero
 // byte; paths end with a zero byte and are otherwise any bytes.
 //
-// Threads. terrace_db, terrace_family, terrace_snapshot and terrace_backups may be used by any number of threads at the same
-// time, terrace_options and terrace_read_options while nobody changes them. terrace_iter, terrace_batch,
+// Threads. terrace_db, terrace_family, terrace_snapshot, terrace_entries and terrace_backups may be used by any number of threads at
+// the same time, terrace_options and terrace_read_options while nobody changes them. terrace_iter, terrace_batch,
 // terrace_transaction, terrace_sst_writer, terrace_bulk_loader, terrace_updates and terrace_value are for one thread at a
 // time, any thread.
 // Nothing is tied to the thread that made it. A free must be the last use by any thread.
@@ -168,6 +168,10 @@ typedef struct terrace_bulk_loader terrace_bulk_loader;
 
 // An open store. Any number of threads may use it at the same time.
 typedef struct terrace_db terrace_db;
+
+// Entries that terrace_transaction_scan has read, in the order of their keys. Any number of threads may look at them
+// at the same time. They stay as they are, whatever becomes of the transaction, and keep memory of the store until they are freed.
+typedef struct terrace_entries terrace_entries;
 
 // Why a function failed: a code and a message. The caller frees it.
 typedef struct terrace_error terrace_error;
@@ -696,6 +700,19 @@ struct terrace_error *terrace_transaction_get_untracked(struct terrace_transacti
                                                         size_t key_len,
                                                         struct terrace_value *value);
 
+// Reads the first `limit` entries from `start` on and below `end` in the order of keys, as the transaction sees
+// them. A NULL bound with length 0 is none. Free *entries with terrace_entries_free. The range that was read must not
+// change until the commit: a key that others put into it or delete is a conflict, also one that was absent. With
+// `limit` entries it ends after the last of them; to go on, scan from behind that key.
+struct terrace_error *terrace_transaction_scan(struct terrace_transaction *transaction,
+                                               const struct terrace_family *family,
+                                               const uint8_t *start,
+                                               size_t start_len,
+                                               const uint8_t *end,
+                                               size_t end_len,
+                                               size_t limit,
+                                               struct terrace_entries **entries);
+
 // Sets a key to a value. What is over a limit is refused by the commit.
 struct terrace_error *terrace_transaction_put(struct terrace_transaction *transaction,
                                               const struct terrace_family *family,
@@ -752,6 +769,23 @@ struct terrace_error *terrace_transaction_commit(struct terrace_transaction *tra
 
 // Frees a transaction; one that was not committed is as if it had never been. NULL is allowed.
 void terrace_transaction_free(struct terrace_transaction *transaction);
+
+// How many there are; 0 for NULL.
+size_t terrace_entries_len(const struct terrace_entries *entries);
+
+// The key of entry `index`, from 0 on, of *len bytes, which stays until the entries are freed. NULL with length 0 if there
+// is no such entry.
+const uint8_t *terrace_entries_key(const struct terrace_entries *entries,
+                                   size_t index,
+                                   size_t *len);
+
+// The value of entry `index`, as terrace_entries_key.
+const uint8_t *terrace_entries_value(const struct terrace_entries *entries,
+                                     size_t index,
+                                     size_t *len);
+
+// Frees the entries. NULL is allowed.
+void terrace_entries_free(struct terrace_entries *entries);
 
 // Makes everything written so far durable, whatever the option "sync" says.
 struct terrace_error *terrace_sync(const struct terrace_db *db);

@@ -1,13 +1,12 @@
 //! Flushes, compactions, checkpoints, repair and figures.
 
-use crate::arguments::{bound, path, place};
+use crate::arguments::{path, place, range};
 use crate::error::{Error, call};
 use crate::family::Family;
 use crate::options::Options;
 use crate::store::Db;
 use crate::text::handed_out;
 use std::ffi::c_char;
-use std::ops::Bound;
 use std::ptr;
 use terrace::RepairOptions;
 use terrace_binding::{Outcome, ServedStores};
@@ -211,21 +210,6 @@ unsafe fn metrics(
         out.set(handed_out(&format(&opened.db.metrics())));
         Ok(())
     })
-}
-
-/// A range of keys.
-type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
-
-/// # Safety
-/// As [`bound`], for both.
-unsafe fn range<'a>(
-    (start, start_len): (*const u8, usize),
-    (end, end_len): (*const u8, usize),
-) -> Outcome<Range<'a>> {
-    // SAFETY: said above.
-    let (start, end) = unsafe { (bound(start, start_len, "start")?, bound(end, end_len, "end")?) };
-    let start = start.map_or(Bound::Unbounded, Bound::Included);
-    Ok((start, end.map_or(Bound::Unbounded, Bound::Excluded)))
 }
 
 #[cfg(test)]

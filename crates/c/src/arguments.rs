@@ -1,6 +1,7 @@
 //! What C passes, looked at before it is used: NULL becomes an error with the argument's name.
 
 use std::ffi::{CStr, OsStr, c_char};
+use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use terrace_binding::{Failure, Outcome};
@@ -47,6 +48,23 @@ pub unsafe fn bytes<'a>(data: *const u8, len: usize, what: &str) -> Outcome<&'a 
     }
     // SAFETY: said above; the length fits an object.
     Ok(unsafe { std::slice::from_raw_parts(data, len) })
+}
+
+/// A range of keys.
+pub type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// From a bound on and below another.
+///
+/// # Safety
+/// As [`bound`], for both.
+pub unsafe fn range<'a>(
+    (start, start_len): (*const u8, usize),
+    (end, end_len): (*const u8, usize),
+) -> Outcome<Range<'a>> {
+    // SAFETY: said above.
+    let (start, end) = unsafe { (bound(start, start_len, "start")?, bound(end, end_len, "end")?) };
+    let start = start.map_or(Bound::Unbounded, Bound::Included);
+    Ok((start, end.map_or(Bound::Unbounded, Bound::Excluded)))
 }
 
 /// A bound: none if `data` is NULL.

@@ -43,6 +43,8 @@ mod batch;
 
 mod transaction;
 
+mod entries;
+
 mod admin;
 
 mod ingest;
@@ -63,6 +65,7 @@ pub use batch::*;
 pub use bulk::*;
 pub use callback::FreeContext;
 pub use compaction_filter::*;
+pub use entries::*;
 pub use error::*;
 pub use family::*;
 pub use ingest::*;

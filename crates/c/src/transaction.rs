@@ -1,7 +1,8 @@
 //! Optimistic transactions.
 
-use crate::arguments::{bytes, exclusive, place};
+use crate::arguments::{bytes, exclusive, place, range};
 use crate::batch::write_options;
+use crate::entries::Entries;
 use crate::error::{Error, call, free};
 use crate::family::Family;
 use crate::read::Value;
@@ -120,6 +121,41 @@ unsafe fn get(
     };
     out.set(Value::of(read(open.running()?, family, key)?));
     Ok(())
+}
+
+/// Reads the first `limit` entries from `start` on and below `end` in the order of keys, as the transaction sees
+/// them. A NULL bound with length 0 is none. Free *entries with terrace_entries_free. The range that was read must not
+/// change until the commit: a key that others put into it or delete is a conflict, also one that was absent. With
+/// `limit` entries it ends after the last of them; to go on, scan from behind that key.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments, reason = "two bounds, a limit and a result")]
+pub unsafe extern "C" fn terrace_transaction_scan(
+    transaction: *mut Transaction,
+    family: *const Family,
+    start: *const u8,
+    start_len: usize,
+    end: *const u8,
+    end_len: usize,
+    limit: usize,
+    entries: *mut *mut Entries,
+) -> *mut Error {
+    call(|| {
+        // SAFETY: the rules of terrace.h.
+        let out = unsafe { place(entries, "entries") }?;
+        out.set(std::ptr::null_mut());
+        // SAFETY: the rules of terrace.h.
+        let (open, family, range) = unsafe {
+            let range = range((start, start_len), (end, end_len))?;
+            (Transaction::of(transaction)?, Family::of_any(family)?, range)
+        };
+        let running = open.running()?;
+        let found = match family {
+            None => running.scan::<&[u8]>(range, limit)?,
+            Some(family) => running.scan_cf::<&[u8]>(family, range, limit)?,
+        };
+        out.give(Entries::new(found));
+        Ok(())
+    })
 }
 
 /// Sets a key to a value. What is over a limit is refused by the commit.

@@ -1,6 +1,6 @@
 //! `Transaction`: optimistic transactions.
 
-use crate::arguments::{bytes, ttl, write_options};
+use crate::arguments::{bound, bytes, ttl, write_options};
 use crate::callbacks::{free, wait};
 use crate::errors::{ended, raise};
 use crate::family::ColumnFamily;
@@ -8,6 +8,8 @@ use parking_lot::Mutex;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
+use std::ops::Bound as Limit;
+use terrace::Slice;
 use terrace_binding::{Failure, Kept, Outcome};
 
 /// A transaction: reads at one moment, sees its own writes, commits whole or not at all. As a `with` block it
@@ -51,6 +53,30 @@ impl Transaction {
     }
 }
 
+/// From `start` on, below `end`, and with `prefix`, as far as they are there.
+fn range(
+    start: Option<Vec<u8>>,
+    end: Option<Vec<u8>>,
+    prefix: Option<Vec<u8>>,
+) -> (Limit<Vec<u8>>, Limit<Vec<u8>>) {
+    let behind = prefix.as_deref().and_then(behind);
+    let end = match (end, behind) {
+        (Some(end), Some(behind)) => Some(end.min(behind)),
+        (end, behind) => end.or(behind),
+    };
+    // None is less than any key.
+    let start = start.max(prefix);
+    (start.map_or(Limit::Unbounded, Limit::Included), end.map_or(Limit::Unbounded, Limit::Excluded))
+}
+
+/// The first key behind all with a prefix; none if nothing is.
+fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
 /// A transaction holds its store open.
 impl Drop for Transaction {
     fn drop(&mut self) {
@@ -90,6 +116,29 @@ impl Transaction {
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         Ok(self.get(key, None, None, true)?.is_some())
+    }
+
+    /// The first `limit` entries of a range. The commit is refused if others have written into it since, also a key that
+    /// was absent.
+    #[pyo3(signature = (start=None, end=None, *, prefix=None, limit=None, family=None))]
+    fn items<'py>(
+        &self,
+        py: Python<'py>,
+        start: Option<&Bound<'py, PyAny>>,
+        end: Option<&Bound<'py, PyAny>>,
+        prefix: Option<&Bound<'py, PyAny>>,
+        limit: Option<usize>,
+        family: Option<&Bound<'py, ColumnFamily>>,
+    ) -> PyResult<Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
+        let range = range(bound(start)?, bound(end)?, bound(prefix)?);
+        let (limit, family) = (limit.unwrap_or(usize::MAX), ColumnFamily::handle(family)?);
+        let found = self.work(py, |running| match family.as_ref() {
+            None => running.scan::<Vec<u8>>(range, limit),
+            Some(family) => running.scan_cf::<Vec<u8>>(family, range, limit),
+        })?;
+        let pair =
+            |(key, value): &(Vec<u8>, Slice)| (PyBytes::new(py, key), PyBytes::new(py, value));
+        Ok(found.iter().map(pair).collect())
     }
 
     #[pyo3(signature = (key, value, *, ttl=None, family=None))]

@@ -213,6 +213,52 @@ def test_transactions(db):
     assert b"m" not in db
 
 
+def test_transactions_read_ranges(db):
+    db.update({b"a": b"1", b"c": b"3", b"e": b"5", b"\xff": b"255"})
+    transaction = db.transaction()
+    transaction[b"b"] = b"2"
+    del transaction[b"c"]
+    assert transaction.items(b"a", b"e") == [(b"a", b"1"), (b"b", b"2")]
+    assert transaction.items(prefix=b"e") == [(b"e", b"5")]
+    assert transaction.items(prefix=b"\xff") == [(b"\xff", b"255")]
+    assert transaction.items(b"b", prefix=b"") == transaction.items(b"b") != transaction.items()
+    assert transaction.items(b"z", b"a") == [] == transaction.items(limit=0)
+    with pytest.raises(TypeError):
+        transaction.items("a")
+    transaction.rollback()
+    with pytest.raises(terracedb.ClosedError):
+        transaction.items()
+
+
+def test_what_others_write_into_a_range_that_was_read_is_a_conflict(db):
+    other = db.create_column_family("other")
+
+    def commits(written, **ranges):
+        db.update({b"a": b"1", b"c": b"3", b"e": b"5"})
+        other.update({b"a": b"1"})
+        transaction = db.transaction()
+        transaction.items(**ranges)
+        transaction[b"mine"] = b"x"
+        written()
+        try:
+            transaction.commit()
+        except terracedb.ConflictError:
+            return False
+        return True
+
+    absent = lambda: db.put(b"b", b"2")
+    assert not commits(absent, start=b"a", end=b"c")
+    assert not commits(absent)
+    assert commits(absent, start=b"c")
+    assert not commits(lambda: db.delete(b"a"), prefix=b"a")
+    # It ends after the last entry that was read.
+    assert commits(lambda: db.put(b"d", b"4"), limit=3)
+    assert not commits(lambda: db.put(b"d", b"4"), limit=4)
+    assert not commits(lambda: db.delete_range(b"x", b"y"), start=b"w")
+    assert not commits(lambda: other.put(b"z", b""), family=other)
+    assert commits(lambda: other.put(b"z", b""), start=b"w")
+
+
 def test_transact_runs_again_until_there_is_no_conflict(db):
     db[b"n"] = b"0"
     runs = []

@@ -216,6 +216,63 @@ static void transactions(terrace_db *db) {
     CHECK(is(&value, "b"));
 }
 
+/* Whether entry `index` is this one. */
+static bool entry_is(const terrace_entries *entries, size_t index, const char *key, const char *value) {
+    size_t key_len, value_len;
+    const uint8_t *k = terrace_entries_key(entries, index, &key_len);
+    const uint8_t *v = terrace_entries_value(entries, index, &value_len);
+    return k && v && key_len == strlen(key) && memcmp(k, key, key_len) == 0 &&
+           value_len == strlen(value) && memcmp(v, value, value_len) == 0;
+}
+
+/* Range reads of transactions: own writes in their places, and what others write into the range is a conflict. */
+static void transaction_scans(terrace_db *db) {
+    terrace_transaction *txn = NULL;
+    terrace_entries *entries = NULL;
+    size_t len = 7;
+    OK(terrace_put(db, NULL, B("scan/1"), B("one")));
+    OK(terrace_put(db, NULL, B("scan/3"), B("three")));
+    OK(terrace_put(db, NULL, B("scan/5"), B("five")));
+
+    OK(terrace_transaction_begin(db, &txn));
+    OK(terrace_transaction_put(txn, NULL, B("scan/2"), B("two")));
+    OK(terrace_transaction_delete(txn, NULL, B("scan/3")));
+    OK(terrace_transaction_scan(txn, NULL, B("scan/"), B("scan0"), SIZE_MAX, &entries));
+    CHECK(terrace_entries_len(entries) == 3);
+    CHECK(entry_is(entries, 0, "scan/1", "one") && entry_is(entries, 1, "scan/2", "two"));
+    CHECK(entry_is(entries, 2, "scan/5", "five"));
+    CHECK(terrace_entries_key(entries, 3, &len) == NULL && len == 0);
+    /* A key that was absent, in the gap. */
+    OK(terrace_put(db, NULL, B("scan/4"), B("four")));
+    FAILS(TERRACE_CONFLICT, terrace_transaction_commit(txn, TERRACE_SYNC_DEFAULT));
+    terrace_transaction_free(txn);
+    CHECK(entry_is(entries, 1, "scan/2", "two"));
+    terrace_entries_free(entries);
+
+    /* With a limit the range ends after the last entry. */
+    OK(terrace_transaction_begin(db, &txn));
+    OK(terrace_transaction_scan(txn, NULL, B("scan/"), NULL, 0, 2, &entries));
+    CHECK(terrace_entries_len(entries) == 2 && entry_is(entries, 1, "scan/3", "three"));
+    terrace_entries_free(entries);
+    OK(terrace_transaction_put(txn, NULL, B("scan/9"), B("")));
+    OK(terrace_put(db, NULL, B("scan/4"), B("more")));
+    OK(terrace_transaction_commit(txn, TERRACE_SYNC_DEFAULT));
+    FAILS(TERRACE_INVALID_ARGUMENT, terrace_transaction_scan(txn, NULL, NULL, 0, NULL, 0, 1, &entries));
+    CHECK(entries == NULL && terrace_entries_len(entries) == 0);
+    terrace_transaction_free(txn);
+
+    /* Value of no bytes, and none at all. */
+    OK(terrace_transaction_begin(db, &txn));
+    OK(terrace_transaction_scan(txn, NULL, B("scan/9"), B("scan0"), 10, &entries));
+    CHECK(terrace_entries_len(entries) == 1 && entry_is(entries, 0, "scan/9", ""));
+    terrace_entries_free(entries);
+    OK(terrace_transaction_scan(txn, NULL, B("scan0"), B("scan/"), 10, &entries));
+    CHECK(entries != NULL && terrace_entries_len(entries) == 0);
+    terrace_entries_free(entries);
+    terrace_transaction_free(txn);
+    OK(terrace_delete_range(db, NULL, B("scan/"), B("scan0")));
+}
+
 static void administration(terrace_db *db, const char *dir) {
     char *text = NULL;
     uint64_t keys = 0, bytes = 0, files = 0;
@@ -743,6 +800,7 @@ int main(int argc, char **argv) {
     families(db);
     iterators(db);
     transactions(db);
+    transaction_scans(db);
     administration(db, argv[1]);
     ingestion(db, argv[1]);
     loads(db);

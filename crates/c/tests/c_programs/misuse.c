@@ -58,6 +58,10 @@ static void nulls(terrace_db *db) {
     BAD(terrace_transaction_begin(db, NULL));
     BAD(terrace_transaction_begin(NULL, &txn));
     BAD(terrace_transaction_commit(NULL, 0));
+    terrace_entries *entries = (terrace_entries *)&len;
+    BAD(terrace_transaction_scan(NULL, NULL, NULL, 0, NULL, 0, 1, &entries));
+    CHECK(entries == NULL);
+    CHECK(terrace_entries_key(NULL, 0, &len) == NULL && terrace_entries_value(NULL, 0, NULL) == NULL);
     BAD(terrace_snapshot_new(db, NULL));
     BAD(terrace_family_get(db, NULL, NULL));
     CHECK(terrace_family_name(NULL) == NULL);
@@ -136,6 +140,7 @@ static void nulls(terrace_db *db) {
     terrace_options_free(NULL);
     terrace_read_options_free(NULL);
     terrace_transaction_free(NULL);
+    terrace_entries_free(NULL);
     terrace_batch_free(batch);
     terrace_options_free(options);
     terrace_read_options_free(reading);
@@ -286,6 +291,7 @@ static void after_close(const char *dir) {
     terrace_transaction *txn = NULL;
     terrace_family *family = NULL;
     terrace_updates *feed = NULL;
+    terrace_entries *entries = NULL;
     bool is_there = true;
     uint64_t latest = 0;
     terrace_value value, later;
@@ -298,6 +304,7 @@ static void after_close(const char *dir) {
     OK(terrace_iter_seek(iter, B("last")));
     OK(terrace_snapshot_new(db, &snapshot));
     OK(terrace_transaction_begin(db, &txn));
+    OK(terrace_transaction_scan(txn, NULL, B("last"), NULL, 0, 1, &entries));
     OK(terrace_family_get(db, "default", &family));
     OK(terrace_latest_seqno(db, &latest));
     OK(terrace_updates_since(db, latest + 1, false, &feed));
@@ -323,6 +330,9 @@ static void after_close(const char *dir) {
     terrace_db_free(db);
     terrace_error_free(terrace_iter_seek_to_last(iter));
     CHECK(memcmp(value.data, "value", 5) == 0);
+    key = terrace_entries_value(entries, 0, &len);
+    CHECK(len == 5 && memcmp(key, "value", len) == 0);
+    terrace_entries_free(entries);
     terrace_iter_free(iter);
     terrace_snapshot_free(snapshot);
     OK(terrace_transaction_put(txn, NULL, B("a"), B("b")));

@@ -371,6 +371,20 @@ class Transaction:
     ) -> bytes | _T | None: ...
     def __getitem__(self, key: _Bytes) -> bytes: ...
     def __contains__(self, key: _Bytes) -> bool: ...
+    def items(
+        self,
+        start: _Bytes | None = None,
+        end: _Bytes | None = None,
+        *,
+        prefix: _Bytes | None = None,
+        limit: int | None = None,
+        family: ColumnFamily | None = None,
+    ) -> list[tuple[bytes, bytes]]:
+        """The first `limit` entries from `start` on and below `end`, with the transaction's own writes in their places.
+
+        What others write into the range that was read is a conflict, also a key that was absent. With `limit` entries that range
+        ends after the last of them.
+        """
     def put(
         self,
         key: _Bytes,
