@@ -247,6 +247,7 @@ fn end_of(file: &FileMeta) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::slice::from_ref;
     use terrace_base::RangeTombstone;
 
     fn file(number: u64, smallest: &str, largest: &str) -> FileMeta {
@@ -282,7 +283,7 @@ mod tests {
         let later = sst(file(20, "a", "z"), false);
         let older = sst(file(9, "a", "z"), false);
         let named_with = named(&[found.meta.clone(), beside.meta.clone()]);
-        let (alone, after) = (named(&[found.meta.clone()]), named(&[beside.meta.clone()]));
+        let (alone, after) = (named(from_ref(&found.meta)), named(from_ref(&beside.meta)));
         for manifests in [vec![named_with.clone()], vec![after, named_with.clone(), alone.clone()]]
         {
             assert!(!is_later(&beside, &found, &manifests), "it was in force beside it");
