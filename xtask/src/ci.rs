@@ -1,5 +1,5 @@
-//! `cargo xtask ci`: all of CI. One profile and one target directory, so that nothing is compiled
-//! twice; what fails fastest runs first.
+//! `cargo xtask ci`: all of CI. One profile and one target directory, so that nothing is compiled twice but by the oldest
+//! compiler; what fails fastest runs first.
 
 use crate::steps::Steps;
 use crate::{dependencies, published, test, tidy};
@@ -27,6 +27,7 @@ pub fn steps(root: &Path) -> Result<Steps> {
     steps.cargo_with("docs-of-programs", &programs, &strict);
     let libraries = ["doc", "--workspace", "--lib", "--no-deps"];
     steps.cargo_with("docs-of-libraries", &libraries, &strict);
+    steps.check("crates-compile", published::compile);
     test::add(&mut steps)?;
     Ok(steps)
 }
