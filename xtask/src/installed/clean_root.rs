@@ -48,7 +48,8 @@ impl CleanRoot {
         println!("a root of {} packages", packages.len());
         let mut words = vec!["sh".to_string(), path_text(&script)?, path_text(dir)?];
         words.extend(packages);
-        run_shown(&mut root_command(&words)?)?;
+        let by_root = "the package is installed in a root of its own, which takes root or sudo";
+        run_shown(&mut root_command(&words)?).context(by_root)?;
         let clean = Self { dir: dir.to_path_buf() };
         let audit = clean.says(&["dpkg", "--audit"])?;
         ensure!(audit.is_empty(), "dpkg finds faults in the clean root: {audit}");

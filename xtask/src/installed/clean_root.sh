@@ -2,6 +2,7 @@
 # clean_root.sh DIR PACKAGE...: makes DIR the root of a Debian that has these packages and nothing else, of this machine's
 # own files. Run by root. The packages are installed here; what their scripts have made beside their files is made anew.
 set -e
+umask 022
 
 root=$(realpath "$1")
 shift
