@@ -129,3 +129,8 @@ pub mod vfs {
         Fault, FaultKind, OpClass, PosixVfs, SimVfs, Vfs, open_file_limit, open_file_soft_limit,
     };
 }
+
+/// The program of the README, compiled as a documentation test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

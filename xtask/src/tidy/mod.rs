@@ -12,6 +12,7 @@ mod lex;
 mod links;
 mod module_tree;
 mod names;
+mod pages;
 mod rooms;
 mod safety;
 mod size;
@@ -117,7 +118,7 @@ impl Tree {
 type Rule = fn(&Tree) -> Vec<Finding>;
 
 /// Every rule, by the name it is reported under.
-const RULES: [(&str, Rule); 14] = [
+const RULES: [(&str, Rule); 15] = [
     ("floors between crates", crates::floors),
     ("rooms of the engine", rooms::rooms),
     ("no circles", circles::circles),
@@ -132,6 +133,7 @@ const RULES: [(&str, Rule); 14] = [
     ("no machines or hosts", text::machines),
     ("plain sentences", text::turns),
     ("links in documents", links::links),
+    ("code in documents", pages::pages),
 ];
 
 /// Checks the tree under `root`; prints what it found.

@@ -96,3 +96,13 @@ impl CfOptions {
         built_in("value_compression", self.value_compression)
     }
 }
+
+/// The options of the pages, compiled as documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/filters.md")]
+struct FiltersPage;
+
+/// As [`FiltersPage`].
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/value-separation.md")]
+struct ValuesPage;
