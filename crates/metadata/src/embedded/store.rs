@@ -153,15 +153,19 @@ impl Shared {
     fn end_lease(&self, state: &mut State, lease: LeaseId) -> Result<()> {
         let bound = state.entries.values().filter(|entry| entry.lease == Some(lease));
         let writes = bound.map(|entry| Write::Delete { key: entry.key.clone() }).collect();
-        self.write(state, writes, WriteBatch::new()).map(drop)
+        self.write(state, writes).map(drop)
     }
 
-    /// Writes all of it durably by a batch that is empty, then into the state: the revision. Nothing to write is no revision.
-    fn write(&self, state: &mut State, writes: Vec<Write>, mut batch: WriteBatch) -> Result<u64> {
+    /// Writes all of it durably, then into the state: the revision. Nothing to write is no revision. While the disk is full
+    /// what is short is written: a node that cannot say that it lives serves nobody, and of one that has died nobody could take
+    /// over what it had and delete anything there.
+    fn write(&self, state: &mut State, writes: Vec<Write>) -> Result<u64> {
         if state.is_broken {
             return Err(Error::Unavailable("an earlier write failed; open the store again".into()));
         }
         let revision = state.revision + 1;
+        let mut batch = WriteBatch::new();
+        batch.use_reserve();
         let mut changes = Vec::new();
         for write in writes {
             match write {
@@ -177,11 +181,14 @@ impl Shared {
                     }
                     changes.push(Change::Put(Entry { key, value, mod_revision: revision, lease }));
                 }
-                Write::Delete { key } if state.entries.contains_key(&key) => {
-                    batch.delete_cf(&self.family, [ENTRIES, &key].concat());
+                Write::Delete { key } => {
+                    let Some(entry) = state.entries.get(&key) else { continue };
+                    // The store has nothing of what is bound to a lease, so that the end of one takes few bytes.
+                    if entry.lease.is_none() {
+                        batch.delete_cf(&self.family, [ENTRIES, &key].concat());
+                    }
                     changes.push(Change::Deleted { key, mod_revision: revision });
                 }
-                Write::Delete { .. } => {}
             }
         }
         if changes.is_empty() {
@@ -226,10 +233,7 @@ impl Shared {
                 return Err(Error::LeaseGone);
             }
         }
-        // A node that cannot say that it lives serves nobody, and nobody could delete anything of what it has.
-        let mut batch = WriteBatch::new();
-        batch.use_reserve();
-        self.write(state, transaction.writes, batch).map(Some)
+        self.write(state, transaction.writes).map(Some)
     }
 }
 
