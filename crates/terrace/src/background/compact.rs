@@ -148,10 +148,13 @@ pub(crate) fn run_next(env: &JobEnv) -> Result<bool> {
             true => Occasion::Idle,
             false => Occasion::Usual,
         };
+        let now_us = env.base.clock.monotonic_us();
         let next = choose(env, &jobs, occasion);
         if !matches!(next, Next::Job(_)) {
-            // Those that found no room are all that is left.
-            jobs.rewrites.in_vain.clear();
+            // Those that found no room are all that is left of the families that have no pause.
+            let errors = &env.jobs.errors;
+            let were_asked = |family| errors.may_begin(Work::Compaction, family, now_us);
+            jobs.rewrites.try_again(were_asked);
         }
         let job = match next {
             Next::Job(job) => job,
@@ -302,7 +305,9 @@ fn files_read(choice: &Choice) -> impl Iterator<Item = (u8, &File)> {
 
 /// Notes what became of a file that was to be rewritten below deletions.
 fn note_rewrite(env: &JobEnv, choice: &Choice, result: &Result<Merged>) {
-    let Choice::Merge(Compaction { above: Some(above), inputs, .. }) = choice else { return };
+    let Choice::Merge(Compaction { family, above: Some(above), inputs, .. }) = choice else {
+        return;
+    };
     let mut jobs = env.jobs.scheduler.lock();
     match result {
         Ok(done) => {
@@ -310,7 +315,8 @@ fn note_rewrite(env: &JobEnv, choice: &Choice, result: &Result<Merged>) {
             jobs.rewrites.note(outputs, above.newest_seqno());
         }
         Err(Error::DiskFull(_)) => {
-            jobs.rewrites.in_vain.extend(inputs.iter().flat_map(|(_, f)| f).map(|f| f.number));
+            let files = inputs.iter().flat_map(|(_, files)| files);
+            files.for_each(|file| jobs.rewrites.note_in_vain(file.number, *family));
         }
         Err(_) => {}
     }

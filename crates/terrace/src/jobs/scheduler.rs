@@ -29,8 +29,8 @@ pub(crate) struct RunningCompaction {
 pub(crate) struct Rewrites {
     /// Up to which sequence number deletions have been applied to a file.
     applied: HashMap<FileNumber, SeqNo>,
-    /// Files whose rewrite has found no room.
-    pub in_vain: HashSet<FileNumber>,
+    /// Files whose rewrite has found no room, with their families.
+    in_vain: HashMap<FileNumber, u32>,
 }
 
 impl Rewrites {
@@ -43,6 +43,22 @@ impl Rewrites {
     pub fn note(&mut self, outputs: impl Iterator<Item = FileNumber>, seqno: SeqNo) {
         self.applied.extend(outputs.map(|number| (number, seqno)));
         self.in_vain.clear();
+    }
+
+    /// The rewrite of `file` has found no room.
+    pub fn note_in_vain(&mut self, file: FileNumber, family: u32) {
+        self.in_vain.insert(file, family);
+    }
+
+    /// Whether the rewrite of `file` has found no room, and nothing has changed since.
+    pub fn is_in_vain(&self, file: FileNumber) -> bool {
+        self.in_vain.contains_key(&file)
+    }
+
+    /// There is nothing else to do for the families that `were_asked`: theirs are tried again. Those of a family whose
+    /// pause keeps it from being asked stay left out, so that its next try is another file.
+    pub fn try_again(&mut self, were_asked: impl Fn(u32) -> bool) {
+        self.in_vain.retain(|_, family| !were_asked(*family));
     }
 }
 
@@ -198,5 +214,27 @@ impl Scheduler {
     /// Whether jobs must stop.
     pub fn is_stopping(&self) -> bool {
         self.cancel.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pause that comes with the failure leaves nothing to choose, which says nothing of the family's other files.
+    #[test]
+    fn what_found_no_room_is_not_tried_again_before_the_others_of_its_family() {
+        let (one, other) = (FileNumber::new(1), FileNumber::new(2));
+        let mut rewrites = Rewrites::default();
+        rewrites.note_in_vain(one, 7);
+        rewrites.note_in_vain(other, 8);
+        let in_vain = |rewrites: &Rewrites| [one, other].map(|file| rewrites.is_in_vain(file));
+        rewrites.try_again(|_| false);
+        assert_eq!(in_vain(&rewrites), [true, true]);
+        rewrites.try_again(|family| family == 8);
+        assert_eq!(in_vain(&rewrites), [true, false]);
+        rewrites.note_in_vain(other, 8);
+        rewrites.note(std::iter::once(FileNumber::new(3)), SeqNo::new(5));
+        assert_eq!(in_vain(&rewrites), [false, false], "there is more room");
     }
 }

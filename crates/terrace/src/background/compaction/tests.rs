@@ -253,7 +253,7 @@ fn run_script(text: &str) -> String {
                 drawn.past.note(file, seqno.parse().unwrap());
             }
             "in-vain" => {
-                drawn.past.in_vain.insert(words[1].parse().unwrap());
+                drawn.past.note_in_vain(words[1].parse().unwrap(), 0);
             }
             "idle" => writeln!(out, "{}", show(&pick_idle(&drawn.input()))).unwrap(),
             "manual" => out += &show_manual(&drawn, words[1]),

@@ -30,6 +30,8 @@ struct Covered<'a> {
     above: Vec<(u8, Vec<File>)>,
     /// Which part of it is deleted and has not been applied to it, about.
     part: f64,
+    /// Whether it lies wholly in one deleted range, so that nothing is left of it for certain.
+    goes: bool,
 }
 
 /// What leaves least of those that are worth it.
@@ -47,10 +49,10 @@ pub(super) fn pick(input: &PickInput<'_>, past: &Rewrites) -> Choice {
             && !mostly_deletes_keys(found.file)
             && !mostly_deletes_ranges(found.file)
             && !input.is_busy(found.file)
-            && !past.in_vain.contains(&found.file.number)
+            && !past.is_in_vain(found.file.number)
     };
     let mut found: Vec<Covered<'_>> = covered.into_values().filter(is_worth_it).collect();
-    found.sort_by_key(|found| (found.left_bytes(), found.file.number));
+    found.sort_by_key(|found| (found.left_bytes(), !found.goes, found.file.number));
     let rewrite = found.into_iter().find_map(|found| found.rewrite(input));
     rewrite.unwrap_or(Choice::Nothing)
 }
@@ -71,7 +73,7 @@ pub(super) fn pick_covered(input: &PickInput<'_>) -> Option<Choice> {
                     continue;
                 }
                 let above = vec![(level as u8, vec![range.clone()])];
-                let covered = Covered { level: below, file, above, part: 1.0 };
+                let covered = Covered { level: below, file, above, part: 1.0, goes: true };
                 if let Some(choice) = covered.rewrite(input) {
                     return Some(choice);
                 }
@@ -133,8 +135,11 @@ fn cover<'a>(
                 file: older,
                 above: Vec::new(),
                 part: 0.0,
+                goes: false,
             });
-            found.part += deleted_part(file, past.applied(older.number), entries);
+            let part = deleted_part(file, past.applied(older.number), entries);
+            found.part += part;
+            found.goes |= part > 0.0 && is_one_range(file) && contains(file, older);
             match found.above.last_mut() {
                 Some((last, files)) if usize::from(*last) == level => files.push(file.clone()),
                 _ => found.above.push((level as u8, vec![file.clone()])),
