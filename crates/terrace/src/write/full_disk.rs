@@ -2,8 +2,8 @@
 //! flush of what they have written needs, and for a last part.
 //!
 //! - A removal of keys takes some bytes of the log, and of the SST that its flush writes; what it removes comes back only
-//!   with merges after that. So it is taken as long as the memtables can be flushed afterwards. If the log has used up
-//!   what it may, the memtables are flushed at once, which gives back the segments.
+//!   with merges after that. So it is taken as long as the memtables can be flushed afterwards, with itself. If the log
+//!   has used up what it may, the memtables are flushed at once, which gives back the segments.
 //! - The last part is for deleted ranges: with them the memtables and all files that they cover go without room for
 //!   anything but the flush of the ranges. And for the manifest.
 //!
@@ -72,19 +72,18 @@ fn has_room(env: &CommitEnv, lead: &Lead<'_>, bytes: u64) -> bool {
     let room = free.saturating_add(reserve::kept_bytes(vfs, dir).unwrap_or(0));
     let log = lead.log();
     let segment = if log.broken { SEGMENT_BYTES.min(reserve_bytes / SEGMENT_PART) } else { 0 };
-    let flush = match is_hopeless(env) {
-        true => 0,
-        false => unflushed_bytes(env).min(log_bytes(&log)),
-    };
-    is_enough(room, bytes + segment, flush, reserve_bytes)
+    let flush = (!is_hopeless(env)).then(|| unflushed_bytes(env).min(log_bytes(&log)));
+    is_enough(room.saturating_sub(segment), bytes, flush, reserve_bytes)
 }
 
-/// Whether `bytes` may be taken of `room` where a flush may write `flush` bytes: they leave the last part of the reserve
-/// and, as long as the flush can be had at all, twice what it writes. Jobs leave a quarter of the reserve to the log.
-fn is_enough(room: u64, bytes: u64, flush: u64, reserve_bytes: u64) -> bool {
+/// Whether `bytes` may be taken of `room` where a flush writes `flush` bytes before that, if there can be one: they leave
+/// the last part of the reserve and, if that flush can be had at all, twice what it writes with them. Jobs leave a quarter
+/// of the reserve to the log.
+fn is_enough(room: u64, bytes: u64, flush: Option<u64>, reserve_bytes: u64) -> bool {
     let (left, last) = (room.saturating_sub(bytes), reserve_bytes / LAST_PART);
-    let can_be_had = last.saturating_add(flush) <= room / 4 * 3;
-    left >= last && (!can_be_had || last + 2 * flush <= left)
+    let can_be_had = |flush: &u64| room > 0 && last.saturating_add(*flush) <= room / 4 * 3;
+    let for_flush = flush.filter(can_be_had).map_or(0, |flush| 2 * (flush + bytes));
+    last.saturating_add(for_flush) <= left
 }
 
 /// Bytes of the memtables that hold something: a flush writes less.
@@ -183,14 +182,17 @@ mod tests {
 
     #[test]
     fn removals_leave_the_last_part_of_the_reserve_and_what_a_flush_takes_that_can_be_had() {
-        let enough = |room, bytes, flush| is_enough(room, bytes, flush, 8000);
-        assert!(enough(8000, 7000, 0) && !enough(8000, 7001, 0));
-        assert!(enough(8000, 1000, 3000) && !enough(8000, 1001, 3000));
+        let enough = |room, bytes, flush| is_enough(room, bytes, Some(flush), 8000);
+        // What is taken is flushed as well.
+        assert!(enough(8000, 2333, 0) && !enough(8000, 2334, 0));
+        assert!(enough(8000, 333, 3000) && !enough(8000, 334, 3000));
         // It is flushed before it is too much for that.
         assert!(!enough(8000, 0, 4000) && !enough(8000, 0, 5000));
         // It cannot be had anyway.
         assert!(enough(8000, 7000, 5001) && !enough(8000, 7001, 5001));
+        assert!(is_enough(8000, 7000, None, 8000) && !is_enough(8000, 7001, None, 8000));
         assert!(!enough(999, 0, 0));
-        assert!(is_enough(0, 0, 0, 0));
+        // Without a reserve the log says whether there is room.
+        assert!(is_enough(0, 0, Some(0), 0) && is_enough(0, 100, Some(0), 0));
     }
 }
