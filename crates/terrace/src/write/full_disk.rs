@@ -9,9 +9,11 @@
 //!
 //! Called by `commit`.
 
+use crate::env::health::Health;
 use crate::env::reserve;
 use crate::error::{Error, Result};
 use crate::jobs::background_errors::Work;
+use crate::jobs::scheduler::SchedulerState;
 use crate::version::family::Family;
 use crate::write::env::CommitEnv;
 use crate::write::log_segments::{retire_segments_under_lead, settle};
@@ -121,17 +123,23 @@ pub(super) fn find_room(env: &CommitEnv, lead: &Lead<'_>) -> Result<()> {
 /// reserve is given back, and no flush takes it. Such jobs need no lead.
 fn wait_for_jobs(env: &CommitEnv) -> Result<()> {
     let ended = env.jobs.scheduler.lock().ended;
-    let is_quiet = env.jobs.scheduler.wait_until(|jobs| {
-        let is_quiet = jobs.is_quiet();
-        if is_quiet {
+    let gives_back = env.jobs.scheduler.wait_until(|jobs| {
+        let gives_back = gives_back(&env.base.health, jobs);
+        if gives_back {
             env.base.health.set_merges_only(true);
         }
-        Ok((is_quiet || jobs.ended != ended).then_some(is_quiet))
+        Ok((jobs.is_quiet() || jobs.ended != ended).then_some(gives_back))
     })?;
-    if is_quiet {
+    if gives_back {
         reserve::release(&*env.base.vfs, &env.base.dir)?;
     }
     Ok(())
+}
+
+/// Whether the whole reserve is given back, and flushes wait. Not where only the reserve is short: writers wait for flushes
+/// there.
+fn gives_back(health: &Health, jobs: &SchedulerState) -> bool {
+    jobs.is_quiet() && health.has_no_room()
 }
 
 /// Flushes all memtables and lets go of the log that they needed, if that is at least `least_bytes`. False if there is
@@ -139,13 +147,17 @@ fn wait_for_jobs(env: &CommitEnv) -> Result<()> {
 fn flush_log(env: &CommitEnv, lead: &Lead<'_>, least_bytes: u64) -> Result<bool> {
     let families = env.read.families.load_full();
     lead.drain();
-    if is_hopeless(env) || unflushed_bytes(env) == 0 || !rotate(env, lead, &families, least_bytes) {
+    let is_worth_it = || unflushed_bytes(env) > 0 && log_bytes(&lead.log()) >= least_bytes;
+    if is_hopeless(env) || !is_worth_it() {
         return Ok(false);
     }
     {
-        // The flush may begin, and leaves the log what it needs.
+        // The flush may begin, also one that the rotation waits for, and leaves the log what it needs.
         let _jobs = env.jobs.scheduler.lock();
         env.base.health.set_merges_only(false);
+    }
+    if !rotate(env, lead, &families) {
+        return Ok(false);
     }
     reserve::keep_for_log(&*env.base.vfs, &env.base.dir, env.base.dynamic.reserve_bytes())?;
     env.jobs.errors.hurry(Work::Flush);
@@ -169,16 +181,30 @@ fn flush_log(env: &CommitEnv, lead: &Lead<'_>, least_bytes: u64) -> Result<bool>
     Ok(true)
 }
 
-/// Makes the memtables immutable, if the log has `least_bytes` and finds room for another segment; whether it did.
-fn rotate(env: &CommitEnv, lead: &Lead<'_>, families: &[Arc<Family>], least_bytes: u64) -> bool {
+/// Makes the memtables immutable, if the log finds room for another segment; whether it did.
+fn rotate(env: &CommitEnv, lead: &Lead<'_>, families: &[Arc<Family>]) -> bool {
     let mut log = lead.log();
-    log_bytes(&log) >= least_bytes
-        && families.iter().all(|family| room::rotate_under_lead(env, &mut log, family).is_ok())
+    families.iter().all(|family| room::rotate_under_lead(env, &mut log, family).is_ok())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn flushes_go_on_where_only_the_reserve_is_short() {
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let error = || terrace_base::Error::io("append", Path::new("x.log"), full());
+        let (health, mut jobs) = (Health::default(), SchedulerState::default());
+        assert!(!gives_back(&health, &jobs));
+        health.reserve_is_short(error());
+        assert!(!gives_back(&health, &jobs));
+        health.fail("append to the log", error());
+        assert!(gives_back(&health, &jobs));
+        jobs.flushing.insert(1);
+        assert!(!gives_back(&health, &jobs));
+    }
 
     #[test]
     fn removals_leave_the_last_part_of_the_reserve_and_what_a_flush_takes_that_can_be_had() {
