@@ -18,7 +18,7 @@ fn blocks(text: &str, language: &str) -> Vec<String> {
         let fence = line.strip_prefix("```");
         match (fence, &mut open) {
             (None, None) => {}
-            (None, Some((_, block))) => *block += &format!("{line}\n"),
+            (None, Some((_, block))) => block.push_str(&format!("{line}\n")),
             (Some(opened), None) => open = Some((opened == language, String::new())),
             (Some(_), Some(_)) => {
                 found.extend(open.take().filter(|(is_wanted, _)| *is_wanted).map(|open| open.1));

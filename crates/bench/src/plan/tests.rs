@@ -182,8 +182,8 @@ fn settings_of_an_engine_reach_only_it() {
 #[test]
 fn settings_of_a_side_reach_only_it() {
     let sets = "--set b.terrace.log_retention_bytes=1000000 --set a.memtable=8MiB --set sync=batch";
-    let plan = plan(&format!("paired --keys 100000 --repeat 1 {sets}")).unwrap();
-    let [a, b] = &plan.jobs[0].sides[..] else { panic!("{:?}", plan.jobs) };
+    let paired = plan(&format!("paired --keys 100000 --repeat 1 {sets}")).unwrap();
+    let [a, b] = &paired.jobs[0].sides[..] else { panic!("{:?}", paired.jobs) };
     assert_eq!((a.memtable_bytes, a.extra.len()), (8 << 20, 0));
     assert_eq!(b.extra, [("log_retention_bytes".to_owned(), "1000000".to_owned())]);
     assert!(a.sync == b.sync && a.sync == crate::store::Durability::Batch);
