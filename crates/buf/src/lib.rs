@@ -41,6 +41,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 /// Bytes of the header in front of the data; also the alignment of the data.
 const HEADER_BYTES: usize = 64;
 
+/// Bytes of a cache line.
+#[cfg(target_arch = "x86_64")]
+const LINE_BYTES: usize = 64;
+
 #[repr(C, align(64))]
 struct Header {
     refs: AtomicUsize,
@@ -217,6 +221,32 @@ impl Buf {
     pub fn take_mark(&self) -> bool {
         // SAFETY: `self` keeps the slot alive.
         unsafe { header_of(self.data) }.marked.swap(false, Ordering::Relaxed)
+    }
+
+    /// Asks for the cache lines of bytes `from..to`, and waits for none of them: not even for the length of the
+    /// buffer, so the range may pass its end. Nothing happens on machines without such a hint.
+    #[inline]
+    pub fn prefetch(&self, from: usize, to: usize) {
+        #[cfg(target_arch = "x86_64")]
+        for offset in (from..to).step_by(LINE_BYTES) {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: SSE is part of x86_64; a prefetch changes no state and faults on no address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.data.as_ptr().wrapping_add(offset).cast()) }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (from, to);
+    }
+
+    /// Asks for the cache line of the length and the count of owners, as [`Self::prefetch`].
+    #[inline]
+    pub fn prefetch_header(&self) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let header = self.data.as_ptr().wrapping_sub(HEADER_BYTES);
+            // SAFETY: as in `prefetch`.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(header.cast()) }
+        }
     }
 
     /// Where the data starts.

@@ -7,6 +7,16 @@ use std::collections::HashMap;
 use terrace_base::{Rng, SplitMix64};
 
 #[test]
+fn asking_for_lines_past_the_end_does_no_harm() {
+    let buf = Buf::from(&[7; 100][..]);
+    buf.prefetch_header();
+    for (from, to) in [(0, 100), (64, 5000), (1 << 40, (1 << 40) + 64), (9, 3)] {
+        buf.prefetch(from, to);
+    }
+    assert_eq!(*buf, [7; 100]);
+}
+
+#[test]
 fn buffers_are_aligned_zeroed_and_counted() {
     assert_eq!(size_of::<Buf>(), size_of::<usize>());
     assert_eq!(size_of::<Option<Buf>>(), size_of::<usize>());

@@ -7,7 +7,7 @@ use crate::block::{BlockRef, Located};
 use crate::counters::Event;
 use crate::filter_read_policy::Plan;
 use crate::learned::ByModel;
-use crate::lookup::{Entry, FilterAt, Lookup};
+use crate::lookup::{Entry, EntryAt, FilterAt, Lookup};
 use crate::lookup_trace::{BlockSaid, FilterSaid, LookupTrace};
 use crate::reader::{FilterMemory, SstReader};
 use crate::residency::{FilterSlot, ResidentIndex, SlotEntry};
@@ -45,17 +45,18 @@ impl SstReader {
     /// The newest visible version of the key, without asking a filter.
     #[inline]
     pub fn get_unfiltered(&self, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
-        self.get_data(lookup, &mut ())
+        self.get_data(EntryAt::default(), lookup, &mut ())
     }
 
     #[inline]
     pub(crate) fn get_data(
         &self,
+        expected: EntryAt,
         lookup: &Lookup<'_>,
         trace: &mut impl LookupTrace,
     ) -> Result<Option<Entry>> {
         if self.model.is_active()
-            && let ByModel::Done(found) = self.get_by_model(lookup, trace)?
+            && let ByModel::Done(found) = self.get_by_model(expected, lookup, trace)?
         {
             return Ok(found);
         }
@@ -65,15 +66,16 @@ impl SstReader {
     /// The newest visible version of the key, unless a filter says that there is none.
     #[inline]
     pub fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Entry>> {
-        self.get_at(FilterAt(self.top.filter_at(lookup.user_key)), lookup, &mut ())
+        let at = FilterAt(self.top.filter_at(lookup.user_key));
+        self.get_at((at, EntryAt::default()), lookup, &mut ())
     }
 
     /// As [`SstReader::get`], for a key whose filter [`SstReader::prefetch_filter`] has
-    /// located.
+    /// located, and whose entry [`SstReader::prefetch_entry`] may have.
     #[inline]
     pub fn get_at(
         &self,
-        at: FilterAt,
+        (at, expected): (FilterAt, EntryAt),
         lookup: &Lookup<'_>,
         trace: &mut impl LookupTrace,
     ) -> Result<Option<Entry>> {
@@ -81,7 +83,7 @@ impl SstReader {
             // Past all filter partitions there is no key, unless the file has no filters at all.
             if self.top.filters().is_empty() {
                 trace.filter(at.0, 0, FilterSaid::NoFilter);
-                return self.get_data(lookup, trace);
+                return self.get_data(expected, lookup, trace);
             }
             self.count_filter(false);
             trace.filter(at.0, 0, FilterSaid::Above);
@@ -97,7 +99,7 @@ impl SstReader {
             }
             None => return self.get_without_resident_filter(at.0, lookup, trace),
         };
-        self.get_if(may_contain, slot, lookup, trace)
+        self.get_if(may_contain, (slot, expected), lookup, trace)
     }
 
     /// The rest of a lookup whose filter was asked.
@@ -105,7 +107,7 @@ impl SstReader {
     fn get_if(
         &self,
         may_contain: bool,
-        slot: &FilterSlot,
+        (slot, expected): (&FilterSlot, EntryAt),
         lookup: &Lookup<'_>,
         trace: &mut impl LookupTrace,
     ) -> Result<Option<Entry>> {
@@ -114,7 +116,7 @@ impl SstReader {
             self.note_stopped(slot);
             return Ok(None);
         }
-        let found = self.get_data(lookup, trace)?;
+        let found = self.get_data(expected, lookup, trace)?;
         self.note_outcome(slot, found.is_some(), true);
         Ok(found)
     }
@@ -157,7 +159,7 @@ impl SstReader {
         let mut unfiltered = || {
             self.counters.count(Event::FilterAbsent);
             trace.filter(filter_at, 0, FilterSaid::NotInMemory);
-            let found = self.get_data(lookup, trace)?;
+            let found = self.get_data(EntryAt::default(), lookup, trace)?;
             self.note_outcome(slot, found.is_some(), false);
             Ok(found)
         };
@@ -174,7 +176,7 @@ impl SstReader {
                 Some(filter) => {
                     let may_contain = filter.may_contain(lookup.hash);
                     trace.filter(filter_at, filter.units(), said(may_contain));
-                    self.get_if(may_contain, slot, lookup, trace)?
+                    self.get_if(may_contain, (slot, EntryAt::default()), lookup, trace)?
                 }
                 None => unfiltered()?,
             },

@@ -10,14 +10,14 @@
 //! It is read at the first lookup that wants it; if it is evicted, it is read again only after so
 //! many lookups that reading it adds little to theirs. A damaged one is counted and not used again.
 
-use crate::block::{BlockRef, Located};
+use crate::block::{BlockRef, Located, prefetch, prefetch_around};
 use crate::block_handle::{self, BlockHandle};
 use crate::counters::Event;
 use crate::damage::is_damage;
 use crate::index::learned::{LearnedIndex, LearnedWriter, Training};
 use crate::iter::{ScanOptions, SstIter};
 use crate::load::OnMiss;
-use crate::lookup::{Entry, Lookup};
+use crate::lookup::{Entry, EntryAt, Lookup};
 use crate::lookup_trace::{BlockSaid, LookupTrace};
 use crate::reader::SstReader;
 use crate::residency::{ResidentModel, SlotEntry};
@@ -85,19 +85,41 @@ fn block_said(found: &InBlock) -> BlockSaid {
 }
 
 impl SstReader {
+    /// Where the learned index takes the key to be, if it is in memory; asks for the lines that a search there
+    /// reads, if they are, too, and waits for none of them. All models of a file say the same of a key that is
+    /// there, so the answer may be used with a later one.
+    #[inline]
+    pub fn prefetch_entry(&self, user_key: &[u8]) -> EntryAt {
+        if !self.model.is_active() {
+            return EntryAt::default();
+        }
+        let model = self.slots.model.load();
+        let Some(model) = &*model else { return EntryAt::default() };
+        let guess = model.locate(user_key);
+        if let Some(guess) = guess
+            && let Some(slot) = model.block_slot(guess.block as usize)
+            && let Some(block) = &*slot.load()
+        {
+            prefetch(block);
+            prefetch_around(block, model.place_within(guess.within));
+        }
+        EntryAt(guess)
+    }
+
     /// The newest visible version of the key as the learned index finds it.
     #[inline]
     pub(crate) fn get_by_model(
         &self,
+        expected: EntryAt,
         lookup: &Lookup<'_>,
         trace: &mut impl LookupTrace,
     ) -> Result<ByModel> {
         if let Some(model) = &*self.slots.model.load() {
             model.touch();
-            return self.find_by_model(model, lookup, trace);
+            return self.find_by_model(model, expected, lookup, trace);
         }
         match self.load_model_for(lookup) {
-            Some(model) => self.find_by_model(&model, lookup, trace),
+            Some(model) => self.find_by_model(&model, expected, lookup, trace),
             None => Ok(ByModel::AskIndex),
         }
     }
@@ -106,10 +128,11 @@ impl SstReader {
     fn find_by_model(
         &self,
         model: &SlotEntry<ResidentModel>,
+        expected: EntryAt,
         lookup: &Lookup<'_>,
         trace: &mut impl LookupTrace,
     ) -> Result<ByModel> {
-        let guess = model.locate(lookup.user_key);
+        let guess = expected.0.or_else(|| model.locate(lookup.user_key));
         trace.model(guess.map(|guess| guess.block));
         let Some(guess) = guess else { return Ok(ByModel::AskIndex) };
         let (mut block, mut within) = (guess.block as usize, guess.within);

@@ -53,7 +53,7 @@ pub use filter_units::{
 pub use footer::{EXTERNAL_FILE_NUMBER, FOOTER_BYTES, FORMAT_VERSION, MAGIC};
 pub use index::learned::Training;
 pub use iter::{COMPACTION_READAHEAD_BYTES, DEFAULT_PREFETCH_BLOCKS, ScanOptions, SstIter};
-pub use lookup::{BlockPlace, Entry, FilterAt, InLevel, Lookup};
+pub use lookup::{BlockPlace, Entry, EntryAt, FilterAt, InLevel, Lookup};
 pub use lookup_trace::{BlockSaid, FilterSaid, LookupTrace, RunPlace};
 pub use model_view::{ModelPoint, ModelView};
 pub use multi_get::{BatchLookup, multi_get};

@@ -4,6 +4,7 @@ use terrace_base::SeqNo;
 use terrace_base::checksum::hash_key;
 use terrace_base::key::seek_trailer;
 use terrace_buf::Slice;
+use terrace_learned::BlockGuess;
 
 /// A point lookup: the key, its hash, and the newest version it may see.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +34,11 @@ impl<'a> Lookup<'a> {
 /// Which filter partition of a file covers a key ([`SstReader::prefetch_filter`](crate::SstReader::prefetch_filter)).
 #[derive(Debug, Clone, Copy)]
 pub struct FilterAt(pub(crate) usize);
+
+/// Where the learned index of a file takes a key to be, if it was asked
+/// ([`SstReader::prefetch_entry`](crate::SstReader::prefetch_entry)).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EntryAt(pub(crate) Option<BlockGuess>);
 
 /// A version found by a lookup.
 #[derive(Debug, Clone)]

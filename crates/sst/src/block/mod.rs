@@ -77,25 +77,17 @@ impl DataBlock {
     }
 }
 
-/// Asks for the lines of a block that a lookup reads first.
+/// Asks for the lines of a block that a lookup reads first, its count of owners among them.
 #[inline]
 pub(crate) fn prefetch(block: &Buf) {
-    prefetch_range(block, 0, PREFETCH_BYTES);
+    block.prefetch_header();
+    block.prefetch(0, PREFETCH_BYTES);
 }
 
 /// Asks for the lines of a block around `offset`, where an entry should be.
 #[inline]
 pub(crate) fn prefetch_around(block: &Buf, offset: usize) {
-    let from = offset.saturating_sub(PREFETCH_BEFORE_BYTES);
-    prefetch_range(block, from, offset + PREFETCH_AFTER_BYTES);
-}
-
-#[inline]
-fn prefetch_range(block: &[u8], from: usize, to: usize) {
-    let bytes = block.get(from..to.min(block.len())).unwrap_or_default();
-    for line in bytes.chunks(64) {
-        terrace_filter::prefetch_read(line, 0);
-    }
+    block.prefetch(offset.saturating_sub(PREFETCH_BEFORE_BYTES), offset + PREFETCH_AFTER_BYTES);
 }
 
 /// Where a value lies in its block's bytes.

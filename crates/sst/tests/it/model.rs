@@ -56,7 +56,7 @@ pub fn check_lookups(rng: &mut SplitMix64, reader: &SstReader, model: &Model) {
         let seqno = [0, rng.below(220), MAX_SEQNO.get()][rng.below(3) as usize];
         let want = expected(model, key, seqno);
         let lookup = Lookup::new(key, SeqNo::new(seqno));
-        let at = reader.prefetch_filter(&lookup);
+        let at = (reader.prefetch_filter(&lookup), reader.prefetch_entry(key));
         let located = reader.get_at(at, &lookup, &mut ()).unwrap();
         assert_eq!(located.map(|e| (e.trailer, e.value.to_vec())), want);
         assert_eq!(got(reader, key, seqno).unwrap(), want, "{key:?} @ {seqno}");

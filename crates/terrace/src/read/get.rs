@@ -1,7 +1,8 @@
 //! Point reads (get): memtables newest first, then the sorted runs newest first.
 //!
 //! The key is hashed once. The filter lines of all candidate SSTs are prefetched together before
-//! the first one is tested, so that a miss costs one memory latency, not one per run. A cached
+//! the first one is tested, so that a miss costs one memory latency, not one per run; and a thread that finds most
+//! of its keys asks for the entry in the last candidate with them. A cached
 //! read takes no lock and allocates nothing; the value is a slice pinned to its block.
 //!
 //! A value in the log is read by one read of the device ([`crate::values::value_log`]). If its segment has
@@ -28,7 +29,7 @@ use terrace_base::sync::Instant;
 use terrace_base::{SeqNo, ValueHandle};
 use terrace_buf::Slice;
 use terrace_manifest::FileMeta;
-use terrace_sst::{BlockPlace, Entry, FilterAt, InLevel, Lookup, LookupTrace, SstReader};
+use terrace_sst::{BlockPlace, Entry, EntryAt, FilterAt, InLevel, Lookup, LookupTrace, SstReader};
 
 /// Candidates whose filters are prefetched together. A thread has eight cheap reader guards;
 /// the read state holds one of them.
@@ -377,8 +378,11 @@ impl<'a, T: LookupTrace> Search<'a, T> {
                 len += 1;
             }
             let found = match group.first().copied().flatten() {
-                None => return Ok(Answer::Absent),
-                // Nothing to overlap the wait for its filter with.
+                None => {
+                    outcomes::note(false);
+                    return Ok(Answer::Absent);
+                }
+                // No other filter to overlap the wait for its filter with.
                 Some(run) if len == 1 => {
                     let found = self.ask_run(&run)?;
                     self.trace.answered(found.is_some());
@@ -389,6 +393,7 @@ impl<'a, T: LookupTrace> Search<'a, T> {
             };
             if let Some(entry) = found {
                 self.asked.found = true;
+                outcomes::note(true);
                 self.trace.found(entry.trailer, self.covered);
                 return Ok(pinned((env, self.now_ms), entry, self.covered));
             }
@@ -402,7 +407,8 @@ impl<'a, T: LookupTrace> Search<'a, T> {
         let guard = self.env.table_cache.enter(slot, run.file, self.lookup.in_memory)?;
         let Some(reader) = guard.as_ref() else { return Err(Error::NotInMemory) };
         self.trace.opened(run.place());
-        self.ask(run, reader, reader.filter_at(self.lookup))
+        let at = (reader.filter_at(self.lookup), self.expect(run, reader));
+        self.ask(run, reader, at)
     }
 
     /// The newest version of the key in several runs, newest first; asks for all their filters at
@@ -410,6 +416,7 @@ impl<'a, T: LookupTrace> Search<'a, T> {
     #[inline]
     fn ask_group(&mut self, runs: &[Option<Run<'_>>; TOGETHER]) -> Result<Option<Entry>> {
         let mut group: [Option<(&Run<'_>, ReaderGuard, FilterAt)>; TOGETHER] = Default::default();
+        let (mut count, mut expected) = (0, EntryAt::default());
         let mut stopped = None;
         for (place, run) in group.iter_mut().zip(runs.iter().flatten()) {
             let slot = self.state.slots.at(run.level, run.index);
@@ -428,10 +435,20 @@ impl<'a, T: LookupTrace> Search<'a, T> {
             };
             self.trace.opened(run.place());
             *place = Some((run, guard, at));
+            count += 1;
         }
-        for (run, guard, at) in group.iter().flatten() {
+        // Most keys are in the last run.
+        if outcomes::are_mostly_found()
+            && let Some(Some((run, guard, _))) = group[..count].last()
+            && let Some(reader) = guard.as_ref()
+        {
+            expected = self.expect(run, reader);
+        }
+        for (number, (run, guard, at)) in group.iter().flatten().enumerate() {
             let Some(reader) = guard.as_ref() else { continue };
-            if let Some(entry) = self.ask(run, reader, *at)? {
+            let is_last = number + 1 == count;
+            let expected = if is_last { expected } else { EntryAt::default() };
+            if let Some(entry) = self.ask(run, reader, (*at, expected))? {
                 return Ok(Some(entry));
             }
             self.asked.passed += 1;
@@ -463,14 +480,29 @@ impl<'a, T: LookupTrace> Search<'a, T> {
     /// The newest version of the key in the file of `run`, or in its level if a model of the level
     /// chose the file.
     #[inline]
-    fn ask(&mut self, run: &Run<'_>, reader: &SstReader, at: FilterAt) -> Result<Option<Entry>> {
+    fn ask(
+        &mut self,
+        run: &Run<'_>,
+        reader: &SstReader,
+        at: (FilterAt, EntryAt),
+    ) -> Result<Option<Entry>> {
         self.trace.asks(run.place(), reader);
         match run.block {
-            Some(block) => self.ask_block(run, block, reader, at),
+            Some(block) => self.ask_block(run, block, reader, at.0),
             None => {
                 self.note_range_tombstones(reader, run.file);
                 Ok(reader.get_at(at, self.lookup, self.trace)?)
             }
+        }
+    }
+
+    /// Asks for the entry of the key in the file of `run`, if this thread finds most of its keys: one wait for
+    /// memory for filter and entry. What a model of a level chose is asked for later.
+    #[inline]
+    fn expect(&self, run: &Run<'_>, reader: &SstReader) -> EntryAt {
+        match run.block {
+            None if outcomes::are_mostly_found() => reader.prefetch_entry(self.lookup.user_key),
+            _ => EntryAt::default(),
         }
     }
 
@@ -541,4 +573,5 @@ mod candidates;
 pub(crate) mod explain;
 mod info;
 mod live;
+mod outcomes;
 mod sampled;
