@@ -15,6 +15,10 @@ pub trait InternalIter {
     fn seek_to_first(&mut self) -> Result<()>;
     /// Moves to the last entry.
     fn seek_to_last(&mut self) -> Result<()>;
+    /// Asks for memory that a [`Self::seek`] to `user_key` reads first, without waiting for it, so that cursors
+    /// which seek one after another wait together. Reads nothing. To be followed by that seek, before which the
+    /// cursor may not be valid.
+    fn prepare_seek(&mut self, _user_key: &[u8]) {}
     /// Moves to the first entry at or after `(user_key, trailer)` in internal order.
     fn seek(&mut self, user_key: &[u8], trailer: u64) -> Result<()>;
     /// Moves to the last entry strictly before `(user_key, trailer)` in internal order.

@@ -1,6 +1,7 @@
 //! The cursor over one SST's entries.
 //!
-//! Index partitions are touched once each, in order; filters never. The key is assembled in one
+//! Index partitions are touched once each, in order, and only for what a learned index does not lead to
+//! ([`by_model`]); filters never. The key is assembled in one
 //! buffer of which a step inside a block rewrites only the part after the block's prefix. Forward
 //! and backward cost the same: entries are reached by number.
 //!
@@ -8,12 +9,15 @@
 //! to be sequential, read several missing ones together. *Readahead* (compaction, verification)
 //! reads large pieces of the file past the cache and decodes blocks where they lie in the piece.
 
+mod by_model;
+
 use crate::block::format::{self, Layout};
 use crate::block::search::HEAD_BYTES;
 use crate::block::{BlockRef, DataBlock, ValueRange};
 use crate::block_handle::{self, BlockHandle};
 use crate::damage::is_damage;
 use crate::load::OnMiss;
+use crate::lookup::EntryAt;
 use crate::reader::SstReader;
 use crate::residency::{ResidentIndex, SlotEntry};
 use std::collections::VecDeque;
@@ -69,13 +73,16 @@ impl ScanOptions {
 pub struct SstIter {
     reader: Arc<SstReader>,
     options: ScanOptions,
-    /// Number and content of the index partition the cursor is in.
+    /// Number of the index partition the cursor is in.
     index_at: usize,
+    /// The index partition that was used last.
     index: Option<Arc<SlotEntry<ResidentIndex>>>,
     /// Number of the block in its index partition.
     block_at: usize,
-    /// Where the current block lies in the file, if there is one.
-    block_offset: Option<u64>,
+    /// Number of the current block in the file, if there is one.
+    ordinal: Option<u64>,
+    /// Where the next seek should end.
+    expected: EntryAt,
     page: Page,
     layout: Layout,
     /// Number of the entry in its block.
@@ -129,7 +136,8 @@ impl SstIter {
             index_at: 0,
             index: None,
             block_at: 0,
-            block_offset: None,
+            ordinal: None,
+            expected: EntryAt::default(),
             page: Page::None,
             layout: NO_LAYOUT,
             at: 0,
@@ -143,6 +151,14 @@ impl SstIter {
             single_until: 0,
             unpacked: Vec::new(),
         }
+    }
+
+    /// A cursor over another file that reads in the same way, not valid before its first seek. Keeps the buffers.
+    pub fn moved_to(self, reader: Arc<SstReader>) -> Self {
+        let Self { mut key, mut window, unpacked, options, .. } = self;
+        key.clear();
+        window.bytes.clear();
+        Self { key, window, unpacked, ..Self::new(reader, options) }
     }
 
     /// The file the cursor is over.
@@ -204,7 +220,8 @@ impl SstIter {
         if at >= self.reader.top.index().len() {
             return Ok(None);
         }
-        if let Some(index) = self.index.as_ref().filter(|_| self.index_at == at) {
+        if let Some(index) = self.index.as_ref().filter(|index| index.at() == at) {
+            self.index_at = at;
             return Ok(Some(index.clone()));
         }
         let index = self.reader.index_partition(at, self.options.on_miss())?;
@@ -215,12 +232,13 @@ impl SstIter {
 
     /// Goes to block `block_at` of `index`, the current index partition.
     fn enter_block(&mut self, index: &SlotEntry<ResidentIndex>, block_at: usize) -> Result<()> {
-        let handle = index.handle(block_at);
+        let ordinal = self.reader.top.index()[index.at()].first_block + block_at as u64;
         self.block_at = block_at;
-        if self.block_offset == Some(handle.offset) {
+        if self.ordinal == Some(ordinal) {
             return Ok(());
         }
-        self.block_offset = None;
+        self.ordinal = None;
+        let handle = index.handle(block_at);
         if self.options.readahead_bytes > 0 && !self.options.in_memory {
             self.open_in_window(handle)?;
         } else {
@@ -228,12 +246,17 @@ impl SstIter {
             self.layout = block.layout();
             self.page = Page::Block(block);
         }
-        self.block_offset = Some(handle.offset);
+        self.ordinal = Some(ordinal);
+        self.begin_key();
+        Ok(())
+    }
+
+    /// Puts the prefix of the current block into the key.
+    fn begin_key(&mut self) {
         let mut key = std::mem::take(&mut self.key);
         key.clear();
         key.extend_from_slice(self.block().prefix());
         self.key = key;
-        Ok(())
     }
 
     /// The block from what was read ahead, from the cache, or from the file, together with
@@ -348,8 +371,11 @@ impl SstIter {
     /// Goes to the first entry of the next block, or becomes invalid at the end.
     #[cold]
     fn next_block(&mut self) -> Result<()> {
-        self.valid = false;
         self.streak += 1;
+        if std::mem::take(&mut self.valid) && self.enter_next_by_model() {
+            self.settle(0);
+            return Ok(());
+        }
         let Some(mut index) = self.enter_index(self.index_at)? else { return Ok(()) };
         let mut block_at = self.block_at + 1;
         if block_at == index.count() {
@@ -388,6 +414,22 @@ impl SstIter {
         self.ahead.clear();
     }
 
+    fn seek_by_index(&mut self, user_key: &[u8], trailer: u64) -> Result<()> {
+        let mut index_at = self.reader.top.index_at(user_key);
+        while let Some(index) = self.enter_index(index_at)? {
+            for block_at in index.lower_bound(user_key)..index.count() {
+                self.enter_block(&index, block_at)?;
+                let at = self.block().lower_bound(user_key, trailer);
+                if at < self.layout.count as usize {
+                    self.settle(at);
+                    return Ok(());
+                }
+            }
+            index_at += 1;
+        }
+        Ok(())
+    }
+
     /// The entries of block `block_at` of index partition `index_at`, for verification.
     pub(crate) fn visit_block(&mut self, index_at: usize, block_at: usize) -> Result<BlockRef<'_>> {
         self.valid = false;
@@ -423,25 +465,23 @@ impl InternalIter for SstIter {
         Ok(())
     }
 
+    #[inline]
+    fn prepare_seek(&mut self, user_key: &[u8]) {
+        self.valid = false;
+        self.prepare(user_key);
+    }
+
     fn seek(&mut self, user_key: &[u8], trailer: u64) -> Result<()> {
         self.start_seek();
-        let mut index_at = self.reader.top.index_at(user_key);
-        while let Some(index) = self.enter_index(index_at)? {
-            for block_at in index.lower_bound(user_key)..index.count() {
-                self.enter_block(&index, block_at)?;
-                let at = self.block().lower_bound(user_key, trailer);
-                if at < self.layout.count as usize {
-                    self.settle(at);
-                    // An ingested file has one version of a key, and what is stored looks old.
-                    return match self.key == user_key && self.trailer > trailer {
-                        true => self.next(),
-                        false => Ok(()),
-                    };
-                }
-            }
-            index_at += 1;
+        if !self.seek_by_model(user_key, trailer) {
+            self.seek_by_index(user_key, trailer)?;
         }
-        Ok(())
+        // An ingested file has one version of a key, and what is stored looks old.
+        let is_ingested = self.reader.global_trailer > 0;
+        match is_ingested && self.valid && self.key == user_key && self.trailer > trailer {
+            true => self.next(),
+            false => Ok(()),
+        }
     }
 
     fn seek_before(&mut self, user_key: &[u8], trailer: u64) -> Result<()> {

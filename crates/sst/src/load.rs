@@ -104,9 +104,11 @@ impl SstReader {
     /// if the partition has no slots yet, this counts towards getting them.
     #[inline(never)]
     fn find_in_cache(&self, index: &SlotEntry<ResidentIndex>, at: usize) -> Option<Buf> {
-        if let Some(model) = self.resident_model() {
+        if self.model.is_active()
+            && let Some(model) = &*self.slots.model.load()
+        {
             let block = self.top.index()[index.at()].first_block as usize + at;
-            return self.resident_model_block(&model, block);
+            return self.resident_model_block(model, block);
         }
         let key = self.cache_key(index.handle(at));
         let Some(CachedBlock(CacheContent::Data(entry))) = self.cache.get(&key) else {
@@ -165,17 +167,24 @@ impl SstReader {
         model: &SlotEntry<ResidentModel>,
         at: usize,
     ) -> Option<Buf> {
-        if let Some(slot) = model.block_slot(at)
-            && let Some(block) = &*slot.load()
-        {
-            prefetch(block);
-            self.counters.count(Event::DataBlockHit);
-            if block.mark() {
-                self.tell_cache(model.handle(at));
-            }
-            return Some(block.clone());
+        self.slotted_block(model, at).or_else(|| self.find_model_block_in_cache(model, at))
+    }
+
+    /// Data block `at` of the file, if it is in a slot of its learned index.
+    #[inline]
+    pub(crate) fn slotted_block(
+        &self,
+        model: &SlotEntry<ResidentModel>,
+        at: usize,
+    ) -> Option<Buf> {
+        let block = model.block_slot(at)?.load();
+        let block = block.as_ref()?;
+        prefetch(block);
+        self.counters.count(Event::DataBlockHit);
+        if block.mark() {
+            self.tell_cache(model.handle(at));
         }
-        self.find_model_block_in_cache(model, at)
+        Some(block.clone())
     }
 
     /// As [`Self::find_in_cache`], of a file with a learned index.

@@ -1,6 +1,7 @@
 //! The learned index of a file: which data block a key is in, and where every block lies, in about
-//! a quarter of the bytes of the index partitions. It serves point lookups; iterators, and keys
-//! that it cannot tell apart, go through the partitions.
+//! a quarter of the bytes of the index partitions. It serves point lookups, and seeks and steps of
+//! iterators in what is in memory; everything else, and keys that it cannot tell apart, goes through
+//! the partitions.
 //!
 //! ```text
 //! varint section count, then per section: tag varint, length varint, bytes

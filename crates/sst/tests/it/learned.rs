@@ -4,11 +4,13 @@
 use crate::files::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use terrace_base::key::{MAX_KEY_BYTES, pack_trailer};
-use terrace_base::{FileNumber, MAX_SEQNO, RangeTombstones, Rng, SeqNo, SplitMix64, ValueKind};
+use terrace_base::key::{MAX_KEY_BYTES, pack_trailer, seek_trailer};
+use terrace_base::{
+    FileNumber, InternalIter, MAX_SEQNO, RangeTombstones, Rng, SeqNo, SplitMix64, ValueKind,
+};
 use terrace_sst::{
     BlockPlace, Compression, DumpDetail, FilterPolicy, InLevel, Lookup, NoModel, ReaderOptions,
-    SstOptions, SstReader, SstSummary, dump,
+    ScanOptions, SstIter, SstOptions, SstReader, SstSummary, dump,
 };
 use terrace_vfs::{OpenMode, SimVfs, Vfs};
 
@@ -59,6 +61,7 @@ fn check(seed: u64, model: &Model, options: SstOptions) -> SstSummary {
         assert_eq!(reader.has_model(), has_model(&summary));
         for round in 0..3 {
             check_keys(&mut rng, &reader, model);
+            check_seeks(&mut rng, &reader, model);
             match round {
                 0 => reader.drop_model(),
                 1 => drop(reader.train().unwrap()),
@@ -77,6 +80,46 @@ fn check(seed: u64, model: &Model, options: SstOptions) -> SstSummary {
     summary
 }
 
+/// Seeks and the steps after them, by cursors that have and have not been prepared.
+fn check_seeks(rng: &mut SplitMix64, reader: &Arc<SstReader>, model: &Model) {
+    let entries: Vec<_> = model.iter().collect();
+    let keys = near(rng, model);
+    let mut iter = reader.iter(ScanOptions::default());
+    let stands_on = |iter: &SstIter, at: usize| match entries.get(at) {
+        None => assert!(!iter.valid()),
+        Some(((key, inverted), value)) => {
+            assert!(iter.valid());
+            assert_eq!((iter.user_key(), iter.trailer()), (&key[..], !inverted));
+            assert_eq!(iter.value(), &value[..]);
+        }
+    };
+    for key in &keys {
+        let trailer = [seek_trailer(SeqNo::new(rng.below(220))), 0, u64::MAX];
+        let trailer = trailer[rng.below(3) as usize];
+        let target = (key.clone(), !trailer);
+        let mut at = entries.partition_point(|entry| *entry.0 < target);
+        if rng.one_in(2) {
+            let other = &keys[rng.below(keys.len() as u64) as usize];
+            iter.prepare_seek(if rng.one_in(4) { other } else { key });
+        }
+        iter.seek(key, trailer).unwrap();
+        stands_on(&iter, at);
+        for _ in 0..rng.below(30) {
+            if !iter.valid() {
+                break;
+            }
+            if rng.one_in(6) {
+                iter.prev().unwrap();
+                at = at.wrapping_sub(1);
+            } else {
+                iter.next().unwrap();
+                at += 1;
+            }
+            stands_on(&iter, at);
+        }
+    }
+}
+
 fn check_keys(rng: &mut SplitMix64, reader: &Arc<SstReader>, model: &Model) {
     let keys = near(rng, model);
     let mut lookups = Vec::new();
@@ -91,6 +134,44 @@ fn check_keys(rng: &mut SplitMix64, reader: &Arc<SstReader>, model: &Model) {
             assert_eq!(entry.map(|e| (e.trailer, e.value.to_vec())), want);
         }
     }
+}
+
+#[test]
+fn seeks_in_memory_go_by_the_model() {
+    let key = |at: u64| format!("{:016}", at * 7).into_bytes();
+    let model = single((0..3000).map(key));
+    let vfs = SimVfs::new(1);
+    write(&vfs, 1, options(400), &model, RangeTombstones::default()).unwrap();
+    let shared = reader_options(64 << 20);
+    let reader = open(&vfs, 1, &shared).unwrap();
+    // Until the model is read and every block is in its slot.
+    for _ in 0..4 {
+        for at in 0..3000 {
+            assert!(got(&reader, &key(at), 5).unwrap().is_some());
+        }
+    }
+    let index_uses = || {
+        let counts = shared.counters.snapshot();
+        counts.index_hits + counts.index_misses
+    };
+    let before = index_uses();
+    let mut iter = reader.iter(ScanOptions::default());
+    for at in (0..2990).rev() {
+        iter.seek(&key(at), u64::MAX).unwrap();
+        for further in 0..10 {
+            assert_eq!(iter.user_key(), key(at + further));
+            iter.next().unwrap();
+        }
+    }
+    // Each seek used one, and so did most steps onto another block; a key beside a block's first may still.
+    assert!(index_uses() - before < 100, "{} of 2990 seeks", index_uses() - before);
+    // A cursor that moves to another file keeps nothing of the first.
+    let other = single((0..100).map(|at| key(at * 3)));
+    write(&vfs, 2, options(400), &other, RangeTombstones::default()).unwrap();
+    let mut iter = iter.moved_to(open(&vfs, 2, &shared).unwrap());
+    assert!(!iter.valid());
+    iter.seek(&key(4), u64::MAX).unwrap();
+    assert_eq!(iter.user_key(), key(6));
 }
 
 #[test]

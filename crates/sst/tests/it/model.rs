@@ -105,6 +105,12 @@ pub fn check_iterator(rng: &mut SplitMix64, mut iter: SstIter, model: &Model) {
             [seek_trailer(SeqNo::new(rng.below(220))), 0, u64::MAX][rng.below(3) as usize];
         let target = (key.clone(), !trailer);
         let mut at = entries.partition_point(|entry| *entry.0 < target);
+        match rng.below(3) {
+            0 => iter.prepare_seek(key),
+            // Another key than the one that is sought: what was prepared proves nothing.
+            1 => iter.prepare_seek(&random_key(rng, 0)),
+            _ => {}
+        }
         if rng.one_in(2) {
             iter.seek(key, trailer).unwrap();
         } else {

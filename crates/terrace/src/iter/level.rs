@@ -26,6 +26,14 @@ pub(crate) trait FileSet {
     fn seek(&self, key: &[u8]) -> usize;
     /// A cursor over file `index`.
     fn open(&self, index: usize) -> Result<Self::Iter>;
+    /// As [`Self::open`], with the buffers of a cursor over another file.
+    fn open_with(&self, index: usize, _old: Self::Iter) -> Result<Self::Iter> {
+        self.open(index)
+    }
+    /// Makes `iter` a cursor over file `index`, if that takes no reading; whether it did.
+    fn turn_to(&self, _index: usize, _iter: &mut Option<Self::Iter>) -> bool {
+        false
+    }
     /// Whether file `index` may hold a key that the scan shows.
     fn may_show(&self, _index: usize) -> Result<bool> {
         Ok(true)
@@ -146,6 +154,28 @@ impl FileSet for SstFiles {
         Ok(self.reader(index)?.iter(self.options))
     }
 
+    fn open_with(&self, index: usize, old: SstIter) -> Result<SstIter> {
+        Ok(old.moved_to(self.reader(index)?))
+    }
+
+    /// Which files a prefix leaves out is for the seek to find out, which may have to read their filters.
+    fn turn_to(&self, index: usize, iter: &mut Option<SstIter>) -> bool {
+        let Source::Live { state, level, files } = &self.source else { return false };
+        if self.prefix.is_some() || index >= files.len() {
+            return false;
+        }
+        let at = files.start + index;
+        let slot = state.slots.at(*level, at);
+        let file = &state.version.level(*level).files()[at];
+        let Ok(guard) = self.table_cache.enter(slot, file, true) else { return false };
+        let Some(reader) = guard.as_ref().map(Arc::clone) else { return false };
+        *iter = Some(match iter.take() {
+            Some(old) => old.moved_to(reader),
+            None => reader.iter(self.options),
+        });
+        true
+    }
+
     #[inline]
     fn may_show(&self, index: usize) -> Result<bool> {
         match &self.prefix {
@@ -181,24 +211,34 @@ impl<F: FileSet> LevelIter<F> {
         Self { files, at: 0, iter: None, valid: false }
     }
 
-    /// Applies `seek` to file `index`, opening it unless it is the open one. Not valid if there is
-    /// no such file.
-    fn enter(&mut self, index: usize, seek: impl FnOnce(&mut F::Iter) -> Result<()>) -> Result<()> {
-        self.valid = false;
+    /// The cursor over file `index`, which is opened unless it is the open one; `None` if there is no such
+    /// file, or nothing to show in it.
+    #[inline]
+    fn cursor(&mut self, index: usize) -> Result<Option<&mut F::Iter>> {
         if index >= self.files.files().len() {
-            return Ok(());
+            return Ok(None);
         }
+        let mut old = None;
         if self.at != index {
-            self.iter = None;
+            old = self.iter.take();
             self.at = index;
         }
         if !self.files.may_show(index)? {
-            return Ok(());
+            return Ok(None);
         }
-        let iter = match &mut self.iter {
-            Some(iter) => iter,
-            slot => slot.insert(self.files.open(index)?),
-        };
+        if self.iter.is_none() {
+            self.iter = Some(match old {
+                Some(old) => self.files.open_with(index, old)?,
+                None => self.files.open(index)?,
+            });
+        }
+        Ok(self.iter.as_mut())
+    }
+
+    /// Applies `seek` to file `index`. Not valid if there is no such file.
+    fn enter(&mut self, index: usize, seek: impl FnOnce(&mut F::Iter) -> Result<()>) -> Result<()> {
+        self.valid = false;
+        let Some(iter) = self.cursor(index)? else { return Ok(()) };
         seek(iter)?;
         self.valid = iter.valid();
         Ok(())
@@ -251,6 +291,21 @@ impl<F: FileSet> InternalIter for LevelIter<F> {
 
     fn seek_to_last(&mut self) -> Result<()> {
         self.enter_backward(self.files.files().len(), F::Iter::seek_to_last)
+    }
+
+    /// A file that is not open yet is left to the seek.
+    fn prepare_seek(&mut self, user_key: &[u8]) {
+        self.valid = false;
+        let index = self.files.seek(user_key);
+        if self.at != index || self.iter.is_none() {
+            if !self.files.turn_to(index, &mut self.iter) {
+                return;
+            }
+            self.at = index;
+        }
+        if let Some(iter) = &mut self.iter {
+            iter.prepare_seek(user_key);
+        }
     }
 
     fn seek(&mut self, user_key: &[u8], trailer: u64) -> Result<()> {

@@ -266,6 +266,10 @@ impl<I: InternalIter> InternalIter for MergingIter<I> {
     }
 
     fn seek(&mut self, user_key: &[u8], trailer: u64) -> Result<()> {
+        if self.children.len() > 1 {
+            self.valid = false;
+            self.children.iter_mut().for_each(|child| child.prepare_seek(user_key));
+        }
         self.seek_each(false, |child| child.seek(user_key, trailer))
     }
 

@@ -67,6 +67,10 @@ impl InternalIter for RunIter {
     fn seek_to_last(&mut self) -> Result<()> {
         of_run!(self, iter => iter.seek_to_last())
     }
+    #[inline]
+    fn prepare_seek(&mut self, user_key: &[u8]) {
+        of_run!(self, iter => iter.prepare_seek(user_key));
+    }
     fn seek(&mut self, user_key: &[u8], trailer: u64) -> Result<()> {
         of_run!(self, iter => iter.seek(user_key, trailer))
     }
