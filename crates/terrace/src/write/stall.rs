@@ -1,6 +1,7 @@
 //! When writers outrun flush and compaction: first they are slowed, smoothly, then they stop.
 //! Every stall has a cause that the metrics count and an event names.
 
+use crate::env::health::Health;
 use crate::error::{Error, Result};
 use crate::event;
 use crate::jobs::background_errors::Work;
@@ -227,6 +228,15 @@ fn why_hopeless(env: &CommitEnv, family: &Family, cause: StallCause) -> Option<E
     }
 }
 
+/// Whether a writer goes on although what it waits for has not happened; `removes`: it only removes. On a full disk that is
+/// so where there is no room, and where no job begins: who allows that again waits for the lead, which the writer has.
+fn goes_on_without(health: &Health, removes: bool) -> Result<bool> {
+    if !removes {
+        return health.check_writable().map(|()| false);
+    }
+    health.check_may_free().map(|()| health.has_no_room() || health.makes_way())
+}
+
 /// Waits while `stopped`; what it waits is counted as it goes, so that a long stop shows. `settle` sees to the log
 /// now and then meanwhile.
 fn wait_while(
@@ -253,10 +263,8 @@ fn wait_while(
                 return Ok(Some(true));
             }
             // Work that cannot go on will not make room: say so instead of waiting for ever.
-            match removes {
-                true if health.has_no_room() => return Ok(Some(true)),
-                true => health.check_may_free()?,
-                false => health.check_writable()?,
+            if goes_on_without(health, removes)? {
+                return Ok(Some(true));
             }
             if let Some(why) = why_hopeless(env, family, cause) {
                 return Err(Error::WriteStopped(Box::new(why)));
@@ -288,6 +296,27 @@ fn wait_while(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
+    use std::path::Path;
+
+    #[test]
+    fn who_removes_does_not_wait_for_jobs_while_none_may_begin() {
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let error = || terrace_base::Error::io("append", Path::new("x.log"), full());
+        let health = Health::default();
+        assert!([true, false].iter().all(|removes| !goes_on_without(&health, *removes).unwrap()));
+        health.reserve_is_short(error());
+        assert!(!goes_on_without(&health, true).unwrap());
+        assert!(matches!(goes_on_without(&health, false), Err(Error::DiskFull(_))));
+        // A flush is waited for, and the thread that waits for jobs to end would wait for the waiter's lead.
+        health.set_makes_way(true);
+        assert!(goes_on_without(&health, true).unwrap());
+        health.set_makes_way(false);
+        health.fail("append to the log", error());
+        assert!(goes_on_without(&health, true).unwrap());
+        health.poison("sync the log", error());
+        assert!(matches!(goes_on_without(&health, true), Err(Error::Poisoned(_))));
+    }
 
     #[test]
     fn the_rate_falls_smoothly_from_slowdown_to_stop() {
