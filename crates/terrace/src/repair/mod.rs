@@ -29,6 +29,7 @@ mod operators;
 mod plan;
 mod segments;
 mod ssts;
+mod taken_back;
 mod unended;
 mod values;
 
@@ -46,7 +47,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use terrace_base::FileNumber;
-use terrace_manifest::names::{self, FileName};
+use terrace_manifest::names;
 use terrace_vfs::{OpenMode, Vfs, check_not_encrypted};
 
 /// Bytes of a key in a sentence.
@@ -164,13 +165,15 @@ fn run(dir: &Path, options: Options, how: RepairOptions) -> Result<RepairReport>
     let signs = how.family_signs;
     let (report, misplaced) = (RepairReport::default(), Misplaced::default());
     let taken_back = HashSet::new();
-    let mut repair = Repair { vfs, dir, options, signs, report, misplaced, taken_back };
+    let mut repair =
+        Repair { vfs: vfs.clone(), dir, options, signs, report, misplaced, taken_back };
     if is_unlocked {
         repair.note(
             "the lock file cannot be read: if a process has the store open, this may be wrong"
                 .into(),
         );
     }
+    repair.recall_taken_back()?;
     if how.from_lost && !how.dry_run {
         repair.take_back()?;
     }
@@ -205,6 +208,8 @@ fn run(dir: &Path, options: Options, how: RepairOptions) -> Result<RepairReport>
         }
         verified => drop(verified?),
     }
+    // The manifest in force names what was taken back; while the store is open nobody repairs it.
+    taken_back::end(&*vfs, dir)?;
     db.close()?;
     Ok(report)
 }
@@ -268,7 +273,7 @@ struct Repair<'a> {
     signs: &'static [FamilySign],
     report: RepairReport,
     misplaced: Misplaced,
-    /// SSTs that were in `lost/`.
+    /// SSTs that were in `lost/`: this repair took them back, or one that did not end.
     taken_back: HashSet<FileNumber>,
 }
 
@@ -298,31 +303,6 @@ impl Repair<'_> {
             self.report.lost.iter().map(|loss| unended::line(loss)).collect();
         self.report.lost.extend(earlier.into_iter().filter(|loss| !found.contains(loss)));
         Ok(true)
-    }
-
-    /// Takes SSTs and segments from `lost/` back under their names, if these are free. Segments stay there too, where there are
-    /// hard links: an open deletes those that no SST turns out to refer to.
-    fn take_back(&mut self) -> Result<()> {
-        let lost = names::lost_dir(self.dir);
-        if !self.vfs.exists(&lost)? {
-            return Ok(());
-        }
-        for name in self.vfs.list(&lost)? {
-            use FileName::{Log, Sst, ValueLog};
-            let is_data = matches!(names::parse(&name), Sst(_) | Log(_) | ValueLog(_));
-            let (from, to) = (lost.join(&name), self.dir.join(&name));
-            if is_data && !self.vfs.exists(&to)? {
-                if let Sst(number) = names::parse(&name) {
-                    self.vfs.rename(&from, &to)?;
-                    self.taken_back.insert(number);
-                } else if self.vfs.hard_link(&from, &to).is_err() {
-                    self.vfs.rename(&from, &to)?;
-                }
-                self.saved(format!("{name}: taken back from lost/"));
-            }
-        }
-        self.vfs.sync_dir(self.dir)?;
-        Ok(self.vfs.sync_dir(&lost)?)
     }
 
     /// Options for an open that does nothing but recover: every family has its own, so that none gets what is meant for another.

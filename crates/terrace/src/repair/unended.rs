@@ -6,7 +6,7 @@
 
 use crate::admin::checkpoint;
 use crate::error::Result;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use terrace_base::Error;
 use terrace_manifest::names;
 use terrace_sst::is_damage;
@@ -57,7 +57,8 @@ fn losses(vfs: &dyn Vfs, dir: &Path) -> Result<Option<std::result::Result<Vec<St
     Ok(Some(if lost.is_empty() { Err("it tells no loss".into()) } else { Ok(lost) }))
 }
 
-fn content(vfs: &dyn Vfs, path: &Path) -> terrace_base::Result<Vec<u8>> {
+/// The bytes of a file in `lost/` that a repair has written.
+pub(super) fn content(vfs: &dyn Vfs, path: &Path) -> terrace_base::Result<Vec<u8>> {
     let file = vfs.open(path, OpenMode::default())?;
     check_not_encrypted(&*file)?;
     let mut bytes = vec![0; file.len() as usize];
@@ -74,6 +75,23 @@ pub(super) fn line(loss: &str) -> String {
 /// not known, since it cannot be read, stays under another name.
 pub(super) fn write(vfs: &dyn Vfs, dir: &Path, lost: &[String]) -> Result<()> {
     let folder = names::lost_dir(dir);
+    let lines = lost.iter().map(|loss| format!("{LOST}{}\n", line(loss)));
+    let temp = write_temp(vfs, dir, std::iter::once(HEAD.to_string()).chain(lines))?;
+    if let Some(Err(_)) = losses(vfs, dir)? {
+        // It keeps its name until the next one takes it: while there is none, a repair says that the store is sound.
+        put_by(vfs, &folder, |from, to| checkpoint::link_around_loss(vfs, from, to))?;
+    }
+    vfs.rename(&temp, &folder.join(NAME))?;
+    Ok(vfs.sync_dir(&folder)?)
+}
+
+/// Writes a file in `lost/` that is about to get its name, durable but for that; gives its path.
+pub(super) fn write_temp(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    lines: impl IntoIterator<Item = String>,
+) -> Result<PathBuf> {
+    let folder = names::lost_dir(dir);
     vfs.create_dir_all(&folder)?;
     vfs.sync_dir(dir)?;
     let temp = names::rewrite_path(&folder);
@@ -81,19 +99,12 @@ pub(super) fn write(vfs: &dyn Vfs, dir: &Path, lost: &[String]) -> Result<()> {
         vfs.remove(&temp)?;
     }
     let mut file = vfs.create(&temp, &CreateOptions::default())?;
-    file.append(HEAD.as_bytes())?;
-    for loss in lost {
-        file.append(format!("{LOST}{}\n", line(loss)).as_bytes())?;
+    for line in lines {
+        file.append(line.as_bytes())?;
     }
     file.finish()?;
     file.sync()?;
-    drop(file);
-    if let Some(Err(_)) = losses(vfs, dir)? {
-        // It keeps its name until the next one takes it: while there is none, a repair says that the store is sound.
-        put_by(vfs, &folder, |from, to| checkpoint::link_around_loss(vfs, from, to))?;
-    }
-    vfs.rename(&temp, &folder.join(NAME))?;
-    Ok(vfs.sync_dir(&folder)?)
+    Ok(temp)
 }
 
 /// Gives the report, if there is one, the name of those that have been told.

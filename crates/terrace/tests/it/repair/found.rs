@@ -80,6 +80,51 @@ fn what_was_written_since_an_sst_was_lost_wins_over_it_when_it_is_found() {
     }
 }
 
+/// The next repair is not the one that has taken it back, and nothing proves what the manifest says.
+#[test]
+fn what_was_written_since_wins_also_when_the_repair_that_finds_an_sst_is_cut_short() {
+    let fixture = Fixture::without_compactions();
+    let db = fixture.open();
+    db.put("k", "old").unwrap();
+    db.put("other", "1").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let files = lose_ssts(&fixture);
+    merge_down(&fixture, &["k", "x", "z"], "new");
+    let (sst, lost) = (files[0].0.clone(), Path::new(DIR).join("lost"));
+    assert!(fixture.sim.write_file(lost.join(sst.file_name().unwrap()), &files[0].1));
+    fixture.files("SYNCED").iter().for_each(|path| fixture.sim.remove(path).unwrap());
+    // A power cut does not bring them back.
+    fixture.sim.sync_dir(Path::new(DIR)).unwrap();
+    let (mut calls, mut ended, mut taken) = (0, false, 0);
+    while !ended {
+        let cut = fixture.over(fixture.sim.kill_image());
+        cut.sim.crash_after(calls);
+        ended = cut.try_to_repair(true).is_ok();
+        taken += u64::from(cut.sim.kill_image().exists(&sst).unwrap());
+        for (left, from_lost) in [
+            (cut.sim.kill_image(), true),
+            (cut.sim.kill_image(), false),
+            (cut.sim.crash_image(calls), false),
+        ] {
+            let left = fixture.over(left);
+            let report = left.repair(from_lost);
+            let db = left.open();
+            for key in ["k", "x", "z"] {
+                let value = get(&db, key);
+                assert_eq!(value.as_deref(), Some("new"), "{key}, call {calls}: {report:?}");
+            }
+            if from_lost {
+                assert_eq!(get(&db, "other").as_deref(), Some("1"), "call {calls}: {report:?}");
+            }
+            db.close().unwrap();
+            assert!(!left.sim.exists(&lost.join("FOUND")).unwrap(), "call {calls}");
+        }
+        calls += 1;
+    }
+    assert!(taken > 4 && calls > 20, "{taken} of {calls}");
+}
+
 #[test]
 fn a_range_tombstone_that_is_found_deletes_nothing_that_was_written_since() {
     for is_numbered in [false, true] {

@@ -40,8 +40,19 @@ impl Fixture {
     }
 
     pub fn repair(&self, from_lost: bool) -> RepairReport {
+        self.try_to_repair(from_lost).unwrap()
+    }
+
+    pub fn try_to_repair(&self, from_lost: bool) -> terrace::Result<RepairReport> {
         let how = RepairOptions { from_lost, ..RepairOptions::default() };
-        terrace::repair(DIR, self.options.clone(), how).unwrap()
+        terrace::repair(DIR, self.options.clone(), how)
+    }
+
+    /// The store as it stands in `sim`.
+    pub fn over(&self, sim: SimVfs) -> Self {
+        let mut options = self.options.clone();
+        options.advanced.vfs = Arc::new(sim.clone());
+        Self { sim, clock: self.clock.clone(), options }
     }
 
     pub fn files(&self, part: &str) -> Vec<PathBuf> {

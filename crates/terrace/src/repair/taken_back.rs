@@ -1,0 +1,170 @@
+//! What a repair takes back from `lost/`, and which SSTs these are until it has ended: they fill gaps only ([`super::found`]), and
+//! under their own names nothing tells them from what the store has written since.
+//!
+//! `lost/FOUND` is durable before the first of them has its name again: a line for each, its name and its bytes. It goes when a
+//! repair has ended: then the manifest in force names every SST under such a name.
+
+use super::Repair;
+use super::base::is_loss;
+use super::unended;
+use crate::error::Result;
+use std::collections::HashSet;
+use std::path::Path;
+use terrace_base::{Error, FileNumber};
+use terrace_manifest::names::{self, FileName};
+use terrace_sst::is_damage;
+use terrace_vfs::Vfs;
+
+const NAME: &str = "FOUND";
+
+impl Repair<'_> {
+    /// Reads which SSTs a repair that did not end has taken back.
+    pub(super) fn recall_taken_back(&mut self) -> Result<()> {
+        match read(&*self.vfs, self.dir)? {
+            Ok(known) => self.taken_back = known,
+            Err(why) => self.lost(format!(
+                "which SSTs a repair that did not end has taken back from lost/ ({why}): of keys that were written again since \
+                 they were lost, the earlier values may show"
+            )),
+        }
+        Ok(())
+    }
+
+    /// Takes SSTs and segments from `lost/` back under their names, if these are free. Segments stay there too, where there are
+    /// hard links: an open deletes those that no SST turns out to refer to.
+    pub(super) fn take_back(&mut self) -> Result<()> {
+        use FileName::{Log, Sst, ValueLog};
+        let lost = names::lost_dir(self.dir);
+        if !self.vfs.exists(&lost)? {
+            return Ok(());
+        }
+        let (mut found, mut is_any_sst) = (Vec::new(), false);
+        for name in self.vfs.list(&lost)? {
+            let parsed = names::parse(&name);
+            let is_data = matches!(parsed, Sst(_) | Log(_) | ValueLog(_));
+            if !is_data || self.vfs.exists(&self.dir.join(&name))? {
+                continue;
+            }
+            if let Sst(number) = parsed {
+                self.taken_back.insert(number);
+                is_any_sst = true;
+            }
+            found.push(name);
+        }
+        if is_any_sst {
+            write(&*self.vfs, self.dir, &self.taken_back)?;
+        }
+        for name in found {
+            let (from, to) = (lost.join(&name), self.dir.join(&name));
+            let is_sst = matches!(names::parse(&name), Sst(_));
+            if is_sst || self.vfs.hard_link(&from, &to).is_err() {
+                self.vfs.rename(&from, &to)?;
+            }
+            self.saved(format!("{name}: taken back from lost/"));
+        }
+        self.vfs.sync_dir(self.dir)?;
+        Ok(self.vfs.sync_dir(&lost)?)
+    }
+}
+
+fn name_of(number: FileNumber) -> String {
+    format!("{number:06}.sst")
+}
+
+/// The bytes of a file; `None` if there is none.
+fn size_bytes(vfs: &dyn Vfs, path: &Path) -> Result<Option<u64>> {
+    match vfs.len(path) {
+        Err(error) if is_loss(&error) => Ok(None),
+        size => Ok(Some(size?)),
+    }
+}
+
+/// The SSTs that are listed and stand in `dir` again; else why the list cannot be read.
+fn read(vfs: &dyn Vfs, dir: &Path) -> Result<std::result::Result<HashSet<FileNumber>, String>> {
+    let path = names::lost_dir(dir).join(NAME);
+    if !vfs.exists(&path)? {
+        return Ok(Ok(HashSet::new()));
+    }
+    let bytes = match unended::content(vfs, &path) {
+        Ok(bytes) => bytes,
+        // A link to nothing.
+        Err(error) if error.is_not_found() => return Ok(Ok(HashSet::new())),
+        // Its key may be gone while the store needs it no more.
+        Err(error) if is_damage(&error) || matches!(error, Error::Unsupported { .. }) => {
+            return Ok(Err(error.to_string()));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let mut known = HashSet::new();
+    for line in String::from_utf8_lossy(&bytes).lines() {
+        let listed = line.split_once(' ').and_then(|(name, size)| match names::parse(name) {
+            FileName::Sst(number) => Some((number, size.parse::<u64>().ok()?)),
+            _ => None,
+        });
+        let Some((number, size)) = listed else {
+            return Ok(Err(format!("{NAME} in it is damaged")));
+        };
+        // One that never got its name back may have left it to another file.
+        if size_bytes(vfs, &dir.join(name_of(number)))? == Some(size) {
+            known.insert(number);
+        }
+    }
+    Ok(Ok(known))
+}
+
+/// Puts a list of `numbers` in the place of an earlier one; durable when this returns. They are in `dir` or in `lost/`.
+fn write(vfs: &dyn Vfs, dir: &Path, numbers: &HashSet<FileNumber>) -> Result<()> {
+    let folder = names::lost_dir(dir);
+    let mut lines = Vec::new();
+    for number in numbers {
+        let name = name_of(*number);
+        let size = match size_bytes(vfs, &dir.join(&name))? {
+            None => size_bytes(vfs, &folder.join(&name))?,
+            size => size,
+        };
+        if let Some(size) = size {
+            lines.push(format!("{name} {size}\n"));
+        }
+    }
+    let temp = unended::write_temp(vfs, dir, lines)?;
+    vfs.rename(&temp, &folder.join(NAME))?;
+    Ok(vfs.sync_dir(&folder)?)
+}
+
+/// Removes the list: the repair has ended.
+pub(super) fn end(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    let folder = names::lost_dir(dir);
+    let path = folder.join(NAME);
+    if vfs.exists(&path)? {
+        vfs.remove(&path)?;
+        vfs.sync_dir(&folder)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace_vfs::SimVfs;
+
+    #[test]
+    fn what_is_listed_and_stands_there_was_taken_back() {
+        let (sim, dir) = (SimVfs::new(1), Path::new("/db"));
+        let folder = names::lost_dir(dir);
+        sim.create_dir_all(&folder).unwrap();
+        let numbers: HashSet<FileNumber> = (7..10).map(FileNumber::new).collect();
+        assert!(sim.write_file(dir.join("000007.sst"), b"here by now"));
+        assert!(sim.write_file(folder.join("000008.sst"), b"there still"));
+        assert!(sim.write_file(folder.join("000009.sst"), b"there"));
+        write(&sim, dir, &numbers).unwrap();
+        assert!(sim.write_file(dir.join("000009.sst"), b"another file"));
+        assert_eq!(read(&sim, dir).unwrap(), Ok(HashSet::from([FileNumber::new(7)])));
+        sim.rename(&folder.join("000008.sst"), &dir.join("000008.sst")).unwrap();
+        assert_eq!(read(&sim, dir).unwrap().unwrap().len(), 2);
+        assert!(sim.write_file(folder.join(NAME), b"what is left of it"));
+        assert!(read(&sim, dir).unwrap().unwrap_err().contains("damaged"));
+        end(&sim, dir).unwrap();
+        assert_eq!(read(&sim, dir).unwrap(), Ok(HashSet::new()));
+        end(&sim, dir).unwrap();
+    }
+}
