@@ -97,7 +97,7 @@ fn a_segment_that_is_finished_while_it_is_read_ends_where_its_records_do() {
         let sim = SimVfs::new(1);
         let mut writer = writer(&sim, 4 << 20);
         let payload = [7_u8; 1000];
-        (0..500).for_each(|_| drop(writer.append(&[&payload]).unwrap()));
+        (0..500).for_each(|_| _ = writer.append(&[&payload]).unwrap());
         let mut reader = reads(&sim, path(), NUMBER).unwrap();
         assert_eq!(reader.file_bytes(), 4 << 20);
         let mut records = 0;
