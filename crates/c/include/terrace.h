@@ -980,6 +980,11 @@ struct terrace_error *terrace_backups_create(const struct terrace_backups *backu
                                              const struct terrace_db *db,
                                              uint64_t *id);
 
+// As terrace_backups_create, also of a store with damaged SSTs: they are in the backup as they are.
+struct terrace_error *terrace_backups_create_as_is(const struct terrace_backups *backups,
+                                                   const struct terrace_db *db,
+                                                   uint64_t *id);
+
 // Puts the numbers of the backups, the oldest first, into `ids`, at most `capacity` of them. *count is how many there are.
 struct terrace_error *terrace_backups_list(const struct terrace_backups *backups,
                                            uint64_t *ids,

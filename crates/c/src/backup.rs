@@ -85,16 +85,41 @@ pub unsafe extern "C" fn terrace_backups_create(
     db: *const Db,
     id: *mut u64,
 ) -> *mut Error {
-    call(|| {
-        // SAFETY: the rules of terrace.h.
-        let (backups, opened) = unsafe { (Backups::of(backups)?, Db::of(db)?) };
-        let created = backups.create(&opened.db, &mut |_| {}).map_err(failure)?;
-        // SAFETY: the rules of terrace.h.
-        if let Ok(out) = unsafe { place(id, "id") } {
-            out.set(created.backup.id);
-        }
-        Ok(())
-    })
+    // SAFETY: the rules of terrace.h.
+    call(|| unsafe { create(backups, db, id, false) })
+}
+
+/// As terrace_backups_create, also of a store with damaged SSTs: they are in the backup as they are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terrace_backups_create_as_is(
+    backups: *const Backups,
+    db: *const Db,
+    id: *mut u64,
+) -> *mut Error {
+    // SAFETY: the rules of terrace.h.
+    call(|| unsafe { create(backups, db, id, true) })
+}
+
+/// # Safety
+/// As the functions of the interface.
+unsafe fn create(
+    backups: *const Backups,
+    db: *const Db,
+    id: *mut u64,
+    is_as_is: bool,
+) -> Outcome<()> {
+    // SAFETY: said above.
+    let (backups, opened) = unsafe { (Backups::of(backups)?, Db::of(db)?) };
+    let created = match is_as_is {
+        true => backups.create_as_is(&opened.db, &mut |_| {}),
+        false => backups.create(&opened.db, &mut |_| {}),
+    };
+    let created = created.map_err(failure)?;
+    // SAFETY: said above.
+    if let Ok(out) = unsafe { place(id, "id") } {
+        out.set(created.backup.id);
+    }
+    Ok(())
 }
 
 /// Puts the numbers of the backups, the oldest first, into `ids`, at most `capacity` of them. *count is how many there are.

@@ -78,11 +78,15 @@ impl Backups {
         Ok(Self { backups: Kept::new(RwLock::new(Some(opened))) })
     }
 
-    /// Backs an open store up.
-    fn create(&self, py: Python<'_>, db: &Bound<'_, Db>) -> PyResult<Backup> {
+    /// Backs an open store up; with `as_is` also one with damaged SSTs.
+    #[pyo3(signature = (db, *, as_is=false))]
+    fn create(&self, py: Python<'_>, db: &Bound<'_, Db>, as_is: bool) -> PyResult<Backup> {
         let db = db.get().store()?;
         let created = self.work(py, |backups| {
-            let created = backups.create(&db, &mut |_| {});
+            let created = match as_is {
+                true => backups.create_as_is(&db, &mut |_| {}),
+                false => backups.create(&db, &mut |_| {}),
+            };
             // Without the interpreter: it may be the last handle.
             drop(db);
             created

@@ -64,6 +64,27 @@ def test_damage_is_found(db, tmp_path):
         assert listed.id == one.id and listed.damage and listed.size_bytes is None
 
 
+def test_a_damaged_store_is_backed_up_as_it_is_only_if_that_is_asked_for(tmp_path):
+    store = tmp_path / "store"
+    with terracedb.Db(store, compact_when_idle=False) as db, terracedb.Backups(tmp_path / "backups") as backups:
+        db[b"a"] = b"1"
+        db.flush()
+        [sst] = store.glob("*.sst")
+        with open(sst, "r+b") as file:
+            file.seek(9)
+            [byte] = file.read(1)
+            file.seek(9)
+            file.write(bytes([byte ^ 1]))
+        with pytest.raises(terracedb.CorruptionError):
+            backups.create(db)
+        with pytest.raises(terracedb.CorruptionError):
+            backups.create(db, as_is=False)
+        assert backups.list() == []
+        one = backups.create(db, as_is=True)
+        backups.verify(one.id)
+        assert [listed.id for listed in backups.list()] == [one.id]
+
+
 def test_a_closed_store_is_not_backed_up(db, tmp_path):
     with terracedb.Backups(tmp_path / "backups") as backups:
         db.close()

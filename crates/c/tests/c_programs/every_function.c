@@ -1,5 +1,6 @@
 /* Calls every function of terrace.h and looks at what it does. Run under valgrind. */
 #include "check.h"
+#include <dirent.h>
 
 static char path[4096];
 
@@ -792,6 +793,58 @@ static void backups(const char *dir) {
     terrace_db_free(db);
 }
 
+/* Changes a byte of each sorted file of a store; gives how many there are. */
+static int damage_sorted_files(const char *store) {
+    static char at[2 * sizeof path];
+    int count = 0;
+    DIR *files = opendir(store);
+    CHECK(files != NULL);
+    for (struct dirent *file = readdir(files); file; file = readdir(files)) {
+        if (!strstr(file->d_name, ".sst")) {
+            continue;
+        }
+        snprintf(at, sizeof at, "%s/%s", store, file->d_name);
+        FILE *opened = fopen(at, "r+b");
+        CHECK(opened != NULL);
+        CHECK(fseek(opened, 9, SEEK_SET) == 0);
+        int byte = fgetc(opened);
+        CHECK(byte != EOF && fseek(opened, 9, SEEK_SET) == 0);
+        CHECK(fputc(byte ^ 1, opened) != EOF && fclose(opened) == 0);
+        count++;
+    }
+    CHECK(closedir(files) == 0);
+    return count;
+}
+
+static void backups_as_they_are(const char *dir) {
+    static char kept[sizeof path], store[sizeof path];
+    terrace_backups *backups = NULL;
+    terrace_db *db = NULL;
+    terrace_options *options = terrace_options_new();
+    uint64_t id = 0;
+    size_t count = 7;
+    OK(terrace_options_set(options, "compact_when_idle", "false"));
+    file_below("damaged", dir, store);
+    file_below("backups-as-they-are", dir, kept);
+    OK(terrace_open(store, options, &db));
+    OK(terrace_put(db, NULL, B("a"), B("1")));
+    OK(terrace_flush(db));
+    CHECK(damage_sorted_files(store) == 1);
+    OK(terrace_backups_open(kept, &backups));
+    FAILS(TERRACE_CORRUPTION, terrace_backups_create(backups, db, &id));
+    OK(terrace_backups_list(backups, NULL, 0, &count));
+    CHECK(count == 0 && id == 0);
+    OK(terrace_backups_create_as_is(backups, db, &id));
+    CHECK(id != 0);
+    OK(terrace_backups_verify(backups, id));
+    OK(terrace_backups_create_as_is(backups, db, NULL));
+    OK(terrace_close(db));
+    FAILS(TERRACE_CLOSED, terrace_backups_create_as_is(backups, db, NULL));
+    terrace_db_free(db);
+    terrace_backups_free(backups);
+    terrace_options_free(options);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     CHECK(terrace_version()[0] != '\0');
@@ -805,6 +858,7 @@ int main(int argc, char **argv) {
     ingestion(db, argv[1]);
     loads(db);
     backups(argv[1]);
+    backups_as_they_are(argv[1]);
     updates(argv[1]);
     merge_operators(argv[1]);
     compaction_filters(argv[1]);

@@ -314,8 +314,11 @@ class Backups:
     """
 
     def __new__(cls, path: _Path, *, encryption_key_file: _Path | None = None) -> Self: ...
-    def create(self, db: Db) -> Backup:
-        """Backs an open store up: what was acknowledged before the call is in it, and writes go on meanwhile."""
+    def create(self, db: Db, *, as_is: bool = False) -> Backup:
+        """Backs an open store up: what was acknowledged before the call is in it, and writes go on meanwhile.
+
+        A store with a damaged SST that no backup has is refused with `CorruptionError`; with `as_is` the backup has it as it is.
+        """
     def list(self) -> _Backups:
         """All backups, the oldest first."""
     def verify(self, id: int) -> None:
