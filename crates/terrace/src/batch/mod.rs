@@ -520,19 +520,18 @@ impl WriteBatch {
 
     /// Whether it is taken while the disk is full: it only removes, or may use the reserve.
     pub(crate) fn is_taken_when_full(&self) -> bool {
-        if self.uses_reserve && self.bytes.len() <= MAX_RESERVE_BYTES {
-            return true;
-        }
         let removes = |op: &Op<'_>| matches!(op.kind, ValueKind::Delete | ValueKind::RangeDelete);
-        self.ops().all(|op| op.is_ok_and(|op| removes(&op)))
+        self.may_use_reserve() || self.ops().all(|op| op.is_ok_and(|op| removes(&op)))
+    }
+
+    /// Whether it is a few bytes that may use the reserve.
+    pub(crate) fn may_use_reserve(&self) -> bool {
+        self.uses_reserve && self.bytes.len() <= MAX_RESERVE_BYTES
     }
 
     /// Whether it is taken as long as there is any room on a full disk: it deletes ranges, which need next to none and give
-    /// the most back, or is a few bytes that may use the reserve.
+    /// the most back.
     pub(crate) fn is_taken_to_the_last(&self) -> bool {
-        if self.uses_reserve && self.bytes.len() <= MAX_RESERVE_BYTES {
-            return true;
-        }
         self.ops().all(|op| op.is_ok_and(|op| op.kind == ValueKind::RangeDelete))
     }
 

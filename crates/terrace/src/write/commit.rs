@@ -78,10 +78,14 @@ fn refusals(env: &CommitEnv, lead: &Lead<'_>, group: &[Pending]) -> Vec<(usize, 
     let mut refused = validate::refusals(&env.read, group);
     if let Err(error @ Error::DiskFull(_)) = env.base.health.check_writable() {
         let of_keys = full_disk::admit(env, lead, group).err();
+        let takes_few = of_keys.is_some() && full_disk::takes_few_bytes(env, group);
+        let is_other = |batch: &WriteBatch| {
+            batch.is_taken_to_the_last() || (takes_few && batch.may_use_reserve())
+        };
         for (index, pending) in group.iter().enumerate() {
             let why = match &of_keys {
                 _ if !pending.batch.is_taken_when_full() => Some(&error),
-                Some(why) if !pending.batch.is_taken_to_the_last() => Some(why),
+                Some(why) if !is_other(&pending.batch) => Some(why),
                 _ => None,
             };
             if let Some(why) = why

@@ -5,10 +5,12 @@
 //!   with merges after that. So it is taken as long as the memtables can be flushed afterwards, with itself. If the log
 //!   has used up what it may, the memtables are flushed at once, which gives back the segments.
 //! - The last part is for deleted ranges: with them the memtables and all files that they cover go without room for
-//!   anything but the flush of the ranges. And for the manifest.
+//!   anything but the flush of the ranges. And for the manifest. Batches of few bytes that may use the reserve
+//!   ([`WriteBatch::use_reserve`]) go as removals of keys do, and may have most of that part besides.
 //!
 //! Called by `commit`.
 
+use crate::batch::WriteBatch;
 use crate::env::health::Health;
 use crate::env::reserve;
 use crate::error::{Error, Result};
@@ -21,6 +23,8 @@ use crate::write::queue::{Lead, LogState, Pending};
 use crate::write::room;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
+use terrace_base::sync::Instant;
 use terrace_log::format::RECORD_HEADER_BYTES;
 
 /// How often it is tried to find room for what only removes.
@@ -28,13 +32,18 @@ pub(super) const TRIES: u32 = 5;
 
 /// One part in this many of the reserve is the last one, for deleted ranges and the manifest.
 const LAST_PART: u64 = 8;
+/// And one part in this many of it is left by few bytes that may use the reserve.
+const LEAST_PART: u64 = 32;
+/// Removals of keys wait so long for jobs to end before they are refused: a merge may take minutes, and others wait behind.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
 /// A log of at least one part in this many of the reserve is worth a flush that gives it back.
 const WORTH_PART: u64 = 16;
 /// What a log segment takes without its records, at most one part in this many of the reserve.
 const SEGMENT_BYTES: u64 = 4 << 10;
 const SEGMENT_PART: u64 = 16;
 
-/// Says whether the removals of keys in `group` are taken, and looks for room for them before it refuses them.
+/// Says whether the removals of keys in `group` are taken, and looks for room for them before it refuses them. What may be
+/// taken without that does not wait for jobs behind them.
 ///
 /// # Errors
 /// `DiskFull`: the rest of the reserve is for others. `Closed`.
@@ -43,14 +52,24 @@ pub(super) fn admit(env: &CommitEnv, lead: &Lead<'_>, group: &[Pending]) -> Resu
     if taken().all(|batch| batch.is_taken_to_the_last()) {
         return Ok(());
     }
-    let bytes = taken().map(|batch| (batch.size_bytes() + RECORD_HEADER_BYTES) as u64).sum();
+    let bytes = taken().map(log_bytes_of).sum();
+    let is_other = |batch: &WriteBatch| batch.is_taken_to_the_last() || batch.may_use_reserve();
+    let waits = !taken().any(is_other);
+    let least_bytes = match taken().all(is_other) {
+        // They may be taken without the flush, so that it has to be worth it.
+        true => env.base.dynamic.reserve_bytes() / WORTH_PART,
+        false => 0,
+    };
+    let until = Instant::now() + LONGEST_WAIT;
     for _ in 1..TRIES {
         if has_room(env, lead, bytes) {
             return Ok(());
         }
         settle(env, &mut lead.log())?;
-        if !flush_log(env, lead, 0)? {
-            wait_for_jobs(env)?;
+        let goes_on =
+            flush_log(env, lead, least_bytes)? || (waits && wait_for_jobs(env, Some(until))?);
+        if !goes_on {
+            break;
         }
     }
     if has_room(env, lead, bytes) {
@@ -63,15 +82,36 @@ pub(super) fn admit(env: &CommitEnv, lead: &Lead<'_>, group: &[Pending]) -> Resu
     Err(Error::DiskFull(Arc::new(error)))
 }
 
+/// Whether the batches of `group` that may use the reserve are taken although it has no room for removals of keys: as long
+/// as they leave the least part.
+pub(super) fn takes_few_bytes(env: &CommitEnv, group: &[Pending]) -> bool {
+    let few = group.iter().map(|p| &p.batch).filter(|batch| batch.may_use_reserve());
+    let bytes: u64 = few.map(log_bytes_of).sum();
+    leaves_least_part(room_bytes(env), bytes, env.base.dynamic.reserve_bytes())
+}
+
+fn leaves_least_part(room: u64, bytes: u64, reserve_bytes: u64) -> bool {
+    room.saturating_sub(bytes) >= reserve_bytes / LEAST_PART
+}
+
+fn log_bytes_of(batch: &WriteBatch) -> u64 {
+    (batch.size_bytes() + RECORD_HEADER_BYTES) as u64
+}
+
+/// Free bytes, with what is set aside; `u64::MAX` if it is unknown how much is free.
+fn room_bytes(env: &CommitEnv) -> u64 {
+    let (vfs, dir) = (&*env.base.vfs, &*env.base.dir);
+    let free = vfs.free_space_bytes(dir).unwrap_or(u64::MAX);
+    free.saturating_add(reserve::kept_bytes(vfs, dir).unwrap_or(0))
+}
+
 /// Whether `bytes` more of log leave the room that is for others. Unknown room does.
 fn has_room(env: &CommitEnv, lead: &Lead<'_>, bytes: u64) -> bool {
-    let (vfs, dir) = (&*env.base.vfs, &*env.base.dir);
     let reserve_bytes = env.base.dynamic.reserve_bytes();
-    let free = vfs.free_space_bytes(dir).unwrap_or(u64::MAX);
-    if free == u64::MAX {
+    let room = room_bytes(env);
+    if room == u64::MAX {
         return true;
     }
-    let room = free.saturating_add(reserve::kept_bytes(vfs, dir).unwrap_or(0));
     let log = lead.log();
     let segment = if log.broken { SEGMENT_BYTES.min(reserve_bytes / SEGMENT_PART) } else { 0 };
     let flush = (!is_hopeless(env)).then(|| unflushed_bytes(env).min(log_bytes(&log)));
@@ -115,25 +155,27 @@ pub(super) fn find_room(env: &CommitEnv, lead: &Lead<'_>) -> Result<()> {
     settle(env, &mut lead.log())?;
     match flush_log(env, lead, env.base.dynamic.reserve_bytes() / WORTH_PART)? {
         true => Ok(()),
-        false => wait_for_jobs(env),
+        false => wait_for_jobs(env, None).map(drop),
     }
 }
 
 /// Lets a job that is writing end, since it either frees room or gives up what it has taken. Once nothing runs, the whole
-/// reserve is given back, and no flush takes it. Such jobs need no lead.
-fn wait_for_jobs(env: &CommitEnv) -> Result<()> {
+/// reserve is given back, and no flush takes it. Such jobs need no lead. False if none has ended by `until`.
+fn wait_for_jobs(env: &CommitEnv, until: Option<Instant>) -> Result<bool> {
     let ended = env.jobs.scheduler.lock().ended;
-    let gives_back = env.jobs.scheduler.wait_until(|jobs| {
+    let is_over = || until.is_some_and(|until| Instant::now() >= until);
+    let (has_ended, gives_back) = env.jobs.scheduler.wait_until(|jobs| {
         let gives_back = gives_back(&env.base.health, jobs);
         if gives_back {
             env.base.health.set_merges_only(true);
         }
-        Ok((jobs.is_quiet() || jobs.ended != ended).then_some(gives_back))
+        let has_ended = jobs.is_quiet() || jobs.ended != ended;
+        Ok((has_ended || is_over()).then_some((has_ended, gives_back)))
     })?;
     if gives_back {
         reserve::release(&*env.base.vfs, &env.base.dir)?;
     }
-    Ok(())
+    Ok(has_ended)
 }
 
 /// Whether the whole reserve is given back, and flushes wait. Not where only the reserve is short: writers wait for flushes
@@ -204,6 +246,13 @@ mod tests {
         assert!(gives_back(&health, &jobs));
         jobs.flushing.insert(1);
         assert!(!gives_back(&health, &jobs));
+    }
+
+    #[test]
+    fn few_bytes_that_may_use_the_reserve_leave_some_of_it_to_deleted_ranges() {
+        let takes = |room, bytes| leaves_least_part(room, bytes, 32_000);
+        assert!(takes(2000, 1000) && !takes(2000, 1001) && !takes(999, 0));
+        assert!(leaves_least_part(0, 100, 0));
     }
 
     #[test]
