@@ -113,9 +113,20 @@ mod tests {
         assert_eq!(looks_until(grown), 30);
     }
 
+    /// In a process of its own: in this one other tests allocate meanwhile.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[test]
     fn what_a_thread_has_freed_is_given_back() {
+        const IS_ALONE: &str = "TERRACE_TEST_IS_ALONE";
+        if std::env::var_os(IS_ALONE).is_none() {
+            let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+            alone.env(IS_ALONE, "1").arg("--exact");
+            alone.arg("allocator::tests::what_a_thread_has_freed_is_given_back");
+            let output = alone.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+            return;
+        }
         let (before, after) = std::thread::spawn(|| {
             let mut blocks: Vec<Vec<u8>> = (0..100_000).map(|_| vec![1; 1000]).collect();
             // The last one keeps the top of the arena from falling to where it was.
