@@ -1,23 +1,23 @@
 //! From a request to its reply: who may, what it needs, and what it cost.
 
+mod checks;
+
 use crate::cluster::Cluster;
 use crate::command::{self, Call, CommandSpec, Failure, Flags, table};
 use crate::place::{self, Await, Away, Place};
 use crate::server::Server;
-use crate::session::{Caller, MAX_TRANSACTION_BYTES, Queued, Replies, Session};
+use crate::session::{Caller, Replies, Session};
 use crate::unknown_command::{is_of_http, unknown};
+use checks::{check, queue};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use terrace_cluster::CallTarget;
-use terrace_keyspace::{CommandBatch, Mode, Wait, Watch};
+use terrace_keyspace::{CommandBatch, Mode, Wait};
 use terrace_resp::{Command, OwnedCommand, ReplyWriter};
 
 /// The commit of more bytes than this takes so long that no loop waits for it, and that a commit which waits behind it
 /// does too. A batch to which small commands have written is less.
 pub(crate) const LARGE_BATCH_BYTES: usize = (1 << 20) + (256 << 10);
-
-/// What a queued command takes beside its own buffers: its place in the queue, and what two allocations cost.
-const QUEUED_COMMAND_BYTES: usize = size_of::<OwnedCommand>() + 32;
 
 /// What became of a command.
 pub(crate) enum Executed {
@@ -48,51 +48,78 @@ pub(crate) fn execute(
     output: &mut Vec<u8>,
     clock: &mut Instant,
 ) -> Executed {
-    let mark = output.len();
     let Some((number, spec)) = table().find(args.name()) else {
         session.info.note_use(None, batch.now_ms());
         return refuse_unknown(&args, session, server, output);
     };
     session.info.note_use(Some(number), batch.now_ms());
-    if session.caller == Caller::Client && session.info.is_ended() {
-        return Executed::Close;
-    }
-    if session.caller == Caller::Client
-        && let Some(user) = &mut session.user
-        && !server.acl.refresh(user, &mut session.generation)
-    {
-        // The user is gone, or off.
-        session.user = None;
-        return Executed::Close;
-    }
-    if let Err(refusal) = check(spec, number, &args, session, server) {
-        server.latency.note_rejected(table().counted_as(number, spec, &args));
-        let refusal = match spec.name {
-            "exec" => refused_exec(session, refusal),
-            _ => refusal,
-        };
-        server.errors.note(&refusal);
-        refuse(session, output, &refusal);
-        return Executed::Replied;
-    }
-    if session.caller == Caller::Client
-        && server.pause.holds(|| writes(spec, session), || server.space.now_ms())
-    {
-        return Executed::Paused;
-    }
-    if let Some(queued) = &mut session.queued
-        && (!spec.flags.has(Flags::NOT_QUEUED) || spec.name == "watch")
-    {
-        let queueing = queue(queued, session.watched.as_deref(), &args, spec);
-        session.info.queued.store(queued.commands.len() as u32, Ordering::Relaxed);
-        answer_queueing(queueing, session, server, output);
-        return Executed::Replied;
+    if let Some(done) = unexecuted(number, spec, &args, session, server, output) {
+        return done;
     }
     if server.cluster.is_some()
         && let Some(done) = elsewhere(&args, spec, batch, session, server, output)
     {
         return done;
     }
+    run(args, (number, spec), batch, session, server, output, clock)
+}
+
+/// What becomes of a command that is not executed: its client has no right to it, or waits, or is in a transaction.
+fn unexecuted(
+    number: u16,
+    spec: &CommandSpec,
+    args: &Command<'_>,
+    session: &mut Session,
+    server: &Server,
+    output: &mut Vec<u8>,
+) -> Option<Executed> {
+    let is_client = session.caller == Caller::Client;
+    if is_client && session.info.is_ended() {
+        return Some(Executed::Close);
+    }
+    if is_client
+        && let Some(user) = &mut session.user
+        && !server.acl.refresh(user, &mut session.generation)
+    {
+        // The user is gone, or off.
+        session.user = None;
+        return Some(Executed::Close);
+    }
+    if let Err(refusal) = check(spec, number, args, session, server) {
+        server.latency.note_rejected(table().counted_as(number, spec, args));
+        let refusal = match spec.name {
+            "exec" => refused_exec(session, refusal),
+            _ => refusal,
+        };
+        server.errors.note(&refusal);
+        refuse(session, output, &refusal);
+        return Some(Executed::Replied);
+    }
+    if is_client && server.pause.holds(|| writes(spec, session), || server.space.now_ms()) {
+        return Some(Executed::Paused);
+    }
+    if let Some(queued) = &mut session.queued
+        && (!spec.flags.has(Flags::NOT_QUEUED) || spec.name == "watch")
+    {
+        let queueing = queue(queued, session.watched.as_deref(), args, spec);
+        session.info.queued.store(queued.commands.len() as u32, Ordering::Relaxed);
+        answer_queueing(queueing, session, server, output);
+        return Some(Executed::Replied);
+    }
+    None
+}
+
+/// Executes a command here. That may turn out to be wrong before anything has happened.
+fn run(
+    args: Command<'_>,
+    (number, spec): (u16, &CommandSpec),
+    batch: &mut CommandBatch,
+    session: &mut Session,
+    server: &Server,
+    output: &mut Vec<u8>,
+    clock: &mut Instant,
+) -> Executed {
+    let mark = output.len();
     let db = session.db;
     let (mode, is_bound) = (batch.mode(), session.is_bound || batch.is_taking_part());
     // What was written before in this turn has been held to it already.
@@ -450,65 +477,6 @@ fn needs_order(spec: &CommandSpec, session: &Session) -> bool {
     place::is_for_all(spec.name)
         || spec.name == "watch"
         || spec.name == "exec" && session.watched.is_some()
-}
-
-/// Whether the client may send this now; else the error.
-fn check(
-    spec: &CommandSpec,
-    number: u16,
-    args: &Command<'_>,
-    session: &mut Session,
-    server: &Server,
-) -> Result<(), String> {
-    if session.user.is_none() && session.caller == Caller::Client {
-        return match spec.flags.has(Flags::NO_AUTH) && spec.takes(args.count()) {
-            true => Ok(()),
-            false => Err("NOAUTH Authentication required.".into()),
-        };
-    }
-    spec.check_form(args)?;
-    command::permit(spec, number, args, session, server)?;
-    if spec.name == "debug"
-        && let Some(refusal) = command::debug_refusal(session, server)
-    {
-        return Err(refusal.into());
-    }
-    if session.queued.is_none() {
-        return Ok(());
-    }
-    let is_alone = |flags: Flags| flags.has(Flags::NO_MULTI);
-    if is_alone(spec.flags) || spec.subcommand(args).is_some_and(|one| is_alone(one.flags)) {
-        return Err("ERR Command not allowed inside a transaction".into());
-    }
-    match &server.cluster {
-        Some(cluster) if !spec.flags.has(Flags::NOT_QUEUED) => {
-            place::check_queued(cluster, spec, args, session)
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Queues a command beside what its client watches. `WATCH` is refused here, before it is asked where its keys are, and
-/// spoils nothing.
-fn queue(
-    queued: &mut Queued,
-    watched: Option<&Watch>,
-    args: &Command<'_>,
-    spec: &CommandSpec,
-) -> Result<(), String> {
-    if spec.name == "watch" {
-        return Err("ERR WATCH inside MULTI is not allowed".into());
-    }
-    let command = args.to_owned();
-    let held_bytes = command.held_bytes() + QUEUED_COMMAND_BYTES;
-    let watched_bytes = watched.map_or(0, Watch::held_bytes);
-    if queued.bytes + watched_bytes + held_bytes > MAX_TRANSACTION_BYTES {
-        queued.is_spoilt = true;
-        return Err(format!("ERR {} does not fit into the transaction any more", spec.name));
-    }
-    queued.bytes += held_bytes;
-    queued.commands.push(command);
-    Ok(())
 }
 
 /// Answers a command that is not executed.
