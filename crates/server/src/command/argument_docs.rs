@@ -228,7 +228,7 @@ pub(super) fn write(
     write_list(reply, &mut Told { command, key_specs, keys: 0 }, arguments);
 }
 
-/// What is told so far.
+/// The command, and what was written of it so far.
 struct Told<'a> {
     command: &'a str,
     key_specs: usize,
