@@ -12,7 +12,7 @@ use terrace_base::{FileNumber, SegmentNumber};
 use terrace_vfs::PARTIAL_LOCK_NAME;
 
 /// The directory in a store's where a backup has its checkpoint ([`crate::backup_work`]).
-pub const BACKUP_WORK_DIR: &str = "backup-work";
+pub(crate) const BACKUP_WORK_DIR: &str = "backup-work";
 
 /// The name of [`rewrite_path`].
 const REWRITE_NAME: &str = "rewrite.tmp";

@@ -114,8 +114,6 @@ pub use repair::{FamilySign, RepairOptions, RepairReport, repair, repair_telling
 pub use terrace_base::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use terrace_base::{Clock, SystemClock};
 pub use terrace_buf::Slice;
-#[doc(hidden)]
-pub use terrace_manifest::names::BACKUP_WORK_DIR;
 pub use terrace_sst::{Compression, FilterPolicy, PolicyError, ReadCounts};
 pub use transaction::Transaction;
 pub use updates::feed::{UpdateOptions, Updates};
