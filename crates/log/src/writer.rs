@@ -320,6 +320,11 @@ impl LogWriter {
         !self.buffer.is_empty()
     }
 
+    /// Bytes of records that wait in the buffer.
+    pub fn held_bytes(&self) -> u64 {
+        self.buffer.len() as u64
+    }
+
     /// Takes the records that `failed` still holds into the buffer of this one, which has none yet and continues
     /// `failed`: they were appended there by calls that succeeded. Gives the payload of the first. Does no I/O.
     pub fn carry_over(&mut self, failed: &mut Self) -> Option<Vec<u8>> {

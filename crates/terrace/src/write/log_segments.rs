@@ -16,6 +16,7 @@ use crate::write::env::CommitEnv;
 use crate::write::flush_room::FlushRoom;
 use crate::write::queue::{Lead, LogState};
 use std::collections::VecDeque;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -56,6 +57,7 @@ pub(crate) fn next_segment(env: &CommitEnv, log: &mut LogState) -> Result<()> {
         log.broken = true;
         finished.map_err(|error| not_taken(env, log, "finish a log segment", error))?;
     }
+    make_room_for_held(env, log.writer.held_bytes())?;
     let fresh = create_segment(env, log.writer.end())?;
     kill_point("segment:started");
     let mut old = std::mem::replace(&mut log.writer, fresh);
@@ -83,6 +85,24 @@ pub(crate) fn next_segment(env: &CommitEnv, log: &mut LogState) -> Result<()> {
     // After that: what counts as full is synced, or will be by the next sync of full segments.
     env.versions.log_history.begin(number, first_seqno, end);
     Ok(())
+}
+
+/// Sees to it that a new segment can take `held_bytes` that were acknowledged and did not get into the one before: with the
+/// room of the reserve, if it needs that. Without room every try would leave a segment without records.
+fn make_room_for_held(env: &CommitEnv, held_bytes: u64) -> Result<()> {
+    let (vfs, dir) = (&*env.base.vfs, &*env.base.dir);
+    if held_bytes == 0 || vfs.free_space_bytes(dir).unwrap_or(u64::MAX) >= held_bytes {
+        return Ok(());
+    }
+    // The house thread sets some of it aside again.
+    let released = reserve::release(vfs, dir);
+    released.map_err(|error| env.base.health.fail("give the reserve back", error))?;
+    if vfs.free_space_bytes(dir).unwrap_or(u64::MAX) >= held_bytes {
+        return Ok(());
+    }
+    let error = io::Error::from(io::ErrorKind::StorageFull);
+    let error = terrace_base::Error::io("append to the log in", dir, error);
+    Err(env.base.health.fail("start a log segment", error))
 }
 
 /// Creates a log segment whose name survives a crash.

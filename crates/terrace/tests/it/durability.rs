@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use terrace::vfs::{Fault, FaultKind, OpClass, SimVfs};
-use terrace::{Compression, Db, Error, Options, SyncMode};
+use terrace::{Compression, Db, Error, Options, SyncMode, WriteBatch};
 
 fn store(sync: SyncMode) -> (SimVfs, Options, Store) {
     store_with(sync, 16 << 10)
@@ -226,6 +226,30 @@ fn what_a_full_disk_has_left_in_the_process_is_durable_before_a_flush_that_is_ne
         assert!(after.db.get(key(0)).unwrap().is_some(), "it was flushed");
         assert!(after.families[1].get(b"first").unwrap().is_some(), "an older write is missing");
     }
+}
+
+#[test]
+fn what_a_full_disk_has_left_in_the_process_leaves_no_segment_with_every_try() {
+    let (sim, _options, store) = store(SyncMode::Buffered);
+    let used: u64 = sim.files().into_iter().map(|(_, bytes)| bytes).sum();
+    // For the headers of segments, not for what is written.
+    sim.set_capacity_bytes(Some(used + (4 << 10)));
+    fault(&sim, OpClass::Append, 0);
+    let mut batch = WriteBatch::new();
+    (0..40).for_each(|number| batch.put(key(number), [b'v'; 300]));
+    store.db.write(batch).unwrap();
+    let before = logs(&sim).len();
+    let flushed = store.db.flush();
+    assert!(matches!(flushed, Err(Error::DiskFull(_))), "{flushed:?}");
+    for number in 0..20 {
+        // It comes behind what was acknowledged.
+        let deleted = store.db.delete(key(number));
+        assert!(matches!(deleted, Err(Error::DiskFull(_))), "{deleted:?}");
+    }
+    assert!(logs(&sim).len() <= before + 1, "{:?}", logs(&sim));
+    sim.set_capacity_bytes(None);
+    eventually("there is room", || store.db.flush().is_ok());
+    assert!(store.db.get(key(39)).unwrap().is_some());
 }
 
 #[test]
