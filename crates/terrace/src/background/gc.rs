@@ -195,7 +195,7 @@ pub(crate) fn open_log(env: &JobEnv) -> OpenLog {
     OpenLog { segments: env.read.value_log.open_segments(), written_bytes, unflushed_bytes }
 }
 
-/// Whether the oldest segments of `open` stay, whatever writers do: a memtable that needs them cannot be flushed now, a
+/// Whether the oldest segments of `open` stay for now, whatever writers do: a memtable that needs them cannot be flushed now, a
 /// hot table has them until its checkpoint, or somebody copies the store.
 fn is_stuck(env: &JobEnv, open: &OpenLog) -> bool {
     let Some(oldest) = open.segments.first().map(|segment| segment.number) else { return false };

@@ -53,13 +53,16 @@ impl OpenLog {
     }
 }
 
-/// What of `held_bytes` counts as garbage that writers wait for: none while it stays, whatever they do, as `is_stuck` says,
-/// and else what is more than twice `allowed_bytes`, since memtables are being flushed for it from `allowed_bytes` on.
+/// Memtables are being flushed for what is held from `allowed_bytes` on: writers wait for what is more than this many times
+/// that.
+const WAITED_FOR: u64 = 2;
+/// The same while it stays for now, whatever writers do: else it would fill the disk while that lasts.
+const STUCK_WAITED_FOR: u64 = 4;
+
+/// What of `held_bytes` counts as garbage that writers wait for; `is_stuck`: it stays for now, whatever they do.
 pub(crate) fn waited_for_bytes(held_bytes: u64, allowed_bytes: u64, is_stuck: bool) -> u64 {
-    match is_stuck {
-        true => 0,
-        false => held_bytes.saturating_sub(2 * allowed_bytes),
-    }
+    let free = if is_stuck { STUCK_WAITED_FOR } else { WAITED_FOR };
+    held_bytes.saturating_sub(free.saturating_mul(allowed_bytes))
 }
 
 #[cfg(test)]
@@ -103,9 +106,10 @@ mod tests {
     }
 
     #[test]
-    fn writers_wait_for_held_garbage_only_while_memtables_are_flushed_for_it() {
+    fn writers_wait_for_held_garbage_and_later_for_what_they_cannot_change() {
         assert_eq!(waited_for_bytes(200, 100, false), 0);
         assert_eq!(waited_for_bytes(230, 100, false), 30);
-        assert_eq!(waited_for_bytes(1 << 40, 100, true), 0);
+        assert_eq!(waited_for_bytes(400, 100, true), 0);
+        assert_eq!(waited_for_bytes(430, 100, true), 30);
     }
 }
