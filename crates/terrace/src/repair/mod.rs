@@ -14,8 +14,9 @@
 //!
 //! Until the new manifest is in force the store's own files are as they were; from then on it is a store like any other, but
 //! that an open may refuse its log, as before, until that is replayed. A crash leaves the one or the other, so repair can be
-//! run again; what the first run was about to tell stands in the store by then ([`unended`]). A store in which nothing is
-//! wrong is only opened and closed. What repair cannot know is said in `docs/repair.md`.
+//! run again; what the first run was about to tell stands in the store by then ([`unended`]), and what it had taken back from
+//! `lost/` ([`mod@taken_back`]). A store in which nothing is wrong is only opened and closed. What repair cannot know is said in
+//! `docs/repair.md`.
 
 mod base;
 mod carry_out;
