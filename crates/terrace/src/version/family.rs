@@ -337,6 +337,13 @@ impl Family {
     pub fn memtable_bytes(&self) -> usize {
         self.state.load().memtables().map(|m| m.size_bytes()).sum()
     }
+
+    /// Bytes of the memtables that are flushed: all but the hot table.
+    pub fn flushed_memtable_bytes(&self) -> usize {
+        let state = self.state.load();
+        let waiting = state.immutables.iter().map(|m| m.size_bytes());
+        waiting.sum::<usize>() + state.memtable.size_bytes()
+    }
 }
 
 /// The hot table of `state`, whose last write is at or before `seqno`, is about to be replaced.

@@ -40,9 +40,9 @@ pub(crate) fn make_room(
             let state = family.state();
             let table = &state.memtable;
             let hot_bytes = state.hot.as_ref().map_or(0, |hot| hot.full_bytes());
-            let most = env.base.dynamic.memtable_bytes().min(most_flushed);
+            let memtable_bytes = env.base.dynamic.memtable_bytes();
             table.room_bytes() < needed + in_flight
-                || table.size_bytes() >= most.saturating_sub(hot_bytes).max(most / 4)
+                || table.size_bytes() >= full_bytes(memtable_bytes, hot_bytes, most_flushed)
                 || table.separated_bytes() >= most_separated
         };
         let touched = || group.iter().any(|p| p.batch.touches(family.id));
@@ -74,6 +74,11 @@ pub(crate) fn make_room(
         true => check_room(env, families, group),
         false => Ok(()),
     }
+}
+
+/// Size at which a memtable is full: a hot table of `hot_bytes` takes some of its memory, but nothing of what may be flushed.
+fn full_bytes(memtable_bytes: usize, hot_bytes: usize, most_flushed: usize) -> usize {
+    memtable_bytes.saturating_sub(hot_bytes).max(memtable_bytes / 4).min(most_flushed)
 }
 
 /// What the block cache has of the memtables' memory goes back to them before those who have claimed it need it.
@@ -264,5 +269,19 @@ pub(crate) fn rotate_under_lead(
     match !state.memtable.is_empty() || state.hot.is_some() {
         true => Ok(upto.max(rotate_with(env, log, family, 0, Swap::Dissolve)?)),
         false => Ok(upto),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hot_table_takes_of_a_memtables_memory_and_not_of_what_may_be_flushed() {
+        assert_eq!(full_bytes(1000, 0, usize::MAX), 1000);
+        assert_eq!(full_bytes(1000, 600, usize::MAX), 400);
+        assert_eq!(full_bytes(1000, 900, usize::MAX), 250);
+        assert_eq!(full_bytes(1000, 600, 300), 300);
+        assert_eq!(full_bytes(1000, 900, 100), 100);
     }
 }

@@ -113,8 +113,8 @@ pub(crate) fn wait_for_memtable(
         return Ok(());
     }
     let most_flushed = log.flush_room.most_bytes(&env.base).saturating_mul(2);
-    let full =
-        || has_all_memtables(env, family) || are_over_share(env) || are_over(env, most_flushed);
+    let is_short = || to_flush_bytes(env) > most_flushed && some_wait(env);
+    let full = || has_all_memtables(env, family) || are_over_share(env) || is_short();
     if !full() {
         return Ok(());
     }
@@ -123,13 +123,17 @@ pub(crate) fn wait_for_memtable(
 
 /// Whether the memtables of all families together have their share of the budget, and some of them wait for their flush.
 fn are_over_share(env: &CommitEnv) -> bool {
-    are_over(env, env.base.dynamic.memtables_bytes())
+    env.read.memtable_bytes() > env.base.dynamic.memtables_bytes() && some_wait(env)
 }
 
-/// Whether the memtables of all families together have more than `bytes`, and some of them wait for their flush.
-fn are_over(env: &CommitEnv, bytes: usize) -> bool {
-    env.read.memtable_bytes() > bytes
-        && env.read.families.load().iter().any(|family| !family.state().immutables.is_empty())
+/// Bytes of all memtables that are flushed. What is hot does not become less with that.
+fn to_flush_bytes(env: &CommitEnv) -> usize {
+    env.read.families.load().iter().map(|family| family.flushed_memtable_bytes()).sum()
+}
+
+/// Whether memtables wait for their flush.
+fn some_wait(env: &CommitEnv) -> bool {
+    env.read.families.load().iter().any(|family| !family.state().immutables.is_empty())
 }
 
 fn is_about_to_stop(env: &CommitEnv, family: &Family) -> bool {
