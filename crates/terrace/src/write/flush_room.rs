@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 const ROOM_PARTS: u64 = 32;
 /// Or one part in this many of the reserve, within these bounds, if that is more: shorter files are not worth their number.
 const RESERVE_PARTS: u64 = 4;
-const LEAST_BYTES: u64 = 16 << 10;
+pub(super) const LEAST_BYTES: u64 = 16 << 10;
 const MOST_LEAST_BYTES: u64 = 256 << 10;
 /// What is free is looked at when the log has grown by one part in this many of what memtables may have.
 const LOOK_PARTS: u64 = 8;

@@ -9,6 +9,7 @@ use crate::metrics::add;
 use crate::options::HotTableMode;
 use crate::version::family::Family;
 use crate::write::env::CommitEnv;
+use crate::write::flush_room::LEAST_BYTES;
 use crate::write::hot_swap::{self, Swap};
 use crate::write::log_segments::{next_segment, sync_log};
 use crate::write::queue::{Lead, LogState, Pending};
@@ -165,7 +166,7 @@ pub(crate) fn least_separated_bytes(segment_bytes: u64) -> u64 {
 }
 
 /// The family with the largest mutable memtable, if all of them together are over half of the budget of
-/// memtables (the other half is for those that wait for their flush), or over `most_flushed`.
+/// memtables (the other half is for those that wait for their flush), or over `most_flushed` and it is not too short.
 fn largest_over_bound<'a>(
     env: &CommitEnv,
     families: &'a [Arc<Family>],
@@ -176,11 +177,23 @@ fn largest_over_bound<'a>(
         empty if empty.is_empty() => 0,
         memtable => memtable.size_bytes(),
     };
-    let most = (env.base.dynamic.memtables_bytes() / 2).min(most_flushed);
-    if families.iter().map(size).sum::<usize>() <= most {
+    let all_bytes: usize = families.iter().map(size).sum();
+    let most = env.base.dynamic.memtables_bytes() / 2;
+    if all_bytes <= most.min(most_flushed) {
         return None;
     }
-    families.iter().max_by_key(|family| size(family))
+    let largest = families.iter().max_by_key(|family| size(family))?;
+    is_over_bound(all_bytes, size(largest), (most, most_flushed)).then_some(largest)
+}
+
+/// Whether the largest memtable, of `largest_bytes`, is flushed while all have `all_bytes`. Where only room is short it is let
+/// grow to the least that is worth a file: of many families each would be flushed with a few entries again and again.
+fn is_over_bound(
+    all_bytes: usize,
+    largest_bytes: usize,
+    (most, most_flushed): (usize, usize),
+) -> bool {
+    all_bytes > most || (all_bytes > most_flushed && largest_bytes >= LEAST_BYTES as usize)
 }
 
 /// Makes the family's memtable immutable and starts the next log segment, so that a segment
@@ -275,6 +288,16 @@ pub(crate) fn rotate_under_lead(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_many_families_none_is_flushed_with_a_few_entries_for_want_of_room() {
+        let least = LEAST_BYTES as usize;
+        let is_over = |largest| is_over_bound(100 * least, largest, (200 * least, 10 * least));
+        assert!(!is_over(least - 1) && is_over(least));
+        // Memory is memory.
+        assert!(is_over_bound(100 * least, 1, (99 * least, usize::MAX)));
+        assert!(!is_over_bound(10 * least, least, (200 * least, 10 * least)));
+    }
 
     #[test]
     fn a_hot_table_takes_of_a_memtables_memory_and_not_of_what_may_be_flushed() {
