@@ -35,19 +35,24 @@ const HOT_MEMTABLES: u64 = 8;
 #[derive(Debug, Default)]
 pub(super) struct LastWrite {
     groups: u64,
-    since_us: u64,
+    /// `None` before the first look.
+    since_us: Option<u64>,
 }
 
 impl LastWrite {
     /// Whether nothing has been committed for a while.
     fn is_idle(&mut self, env: &JobEnv) -> bool {
-        let now_us = env.base.clock.monotonic_us();
         let groups = env.base.counters.groups.load(Ordering::Relaxed);
+        let is_quiet = self.is_quiet(groups, env.base.clock.monotonic_us());
+        is_quiet && env.base.dynamic.compact_when_idle()
+    }
+
+    /// A look at `now_us` finds `groups` committed.
+    fn is_quiet(&mut self, groups: u64, now_us: u64) -> bool {
         if std::mem::replace(&mut self.groups, groups) != groups {
-            self.since_us = now_us;
+            self.since_us = None;
         }
-        env.base.dynamic.compact_when_idle()
-            && now_us.saturating_sub(self.since_us) >= IDLE_AFTER_US
+        now_us.saturating_sub(*self.since_us.get_or_insert(now_us)) >= IDLE_AFTER_US
     }
 }
 
@@ -154,6 +159,18 @@ fn bound_length(env: &JobEnv) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_store_is_idle_when_several_looks_have_found_no_write() {
+        let mut last = LastWrite::default();
+        // It has just been opened, in a process that has run for long.
+        let now_us = 1 << 40;
+        assert!(!last.is_quiet(0, now_us));
+        assert!(!last.is_quiet(0, now_us + IDLE_AFTER_US - 1));
+        assert!(last.is_quiet(0, now_us + IDLE_AFTER_US));
+        assert!(!last.is_quiet(1, now_us + IDLE_AFTER_US));
+        assert!(last.is_quiet(1, now_us + 2 * IDLE_AFTER_US));
+    }
 
     #[test]
     fn memtables_are_flushed_for_a_floor_of_garbage_and_hold_half_of_it_then() {
