@@ -13,7 +13,7 @@ pub fn code(path: &Path, language: &str) -> Result<Vec<String>> {
 }
 
 fn blocks(text: &str, language: &str) -> Vec<String> {
-    let (mut found, mut open) = (Vec::new(), None);
+    let (mut found, mut open) = (Vec::new(), None::<(bool, String)>);
     for line in text.lines() {
         let fence = line.strip_prefix("```");
         match (fence, &mut open) {
