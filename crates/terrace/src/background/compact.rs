@@ -312,7 +312,7 @@ fn note_rewrite(env: &JobEnv, choice: &Choice, result: &Result<Merged>) {
     match result {
         Ok(done) => {
             let outputs = done.outputs.iter().map(|output| FileNumber::new(output.number));
-            jobs.rewrites.note(outputs, above.newest_seqno());
+            jobs.rewrites.note(outputs, above.newest_seqno(), &above.skipped);
         }
         Err(Error::DiskFull(_)) => {
             let files = inputs.iter().flat_map(|(_, files)| files);

@@ -27,21 +27,36 @@ pub(crate) struct RunningCompaction {
 /// What has been done, on a full disk, about files below deletions: they are rewritten without what these hide.
 #[derive(Debug, Default)]
 pub(crate) struct Rewrites {
-    /// Up to which sequence number deletions have been applied to a file.
-    applied: HashMap<FileNumber, SeqNo>,
+    /// What has been applied to a file.
+    applied: HashMap<FileNumber, Applied>,
     /// Files whose rewrite has found no room, with their families.
     in_vain: HashMap<FileNumber, u32>,
 }
 
+/// The deletions up to `upto`, but for those of files that could not be read then.
+#[derive(Debug, Clone, Default)]
+struct Applied {
+    upto: SeqNo,
+    skipped: Vec<FileNumber>,
+}
+
 impl Rewrites {
-    /// Up to which sequence number deletions above it have been applied to `file`, as far as that is known.
-    pub fn applied(&self, file: FileNumber) -> SeqNo {
-        self.applied.get(&file).copied().unwrap_or_default()
+    /// Up to which sequence number deletions of `deleting` above it have been applied to `file`, as far as that is known.
+    pub fn applied(&self, file: FileNumber, deleting: FileNumber) -> SeqNo {
+        let applied = self.applied.get(&file).filter(|done| !done.skipped.contains(&deleting));
+        applied.map_or_else(SeqNo::default, |done| done.upto)
     }
 
-    /// `outputs` have nothing left of what deletions up to `seqno` hide. They have made room for others.
-    pub fn note(&mut self, outputs: impl Iterator<Item = FileNumber>, seqno: SeqNo) {
-        self.applied.extend(outputs.map(|number| (number, seqno)));
+    /// `outputs` have nothing left of what deletions up to `upto` hide, but for those in the files `skipped`. They have made
+    /// room for others.
+    pub fn note(
+        &mut self,
+        outputs: impl Iterator<Item = FileNumber>,
+        upto: SeqNo,
+        skipped: &[FileNumber],
+    ) {
+        let applied = Applied { upto, skipped: skipped.to_vec() };
+        self.applied.extend(outputs.map(|number| (number, applied.clone())));
         self.in_vain.clear();
     }
 
@@ -234,7 +249,7 @@ mod tests {
         rewrites.try_again(|family| family == 8);
         assert_eq!(in_vain(&rewrites), [true, false]);
         rewrites.note_in_vain(other, 8);
-        rewrites.note(std::iter::once(FileNumber::new(3)), SeqNo::new(5));
+        rewrites.note(std::iter::once(FileNumber::new(3)), SeqNo::new(5), &[]);
         assert_eq!(in_vain(&rewrites), [false, false], "there is more room");
     }
 }

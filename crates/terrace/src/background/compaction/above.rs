@@ -2,7 +2,7 @@
 //! `under_deletions`, read by `hiding`.
 
 use std::sync::Arc;
-use terrace_base::SeqNo;
+use terrace_base::{FileNumber, SeqNo};
 use terrace_manifest::FileMeta;
 
 /// The files, all of which delete something.
@@ -10,6 +10,8 @@ use terrace_manifest::FileMeta;
 pub(crate) struct Above {
     /// By level, shallowest first; L0 newest first, deeper levels by key; no level is empty.
     pub runs: Vec<(u8, Vec<Arc<FileMeta>>)>,
+    /// Files that delete something, and are not among them since they may not be read now.
+    pub skipped: Vec<FileNumber>,
     /// Bytes of the input that are expected to be left.
     pub left_bytes: u64,
 }

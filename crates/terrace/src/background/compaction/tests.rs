@@ -250,7 +250,9 @@ fn run_script(text: &str) -> String {
             "applied" => {
                 let (file, seqno) = words[1].split_once('=').unwrap();
                 let file = std::iter::once(file.parse().unwrap());
-                drawn.past.note(file, seqno.parse().unwrap());
+                let skipped = words[2..].iter().map(|word| word.parse().unwrap());
+                let skipped: Vec<FileNumber> = skipped.collect();
+                drawn.past.note(file, seqno.parse().unwrap(), &skipped);
             }
             "in-vain" => {
                 drawn.past.note_in_vain(words[1].parse().unwrap(), 0);

@@ -37,10 +37,15 @@ struct Covered<'a> {
 /// What leaves least of those that are worth it.
 pub(super) fn pick(input: &PickInput<'_>, past: &Rewrites) -> Choice {
     let mut covered: BTreeMap<FileNumber, Covered<'_>> = BTreeMap::new();
+    let mut skipped = Vec::new();
     for level in 0..LEVEL_COUNT {
         for (at, file) in input.files(level).iter().enumerate() {
-            if deletes(file) && input.is_seen_by_all(file) && !input.is_busy(file) {
-                cover(input, past, (level, at), &mut covered);
+            if !deletes(file) || !input.is_seen_by_all(file) {
+                continue;
+            }
+            match input.is_busy(file) {
+                true => skipped.push(file.number),
+                false => cover(input, past, (level, at), &mut covered),
             }
         }
     }
@@ -53,7 +58,7 @@ pub(super) fn pick(input: &PickInput<'_>, past: &Rewrites) -> Choice {
     };
     let mut found: Vec<Covered<'_>> = covered.into_values().filter(is_worth_it).collect();
     found.sort_by_key(|found| (found.left_bytes(), !found.goes, found.file.number));
-    let rewrite = found.into_iter().find_map(|found| found.rewrite(input));
+    let rewrite = found.into_iter().find_map(|found| found.rewrite(input, &skipped));
     rewrite.unwrap_or(Choice::Nothing)
 }
 
@@ -74,7 +79,7 @@ pub(super) fn pick_covered(input: &PickInput<'_>) -> Option<Choice> {
                 }
                 let above = vec![(level as u8, vec![range.clone()])];
                 let covered = Covered { level: below, file, above, part: 1.0, goes: true };
-                if let Some(choice) = covered.rewrite(input) {
+                if let Some(choice) = covered.rewrite(input, &[]) {
                     return Some(choice);
                 }
             }
@@ -137,7 +142,7 @@ fn cover<'a>(
                 part: 0.0,
                 goes: false,
             });
-            let part = deleted_part(file, past.applied(older.number), entries);
+            let part = deleted_part(file, past.applied(older.number, file.number), entries);
             found.part += part;
             found.goes |= part > 0.0 && is_one_range(file) && contains(file, older);
             match found.above.last_mut() {
@@ -168,7 +173,7 @@ impl Covered<'_> {
         (self.file.size_bytes as f64 * (1.0 - self.part).max(0.0)) as u64
     }
 
-    fn rewrite(self, input: &PickInput<'_>) -> Option<Choice> {
+    fn rewrite(self, input: &PickInput<'_>, skipped: &[FileNumber]) -> Option<Choice> {
         let span = Span::of([self.file])?;
         if !input.may_write(self.level, &span) {
             return None;
@@ -184,7 +189,7 @@ impl Covered<'_> {
             output_level: level,
             inputs: vec![(level, vec![self.file.clone()])],
             grandparents,
-            above: Some(Above { runs: self.above, left_bytes }),
+            above: Some(Above { runs: self.above, skipped: skipped.to_vec(), left_bytes }),
             reason: Reason::Tombstones,
         }))
     }

@@ -47,7 +47,11 @@ fn what_files_above_hide_goes_and_every_reader_finds_the_same() {
                 output_level: 5,
                 inputs: vec![(5, vec![file.clone()])],
                 grandparents: store.version.level(6).files().to_vec(),
-                above: Some(Above { runs: vec![(0, above_files.clone())], left_bytes: 0 }),
+                above: Some(Above {
+                    runs: vec![(0, above_files.clone())],
+                    skipped: Vec::new(),
+                    left_bytes: 0,
+                }),
                 reason: Reason::Tombstones,
             };
             let output = store.run(&compaction, &AtomicBool::new(false)).unwrap().unwrap();
@@ -94,7 +98,7 @@ fn a_file_of_which_everything_is_hidden_goes_without_room() {
     let runs = vec![(0, store.version.level(0).files().to_vec())];
     let compaction = Compaction {
         grandparents: Vec::new(),
-        above: Some(Above { runs, left_bytes: 0 }),
+        above: Some(Above { runs, skipped: Vec::new(), left_bytes: 0 }),
         ..store.compaction(6)
     };
     let output = store.run(&compaction, &AtomicBool::new(false)).unwrap().unwrap();
