@@ -120,7 +120,7 @@ fn exercise(data: &[u8]) -> bool {
     walk(&mut reader.iter(ScanOptions::compaction()), sound);
     for key in keys.iter().map(Vec::as_slice).chain(ABSENT_KEYS) {
         let lookup = Lookup::new(key, MAX_SEQNO);
-        let at = reader.prefetch_filter(&lookup);
+        let at = (reader.prefetch_filter(&lookup), reader.prefetch_entry(key));
         let filtered = reader.get_at(at, &lookup, &mut ());
         let denied = matches!((filtered, reader.get_unfiltered(&lookup)), (Ok(None), Ok(Some(_))));
         assert!(!(sound && denied), "the filter of a sound file denies what is there");
@@ -128,6 +128,9 @@ fn exercise(data: &[u8]) -> bool {
         reader.may_contain_prefix(key);
         reader.approximate_offset(key);
     }
+    // The lookups have read the model and filled its slots, so that cursors go by it.
+    walk(&mut reader.iter(ScanOptions::default()), sound);
+    walk(&mut reader.iter(ScanOptions { in_memory: true, ..ScanOptions::default() }), false);
     let elastic = ReaderOptions { filter_memory: FilterMemory::Elastic, ..options };
     if let Ok(reader) = SstReader::open(&vfs, path, FILE_NUMBER, size_bytes, &elastic) {
         with_units(&reader, &keys, sound);
