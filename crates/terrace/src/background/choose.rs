@@ -195,7 +195,12 @@ impl Room {
     }
 
     fn fits(&self, env: &JobEnv, merge: &Compaction) -> bool {
-        needs_bytes(env, merge) <= self.bytes.max(self.small)
+        needs_bytes(env, merge) <= self.most_bytes()
+    }
+
+    /// What one merge may take.
+    fn most_bytes(&self) -> u64 {
+        self.bytes.max(self.small)
     }
 
     /// Whether it fits, or is worth an attempt: a file that deletes ranges and holds little else makes its merge write
@@ -235,9 +240,13 @@ fn choose_fitting(
     };
     let mut stays = input.quarantined.clone();
     for _ in 0..MAX_SMALLER {
+        // Of files below deletions the first leaves least: what is left of the others finds no room either.
+        if too_large.above.as_ref().is_some_and(|above| above.left_bytes > room.most_bytes()) {
+            break;
+        }
         let mut deepest = too_large.inputs.last().map_or_else(Vec::new, |(_, files)| files.clone());
         deepest.sort_by_key(|file| Reverse(file.size_bytes));
-        let mut over = needs_bytes(env, &too_large).saturating_sub(room.bytes.max(room.small));
+        let mut over = needs_bytes(env, &too_large).saturating_sub(room.most_bytes());
         if deepest.is_empty() {
             break;
         }
