@@ -4,14 +4,15 @@
 use crate::harness::{DIR, eventually, key, stopped_clock};
 use crate::held::{COMPACTION, Held};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 use terrace::vfs::SimVfs;
 use terrace::{
     CfOptions, ColumnFamily, Db, Error, EventListener, FlushEnded, HotTableMode, Options,
     StallCause, StallMetrics,
 };
 use terrace_base::rng::{Rng, SplitMix64};
+use terrace_vfs::{BeforeCalls, Call, Vfs};
 
 const VALUE_BYTES: u64 = 500;
 /// Eight times what a memtable may always refer to: twice `segment_bytes`.
@@ -38,7 +39,7 @@ impl EventListener for Flushes {
 
 /// A store whose memtables are small beside the log that they may have, with families `0`, `1` and so on.
 fn open(
-    sim: &SimVfs,
+    vfs: Arc<dyn Vfs>,
     segment_bytes: u64,
     families: usize,
 ) -> (Db, Vec<ColumnFamily>, Arc<Flushes>) {
@@ -49,7 +50,7 @@ fn open(
     options.column_families = names.iter().map(family).collect();
     options.default_family.value_separation_threshold = 100;
     let a = &mut options.advanced;
-    a.vfs = Arc::new(sim.clone());
+    a.vfs = vfs;
     // Nothing is done because it is idle, or old.
     a.clock = Arc::new(stopped_clock());
     a.hot_table = HotTableMode::Off;
@@ -78,7 +79,7 @@ fn log_bytes(sim: &SimVfs) -> u64 {
 #[test]
 fn one_write_does_not_keep_the_log_that_comes_after_it() {
     let sim = SimVfs::new(1);
-    let (db, families, flushes) = open(&sim, SEGMENT_BYTES, 1);
+    let (db, families, flushes) = open(Arc::new(sim.clone()), SEGMENT_BYTES, 1);
     families[0].put(b"once", b"written").unwrap();
     let mut rng = SplitMix64::new(1);
     for _ in 0..16_000 {
@@ -96,7 +97,7 @@ fn one_write_does_not_keep_the_log_that_comes_after_it() {
 fn many_families_that_are_seldom_written_have_few_small_files() {
     const FAMILIES: usize = 20;
     let sim = SimVfs::new(1);
-    let (db, families, flushes) = open(&sim, SEGMENT_BYTES, FAMILIES);
+    let (db, families, flushes) = open(Arc::new(sim.clone()), SEGMENT_BYTES, FAMILIES);
     let mut rng = SplitMix64::new(1);
     let mut written = 0;
     for n in 0..16_000_usize {
@@ -121,19 +122,31 @@ fn many_families_that_are_seldom_written_have_few_small_files() {
 #[test]
 fn a_full_disk_is_rid_of_what_an_idle_family_keeps() {
     let sim = SimVfs::new(1);
-    let (db, families, flushes) = open(&sim, 256 << 10, 1);
+    // The house thread looks at the reserve after it has noted what was written.
+    let looks = Arc::new(AtomicU64::new(0));
+    let counted = looks.clone();
+    let vfs = BeforeCalls::new(sim.clone(), move |call, path| {
+        let is_house = || std::thread::current().name() == Some("terrace-house");
+        if matches!(call, Call::Len) && path.ends_with("RESERVE") && is_house() {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(())
+    });
+    let (db, families, flushes) = open(Arc::new(vfs), 256 << 10, 1);
     families[0].put(b"once", b"written").unwrap();
     let mut rng = SplitMix64::new(1);
     for _ in 0..6_000 {
         overwrite(&db, &mut rng).unwrap();
     }
+    // The second one from now on belongs to a round that began after the last write.
+    let upto = looks.load(Ordering::SeqCst) + 2;
+    eventually("the writes are noted", || looks.load(Ordering::SeqCst) >= upto);
     let used: u64 = sim.files().into_iter().map(|(_, bytes)| bytes).sum();
     assert!(flushes.of("0") == 0 && log_bytes(&sim) > 6_000 * VALUE_BYTES, "nothing is kept");
     sim.set_capacity_bytes(Some(used + (24 << 10)));
     // No deletion comes, and no memtable has been written since the disk is full.
-    std::thread::sleep(Duration::from_millis(300));
-    let large = db.put(b"large", vec![7; 64 << 10]);
-    assert!(matches!(large, Ok(()) | Err(Error::DiskFull(_))), "{large:?}");
+    let large = db.put(b"large", vec![7; 1 << 20]);
+    assert!(matches!(large, Err(Error::DiskFull(_))), "{large:?}");
     eventually("writes go on", || db.put(b"large", vec![7; 64 << 10]).is_ok());
     eventually("the flush ends", || flushes.of("0") > 0);
     assert_eq!(flushes.of("0"), 1);
