@@ -42,7 +42,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 const HEADER_BYTES: usize = 64;
 
 /// Bytes of a cache line.
-#[cfg(target_arch = "x86_64")]
 const LINE_BYTES: usize = 64;
 
 #[repr(C, align(64))]
@@ -182,6 +181,33 @@ impl fmt::Debug for BufMut {
     }
 }
 
+/// Asks for the cache line at `address`, which may be any.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn prefetch_line(address: *const u8) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: SSE is part of x86_64; a prefetch changes no state and faults on no address.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline]
+fn prefetch_line(address: *const u8) {
+    // SAFETY: `prfm` is part of the base instruction set, changes no state and faults on no
+    // address.
+    unsafe {
+        std::arch::asm!(
+            "prfm pldl1keep, [{address}]",
+            address = in(reg) address,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[inline]
+fn prefetch_line(_address: *const u8) {}
+
 /// Immutable shared bytes. One pointer wide; a clone is one relaxed increment.
 pub struct Buf {
     data: NonNull<u8>,
@@ -227,26 +253,15 @@ impl Buf {
     /// buffer, so the range may pass its end. Nothing happens on machines without such a hint.
     #[inline]
     pub fn prefetch(&self, from: usize, to: usize) {
-        #[cfg(target_arch = "x86_64")]
         for offset in (from..to).step_by(LINE_BYTES) {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: SSE is part of x86_64; a prefetch changes no state and faults on no address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.data.as_ptr().wrapping_add(offset).cast()) }
+            prefetch_line(self.data.as_ptr().wrapping_add(offset));
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = (from, to);
     }
 
     /// Asks for the cache line of the length and the count of owners, as [`Self::prefetch`].
     #[inline]
     pub fn prefetch_header(&self) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let header = self.data.as_ptr().wrapping_sub(HEADER_BYTES);
-            // SAFETY: as in `prefetch`.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(header.cast()) }
-        }
+        prefetch_line(self.data.as_ptr().wrapping_sub(HEADER_BYTES));
     }
 
     /// Where the data starts.
