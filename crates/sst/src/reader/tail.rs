@@ -21,6 +21,7 @@ pub(super) fn check_top_level(
     file_end: u64,
 ) -> Checked<()> {
     let index = top.index();
+    let blocks = index.iter().try_fold(0u64, |sum, place| sum.checked_add(place.block_count));
     if properties.data_bytes > file_end {
         return Err("the data passes the end of the file");
     }
@@ -28,6 +29,8 @@ pub(super) fn check_top_level(
         || index.last().is_some_and(|last| last.data_offset >= properties.data_bytes)
         || index.iter().any(|place| place.handle.offset < properties.data_bytes)
         || index.is_empty() != (properties.entry_count == 0)
+        || index.iter().any(|place| place.block_count == 0)
+        || blocks != Some(properties.data_block_count)
     {
         return Err("the top-level index does not match the properties");
     }
