@@ -32,6 +32,9 @@ const MAX_AHEAD_BYTES: u64 = 256 << 10;
 /// Default of [`ScanOptions::prefetch_blocks`].
 pub const DEFAULT_PREFETCH_BLOCKS: usize = 16;
 
+/// A cursor that moves to another file keeps no buffer for decompressed blocks that is larger.
+const MAX_KEPT_UNPACKED_BYTES: usize = 1 << 20;
+
 /// Bytes per read of a compaction's inputs.
 pub const COMPACTION_READAHEAD_BYTES: usize = 1 << 20;
 
@@ -153,11 +156,15 @@ impl SstIter {
         }
     }
 
-    /// A cursor over another file that reads in the same way, not valid before its first seek. Keeps the buffers.
+    /// A cursor over another file that reads in the same way, not valid before its first seek. Keeps the buffers, but not
+    /// what single large blocks made of them.
     pub fn moved_to(self, reader: Arc<SstReader>) -> Self {
-        let Self { mut key, mut window, unpacked, options, .. } = self;
+        let Self { mut key, mut window, mut unpacked, options, .. } = self;
         key.clear();
         window.bytes.clear();
+        window.bytes.shrink_to(options.readahead_bytes);
+        unpacked.clear();
+        unpacked.shrink_to(MAX_KEPT_UNPACKED_BYTES);
         Self { key, window, unpacked, ..Self::new(reader, options) }
     }
 
@@ -368,12 +375,22 @@ impl SstIter {
         Ok(())
     }
 
+    /// Whether the top level lists no data block after the current one.
+    fn is_in_last_block(&self) -> bool {
+        let index = self.reader.top.index();
+        self.index_at + 1 == index.len()
+            && self.block_at as u64 + 1 == index[self.index_at].block_count
+    }
+
     /// Goes to the first entry of the next block, or becomes invalid at the end.
     #[cold]
     fn next_block(&mut self) -> Result<()> {
         self.streak += 1;
         if std::mem::take(&mut self.valid) && self.enter_next_by_model() {
             self.settle(0);
+            return Ok(());
+        }
+        if self.is_in_last_block() {
             return Ok(());
         }
         let Some(mut index) = self.enter_index(self.index_at)? else { return Ok(()) };
@@ -394,6 +411,9 @@ impl SstIter {
     fn prev_block(&mut self) -> Result<()> {
         self.valid = false;
         self.streak = 0;
+        if (self.index_at, self.block_at) == (0, 0) {
+            return Ok(());
+        }
         let Some(mut index) = self.enter_index(self.index_at)? else { return Ok(()) };
         let mut block_at = self.block_at;
         if block_at == 0 {
@@ -448,6 +468,7 @@ impl InternalIter for SstIter {
 
     fn seek_to_first(&mut self) -> Result<()> {
         self.start_seek();
+        self.expected = EntryAt::default();
         if let Some(index) = self.enter_index(0)? {
             self.enter_block(&index, 0)?;
             self.settle(0);
@@ -457,6 +478,7 @@ impl InternalIter for SstIter {
 
     fn seek_to_last(&mut self) -> Result<()> {
         self.start_seek();
+        self.expected = EntryAt::default();
         let Some(last) = self.reader.top.index().len().checked_sub(1) else { return Ok(()) };
         if let Some(index) = self.enter_index(last)? {
             self.enter_block(&index, index.count() - 1)?;
