@@ -547,3 +547,6 @@ impl InternalIter for SstIter {
         &self.page_bytes()[self.value.start..self.value.end]
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -130,3 +130,33 @@ pub(crate) fn payload<'a>(stored: &'a [u8], place: &Place<'_>) -> Result<Cow<'a,
     block_handle::decompress_into(content, compression, &mut payload, place)?;
     Ok(Cow::Owned(payload))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::top_level::IndexPlace;
+
+    #[test]
+    fn partitions_that_have_other_blocks_than_the_properties_count_are_refused() {
+        let is_sound = |counts: [u64; 2], data_block_count| {
+            let index = counts.into_iter().zip(0..).map(|(block_count, at)| {
+                let handle = BlockHandle { offset: 1000 + at * 50, stored_len: 50 };
+                let data_offset = at * 100;
+                let place = IndexPlace { handle, data_offset, block_count, first_block: 0 };
+                (vec![at as u8], place)
+            });
+            let top = TopLevel::new(index.collect(), 0, Vec::new(), Vec::new());
+            let properties = Properties {
+                entry_count: 9,
+                data_block_count,
+                data_bytes: 1000,
+                ..Properties::default()
+            };
+            check_top_level(&top, &properties, 2000).is_ok()
+        };
+        assert!(is_sound([2, 3], 5));
+        for (counts, recorded) in [([2, 3], 4), ([2, 3], 6), ([0, 5], 5), ([u64::MAX, 6], 5)] {
+            assert!(!is_sound(counts, recorded), "{counts:?}, {recorded} recorded");
+        }
+    }
+}

@@ -5,10 +5,10 @@ use crate::model::{check_iterator, check_lookups, random_options, random_scan, r
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use terrace_base::key::{pack_trailer, trailer_kind};
+use terrace_base::key::{pack_trailer, seek_trailer, trailer_kind};
 use terrace_base::{
-    Error, FileNumber, RangeTombstone, RangeTombstones, Result, SegmentNumber, SeqNo, SplitMix64,
-    ValueHandle, ValueKind,
+    Error, FileNumber, InternalIter, MAX_SEQNO, RangeTombstone, RangeTombstones, Result,
+    SegmentNumber, SeqNo, SplitMix64, ValueHandle, ValueKind,
 };
 use terrace_sst::{
     EXTERNAL_FILE_NUMBER, ScanOptions, SstOptions, SstReader, SstSummary, SstWriter, Stamp,
@@ -119,6 +119,47 @@ fn a_copy_reads_as_if_all_had_been_written_with_its_sequence_number() {
         assert!(unreadable.unwrap().is_empty());
         assert_eq!(salvaged, model);
     }
+}
+
+#[test]
+fn seeks_by_the_model_of_a_copy_go_by_its_sequence_number() {
+    let key = |at: u64| format!("{:016}", at * 7).into_bytes();
+    let stored = !pack_trailer(SeqNo::ZERO, ValueKind::Put);
+    let model: Model = (0..2000).map(|at| ((key(at), stored), vec![at as u8; 3])).collect();
+    let vfs = SimVfs::new(1);
+    let options = SstOptions { block_size: 512, ..SstOptions::default() };
+    write_external(&vfs, options, &model, RangeTombstones::default());
+    copied(&vfs, 9, stamp(GLOBAL)).unwrap();
+    let shared = reader_options(64 << 20);
+    let reader = open(&vfs, 9, &shared).unwrap();
+    assert!(reader.has_model());
+    // Until every block is in its slot.
+    for _ in 0..4 {
+        for at in 0..2000 {
+            assert!(got(&reader, &key(at), GLOBAL.get()).unwrap().is_some());
+        }
+    }
+    let index_uses = || {
+        let counts = shared.counters.snapshot();
+        counts.index_hits + counts.index_misses
+    };
+    let before = index_uses();
+    let visible = pack_trailer(GLOBAL, ValueKind::Put);
+    for at in 0..1999u64 {
+        let too_old = SeqNo::new(GLOBAL.get() - 1);
+        for (seqno, to) in [(MAX_SEQNO, at), (GLOBAL, at), (too_old, at + 1)] {
+            // Each with its own cursor, for a cursor uses the partition it was in unseen.
+            let mut iter = reader.iter(ScanOptions::default());
+            if at.is_multiple_of(2) {
+                iter.prepare_seek(&key(at));
+            }
+            iter.seek(&key(at), seek_trailer(seqno)).unwrap();
+            assert!(iter.valid());
+            assert_eq!((iter.user_key(), iter.trailer()), (&key(to)[..], visible));
+        }
+    }
+    let used = index_uses() - before;
+    assert!(used < 3 * 1999 / 5, "{used} of {} seeks", 3 * 1999);
 }
 
 #[test]

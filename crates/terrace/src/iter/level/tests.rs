@@ -3,7 +3,7 @@
 use super::*;
 use crate::iter::tests::cursors::{Entry, VecIter, sort};
 use proptest::prelude::*;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use terrace_base::key::compare_internal;
 use terrace_base::{Rng, SplitMix64};
 
@@ -12,6 +12,14 @@ struct VecFiles {
     files: Vec<Arc<FileMeta>>,
     entries: Vec<Vec<Entry>>,
     opens: Cell<u64>,
+    /// Decides which turns are refused, as those that would have to read are; `None`: all.
+    turns: RefCell<Option<SplitMix64>>,
+}
+
+impl VecFiles {
+    fn new(files: Vec<Arc<FileMeta>>, entries: Vec<Vec<Entry>>) -> Self {
+        Self { files, entries, opens: Cell::new(0), turns: RefCell::new(None) }
+    }
 }
 
 impl FileSet for VecFiles {
@@ -25,6 +33,12 @@ impl FileSet for VecFiles {
     fn open(&self, index: usize) -> Result<VecIter> {
         self.opens.set(self.opens.get() + 1);
         Ok(VecIter::new(self.entries[index].clone()))
+    }
+    fn turn_to(&self, index: usize, iter: &mut Option<VecIter>) -> bool {
+        let turns = self.turns.borrow_mut().as_mut().is_some_and(|rng| !rng.one_in(3));
+        let Some(entries) = self.entries.get(index).filter(|_| turns) else { return false };
+        *iter = Some(VecIter::new(entries.clone()));
+        true
     }
 }
 
@@ -62,7 +76,7 @@ fn random_files(rng: &mut SplitMix64) -> (VecFiles, Vec<Entry>) {
         from = to + u8::from(!exclusive) + rng.below(3) as u8;
     }
     let model = entries.concat();
-    (VecFiles { files, entries, opens: Cell::new(0) }, model)
+    (VecFiles::new(files, entries), model)
 }
 
 fn current<I: InternalIter>(iter: &I) -> Option<Entry> {
@@ -76,6 +90,7 @@ proptest! {
     fn walks_as_the_concatenation_does(seed: u64) {
         let mut rng = SplitMix64::new(seed);
         let (files, model) = random_files(&mut rng);
+        *files.turns.borrow_mut() = Some(SplitMix64::new(!seed));
         let mut iter = LevelIter::over(files);
         prop_assert!(!iter.valid());
         let mut at: Option<usize> = None;
@@ -83,11 +98,18 @@ proptest! {
             let target = (vec![rng.below(64) as u8], rng.below(32) << 8);
             let position =
                 model.partition_point(|e| compare_internal(&e.0, e.1, &target.0, target.1).is_lt());
+            if rng.one_in(3) {
+                // For the seek that follows, or for another one, or for none.
+                let prepared = if rng.one_in(2) { target.0[0] } else { rng.below(64) as u8 };
+                iter.prepare_seek(&[prepared]);
+                prop_assert!(!iter.valid());
+                at = None;
+            }
             let (result, to) = match (rng.below(10), at) {
                 (0, _) => (iter.seek_to_first(), Some(0)),
                 (1, _) => (iter.seek_to_last(), model.len().checked_sub(1)),
-                (2, _) | (_, None) => (iter.seek(&target.0, target.1), Some(position)),
                 (3, _) => (iter.seek_before(&target.0, target.1), position.checked_sub(1)),
+                (2, _) | (_, None) => (iter.seek(&target.0, target.1), Some(position)),
                 (4..7, Some(at)) => (iter.next(), Some(at + 1)),
                 (_, Some(at)) => (iter.prev(), at.checked_sub(1)),
             };
@@ -150,7 +172,7 @@ fn a_seek_opens_one_file_and_seeks_again_for_free() {
     let entries: Vec<Vec<Entry>> =
         (0..10).map(|file| (0..5).map(|n| (vec![file * 10 + n], 256, vec![])).collect()).collect();
     let files = (0..10).map(|file| meta(file * 10, file * 10 + 4, false, SeqNo::new(1))).collect();
-    let mut iter = LevelIter::over(VecFiles { files, entries, opens: Cell::new(0) });
+    let mut iter = LevelIter::over(VecFiles::new(files, entries));
     iter.seek(&[52], u64::MAX).expect("no file fails");
     iter.seek(&[51], u64::MAX).expect("no file fails");
     iter.seek_before(&[54], 0).expect("no file fails");
