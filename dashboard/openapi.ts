@@ -175,7 +175,7 @@ export function openapi(): string {
   return `${JSON.stringify(document, null, 1)}\n`;
 }
 
-/** The document that is committed, inside the crate that serves it. */
-export function committed(): string {
-  return readFileSync(new URL("../crates/server/dashboard/openapi.json", import.meta.url), "utf8");
+/** A file that is committed, inside the crate that serves it. */
+export function committed(name: string): string {
+  return readFileSync(new URL(`../crates/server/dashboard/${name}`, import.meta.url), "utf8");
 }

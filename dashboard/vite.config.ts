@@ -1,6 +1,7 @@
 // Build of the dashboard: few files with stable names, so that the server can embed them, and nothing
 // inline, so that the strictest Content-Security-Policy holds.
 import { defineConfig } from "vite";
+import { apiPage } from "./api-page.ts";
 import { openapi } from "./openapi.ts";
 
 /** Where `npm run dev` finds the API: a running server, or the mock. */
@@ -12,7 +13,9 @@ export default defineConfig({
     {
       name: "openapi",
       generateBundle() {
-        this.emitFile({ type: "asset", fileName: "openapi.json", source: openapi() });
+        const document = openapi();
+        this.emitFile({ type: "asset", fileName: "openapi.json", source: document });
+        this.emitFile({ type: "asset", fileName: "api.html", source: apiPage(JSON.parse(document)) });
       },
     },
   ],

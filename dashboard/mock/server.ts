@@ -20,7 +20,7 @@ export const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img
 
 const DIST = new URL("../../crates/server/dashboard/", import.meta.url);
 const ASSETS: Record<string, string> = {
-  "index.html": "text/html; charset=utf-8", "app.js": "text/javascript; charset=utf-8",
+  "index.html": "text/html; charset=utf-8", "api.html": "text/html; charset=utf-8", "app.js": "text/javascript; charset=utf-8",
   "app.css": "text/css; charset=utf-8", "favicon.svg": "image/svg+xml",
 };
 

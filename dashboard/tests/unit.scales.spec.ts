@@ -9,6 +9,7 @@ import { SHAPE_FILES_MAX } from "../src/api.ts";
 import { KeyAxis, shareBetween } from "../src/axis.ts";
 import { heatRamp, heatShare, lightness } from "../src/color.ts";
 import { blockAt, blocksOf, hillOf, toPlace, toX } from "../src/hill/geometry.ts";
+import { inWords } from "../src/hill/words.ts";
 import { MovingBlocks } from "../src/hill/blocks.ts";
 import { SeriesBuffer } from "../src/series-buffer.ts";
 
@@ -205,6 +206,11 @@ test("empty levels next to each other share one low step, L0 and those with file
   const only_l0 = hillOf({ ...family, levels: [none] }, 900);
   assert.ok(only_l0.steps.every((step) => step.folded_to === null), "a family without files has a whole hill");
   assert.equal(hillOf({ ...family, levels: [full] }, 900).steps[1]!.folded_to, 3);
+  const bare = (level: typeof full) => ({ ...level, file_count: 2, size_bytes: 3 << 20, target_bytes: null });
+  const told = inWords(hill, { ...deep, levels: deep.levels.map((level) => (level.file_count === 0 ? level : bare(level))) });
+  assert.equal(told, "L0: 2 files, 3 MiB; L1 to L3: empty; L4: 2 files, 3 MiB; L5: empty; L6: 2 files, 3 MiB");
+  const filled = { ...family, levels: [none, { ...bare(full), target_bytes: 4 << 20 }] };
+  assert.match(inWords(hillOf(filled, 900), filled), /^L0: empty; L1: 2 files, 3 MiB, 75 % of its target; L2 to L3: empty$/);
 });
 
 test("the mock explains as the contract says", () => {

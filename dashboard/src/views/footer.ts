@@ -27,5 +27,5 @@ export function footer(store: Store): HTMLElement {
     setValue(clients, plural(summary.connected_clients, "client"), summary.connected_clients);
     setValue(total, `${plural(summary.commands_total, "command")} since the start`, summary.commands_total);
   });
-  return h("footer", { class: "foot" }, h("div", { class: "row" }, version, keys, disk, clients, total), details);
+  return h("footer", { class: "foot" }, h("div", { class: "row" }, version, keys, disk, clients, total, h("a", { href: "./api.html" }, "HTTP API")), details);
 }

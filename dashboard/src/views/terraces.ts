@@ -6,6 +6,7 @@ import { MovingBlocks } from "../hill/blocks.ts";
 import { type Block, blockAt, blocksOf, type Hill, hillOf, toPlace, type View } from "../hill/geometry.ts";
 import { type MotionColors, paintMotion } from "../hill/motion.ts";
 import { type Colors, paintBlocks, paintFoot, paintGround, paintRing, paintSteps } from "../hill/paint.ts";
+import { inWords } from "../hill/words.ts";
 import type { Store } from "../store.ts";
 import { calm, color, onTheme } from "../theme.ts";
 import { hideTip, showTip } from "../tip.ts";
@@ -26,13 +27,14 @@ export function terraces(store: Store): HTMLElement {
   const still = h("canvas", { class: "still" });
   const moving = h("canvas", { class: "moving" });
   const speech = h("p", { class: "unseen", "aria-live": "polite" });
+  const words = h("p", { id: "terraces-words", hidden: true });
   const basin_label = h("div", { class: "basin-label" });
   const empty = h("p", { class: "hill-empty", hidden: true }, "No SSTs yet. Write something: it rains into the memtable, and the first flush lays a stone on L0.");
   const stage = h("div", {
-    class: "stage", tabindex: "0", role: "application",
+    class: "stage", tabindex: "0", role: "application", "aria-describedby": words.id,
     "aria-label": "SSTs of the tree. Arrow keys go from file to file and from level to level, Enter shows one, plus and minus zoom.",
   }, still, moving, basin_label, empty);
-  body.append(stage, speech, jobList(store), filePanel(store, () => stage.focus({ preventScroll: true })));
+  body.append(stage, speech, words, jobList(store), filePanel(store, () => stage.focus({ preventScroll: true })));
 
   let hill: Hill = hillOf(null, 800);
   let view: View = { from: 0, to: 1 };
@@ -56,6 +58,7 @@ export function terraces(store: Store): HTMLElement {
     if (next.height !== hill.height) jump = true;
     hill = next;
     if (Math.round(hill.height) !== Math.round(still.clientHeight)) fit();
+    setText(words, inWords(hill, family));
     targets = blocksOf(family, hill, store.axis, view);
     blocks.aim(targets, family, jump || calm.matches);
     hottest.see((family?.levels ?? []).flatMap((level) => (level.files ?? []).map((file) => file.heat)));

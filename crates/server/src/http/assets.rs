@@ -16,8 +16,9 @@ type File = (&'static str, &'static str, &'static [u8]);
 /// What describes the API, by OpenAPI 3.1: made by the build of the dashboard from the types that it uses.
 pub(super) const OPENAPI: &[u8] = include_bytes!("../../dashboard/openapi.json");
 
-const FILES: [File; 5] = [
+const FILES: [File; 6] = [
     ("/", "text/html; charset=utf-8", include_bytes!("../../dashboard/index.html")),
+    ("/api.html", "text/html; charset=utf-8", include_bytes!("../../dashboard/api.html")),
     ("/app.css", "text/css; charset=utf-8", include_bytes!("../../dashboard/app.css")),
     ("/app.js", "text/javascript; charset=utf-8", include_bytes!("../../dashboard/app.js")),
     ("/favicon.svg", "image/svg+xml", include_bytes!("../../dashboard/favicon.svg")),
