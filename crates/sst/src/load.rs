@@ -172,11 +172,7 @@ impl SstReader {
 
     /// Data block `at` of the file, if it is in a slot of its learned index.
     #[inline]
-    pub(crate) fn slotted_block(
-        &self,
-        model: &SlotEntry<ResidentModel>,
-        at: usize,
-    ) -> Option<Buf> {
+    pub(crate) fn slotted_block(&self, model: &SlotEntry<ResidentModel>, at: usize) -> Option<Buf> {
         let block = model.block_slot(at)?.load();
         let block = block.as_ref()?;
         prefetch(block);

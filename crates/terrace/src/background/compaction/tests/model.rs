@@ -380,7 +380,11 @@ impl Store {
             .flat_map(|(level, files)| files.iter().map(|f| (*level, f.number)))
             .collect();
         if let Some(above) = &job.compaction.above {
-            self.past.note(added.iter().map(|(_, file)| file.number), above.newest_seqno());
+            self.past.note(
+                added.iter().map(|(_, file)| file.number),
+                above.newest_seqno(),
+                &above.skipped,
+            );
         }
         self.apply(&FamilyEdit { added, removed, ..FamilyEdit::default() });
     }
