@@ -192,9 +192,6 @@ fn settings_of_a_side_reach_only_it() {
     );
     assert!(refusal("paired --keys 100000 --threads 2").contains("one thread"));
     assert!(refusal("paired --keys 100000 --set a.no_such=1").contains("no such setting"));
-    let counted = "--set b.terrace.write_tracking";
-    assert!(plan(&format!("paired --keys 100000 --repeat 1 {counted}=1000")).is_ok());
-    assert!(plan(&format!("paired --keys 100000 --repeat 1 {counted}=many")).is_err());
 }
 
 #[test]

@@ -11,7 +11,8 @@ use anyhow::Result;
 use terrace_workload::phase::{Phase, Tally, Worker};
 use terrace_workload::values::Values;
 
-/// Directories inside that of the store, which ends with it.
+/// Directories inside that of the job, which ends with it.
+const STORE: &str = "store";
 const BACKUPS: &str = "backups";
 const RESTORED: &str = "restored";
 /// Of the keys, one of this many is overwritten before the second backup.
@@ -19,7 +20,8 @@ const OVERWRITTEN_ONE_OF: u64 = 100;
 
 /// Fills a store, backs it up twice and restores it.
 pub fn run(job: &Job, observer: &Observer) -> Result<()> {
-    let bench = Bench::open(job, observer, &job.config)?;
+    let of_store = Job { dir: job.dir.join(STORE), ..job.clone() };
+    let bench = Bench::open(&of_store, observer, &job.config)?;
     fill::load(&bench, Order::Random)?;
     let (backups, restored) = (job.dir.join(BACKUPS), job.dir.join(RESTORED));
     std::fs::create_dir_all(&backups)?;

@@ -42,7 +42,8 @@ pub fn run(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
     if flags.has(Flags::WRITE) {
         look_for_a_pause(call, || true)?;
     }
-    if flags.has(Flags::WRITE) || !flags.has(Flags::READ) {
+    // A transaction begins when it has the locks of its commands.
+    if flags.has(Flags::WRITE) || !(flags.has(Flags::READ) || spec.name == "exec") {
         begin_work(call)?;
     }
     run_locked(call, spec)

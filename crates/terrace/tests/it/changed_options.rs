@@ -116,7 +116,10 @@ fn options_change_under_writes_and_nothing_is_lost() {
 
 #[test]
 fn files_have_the_filter_that_was_in_force_when_they_were_written() {
-    let (_, db) = open();
+    let clock = stopped_clock();
+    let mut options = small_options(Arc::new(SimVfs::new(3)), &clock);
+    options.column_families.clear();
+    let db = Db::open(DIR, options).unwrap();
     db.set_option("compact_when_idle", "false").unwrap();
     db.set_option("l0_slowdown", "30").unwrap();
     db.set_option("l0_compaction_trigger", "30").unwrap();
@@ -153,7 +156,8 @@ fn merges_cut_files_and_compress_blocks_as_is_said_when_they_begin() {
     db.set_option("target_file_bytes", "1000000").unwrap();
     let (count, bytes) = merged();
     db.set_option("target_file_bytes", "8192").unwrap();
-    assert!(merged().0 > count, "{count} files");
+    let (more, all) = merged();
+    assert!(more > count, "{count} files of {bytes} bytes, {more} of {all}");
     db.set_option("compression", "zstd").unwrap();
     let compressed = merged().1;
     assert!(compressed < bytes, "{bytes} bytes became {compressed}");
@@ -161,7 +165,10 @@ fn merges_cut_files_and_compress_blocks_as_is_said_when_they_begin() {
 
 #[test]
 fn a_lower_trigger_begins_merges_of_files_that_are_there() {
-    let (_, db) = open();
+    let clock = stopped_clock();
+    let mut options = small_options(Arc::new(SimVfs::new(3)), &clock);
+    options.column_families.clear();
+    let db = Db::open(DIR, options).unwrap();
     db.set_option("compact_when_idle", "false").unwrap();
     for name in ["l0_stop", "l0_slowdown", "l0_compaction_trigger"] {
         db.set_option(name, "100").unwrap();
@@ -173,6 +180,8 @@ fn a_lower_trigger_begins_merges_of_files_that_are_there() {
     db.wait_idle().unwrap();
     let l0_files = || db.shape().families[0].levels[0].len();
     assert_eq!(l0_files(), 12);
+    // While files are young more of them are waited for.
+    clock.advance(60_000);
     db.set_option("l0_compaction_trigger", "4").unwrap();
     eventually("the files are merged", || l0_files() < 4);
 }
