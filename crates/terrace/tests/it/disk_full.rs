@@ -133,7 +133,7 @@ fn a_deletion_that_finds_no_room_is_refused_while_a_merge_runs() {
     options.default_family.value_separation_threshold = usize::MAX;
     let a = &mut options.advanced;
     a.vfs = held.clone();
-    (a.l0_slowdown, a.l0_stop) = (10_000, 20_000);
+    (a.l0_slowdown, a.l0_stop) = (40, 400);
     let store = Store::open(options).unwrap();
     let mut number = 0;
     eventually("a merge begins", || {
