@@ -2,7 +2,6 @@
 //! is written again as soon as there is room.
 
 use crate::harness::{DIR, Store, draw_separation, eventually, key, small_options, stopped_clock};
-use crate::held::{COMPACTION, Held};
 use crate::model::FAMILIES;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -121,39 +120,6 @@ fn a_range_is_deleted_when_keys_have_used_up_their_part_of_the_reserve() {
     eventually("all is deleted", || taken(1, store.db.delete_range(b"", b"\xff")));
     check(&store, &BTreeMap::new());
     eventually("deletions make room", || store.db.put(b"after", b"room").is_ok());
-}
-
-/// A merge that runs has what room there is until it ends, which may be in minutes.
-#[test]
-fn a_deletion_that_finds_no_room_is_refused_while_a_merge_runs() {
-    const RESERVE: u64 = 64 << 10;
-    let held = Held::new(COMPACTION);
-    let sim = &held.sim;
-    let mut options = options(sim, 0, RESERVE);
-    options.default_family.value_separation_threshold = usize::MAX;
-    let a = &mut options.advanced;
-    a.vfs = held.clone();
-    (a.l0_slowdown, a.l0_stop) = (40, 400);
-    let store = Store::open(options).unwrap();
-    let mut number = 0;
-    eventually("a merge begins", || {
-        number += 1;
-        // Files of distinct keys would be moved, not merged.
-        store.db.put(key(1 + number % 3), [b'v'; 200]).unwrap();
-        store.db.put(key(3), [b'v'; 200]).unwrap();
-        store.db.flush().unwrap();
-        held.waits() > 0
-    });
-    // Less than what is left to deleted ranges.
-    sim.set_capacity_bytes(Some(used_bytes(sim) - RESERVE + (4 << 10)));
-    assert!(!taken(1, store.db.put(b"large", [b'v'; 64 << 10])));
-    for number in 1..3 {
-        assert!(!taken(1, store.db.delete(key(number))));
-    }
-    sim.set_capacity_bytes(None);
-    held.let_go();
-    eventually("deletions are taken", || taken(1, store.db.delete(key(1))));
-    store.db.close().unwrap();
 }
 
 /// Nobody writes to the store, so no segment follows the one that the values lie in.
