@@ -91,7 +91,7 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
         (&["backup", "restore", "backups", "x", "new"], "is no number of a backup"),
         (&["backup", "restore", "backups", "1", "terrace-data"], "is not empty"),
         (&["backup", "create", "nowhere", "backups"], "nowhere"),
-        (&["backup", "create", "terrace-data", "terrace-data"], "holds no backups"),
+        (&["backup", "create", "terrace-data", "terrace-data"], "is inside of the store"),
         (&["backup", "list", "nowhere"], "holds no backups"),
         (&["backup", "remove", "backups", "7"], "there is no backup 7"),
     ] {
