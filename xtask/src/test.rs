@@ -21,7 +21,7 @@ const FUZZ_SECONDS: &str = "2";
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
 /// Whether what takes long runs too: faults of processes under load, plans of thousands of keys.
-fn is_long() -> bool {
+pub fn is_long() -> bool {
     let effort = std::env::var("TERRACE_TEST_EFFORT").ok().and_then(|text| text.parse().ok());
     effort.unwrap_or(1_u64) > 1
 }
