@@ -242,11 +242,11 @@ fn what_a_full_disk_has_left_in_the_process_leaves_no_segment_with_every_try() {
     let flushed = store.db.flush();
     assert!(matches!(flushed, Err(Error::DiskFull(_))), "{flushed:?}");
     for number in 0..20 {
-        // It comes behind what was acknowledged.
+        // It comes behind what was acknowledged, and is taken if the house thread has made room for both.
         let deleted = store.db.delete(key(number));
-        assert!(matches!(deleted, Err(Error::DiskFull(_))), "{deleted:?}");
+        assert!(matches!(deleted, Ok(()) | Err(Error::DiskFull(_))), "{deleted:?}");
     }
-    assert!(logs(&sim).len() <= before + 1, "{:?}", logs(&sim));
+    assert!(logs(&sim).len() <= before + 2, "{:?}", logs(&sim));
     sim.set_capacity_bytes(None);
     eventually("there is room", || store.db.flush().is_ok());
     assert!(store.db.get(key(39)).unwrap().is_some());
