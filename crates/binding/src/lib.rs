@@ -13,8 +13,5 @@ mod repair;
 pub use address::address;
 pub use failure::{Code, Failure, Outcome, guard};
 pub use fork::{Kept, generation};
-pub use option_text::{
-    FAMILY_OPTIONS, STORE_OPTIONS, encrypted_vfs, parse_size, parse_sync, set_family_option,
-    set_read_option, set_store_option,
-};
+pub use option_text::{encrypted_vfs, set_store_option};
 pub use repair::{ServedStores, repair};

@@ -396,8 +396,8 @@ void terrace_db_free(struct terrace_db *db);
 // "l0_compaction_trigger", "l0_slowdown", "l0_stop", "level_base_bytes", "level_multiplier", "target_file_bytes",
 // "max_subcompactions", "compact_when_idle", "pending_compaction_slowdown_bytes", "level_model_files",
 // "reserve_bytes", "max_reader_pinned_bytes"; of all its column families together: "compression", "filter",
-// "prefix_len", "value_separation_threshold", "value_compression", "learning". Numbers are plain. Those of column
-// families are stored with them, the others are not.
+// "prefix_len", "value_separation_threshold", "value_compression", "learning". Sizes may have a unit: 64MiB.
+// Those of column families are stored with them, the others are not.
 struct terrace_error *terrace_set_option(const struct terrace_db *db,
                                          const char *name,
                                          const char *value);
@@ -426,7 +426,8 @@ struct terrace_error *terrace_family_drop(const struct terrace_db *db,
                                           const char *name);
 
 // Changes an option of one column family, the default one for NULL, and stores it with the family: "compression",
-// "filter", "prefix_len", "value_separation_threshold", "value_compression" or "learning". Numbers are plain.
+// "filter", "prefix_len", "value_separation_threshold", "value_compression" or "learning". Sizes may have a unit:
+// 64MiB.
 struct terrace_error *terrace_family_set_option(const struct terrace_db *db,
                                                 const struct terrace_family *family,
                                                 const char *name,

@@ -109,7 +109,8 @@ pub unsafe extern "C" fn terrace_family_drop(db: *const Db, name: *const c_char)
 }
 
 /// Changes an option of one column family, the default one for NULL, and stores it with the family: "compression",
-/// "filter", "prefix_len", "value_separation_threshold", "value_compression" or "learning". Numbers are plain.
+/// "filter", "prefix_len", "value_separation_threshold", "value_compression" or "learning". Sizes may have a unit:
+/// 64MiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_family_set_option(
     db: *const Db,

@@ -5,7 +5,7 @@ use crate::error::{Error, call, free};
 use std::collections::BTreeMap;
 use std::ffi::c_char;
 use terrace::CfOptions;
-use terrace_binding::{Kept, Outcome, set_family_option, set_store_option};
+use terrace_binding::{Kept, Outcome, set_store_option};
 
 /// The name of the default column family, which always is there.
 const DEFAULT_FAMILY: &str = "default";
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn terrace_options_set_family(
             (Options::to_change(options)?, family, name, value)
         };
         let (option, value) = (name.to_string(), value.to_string());
-        chosen.set_family(family, name, move |family| set_family_option(family, &option, &value))
+        chosen.set_family(family, name, move |family| Ok(family.set_option(&option, &value)?))
     })
 }
 

@@ -4,7 +4,7 @@ use crate::arguments::{bound, exclusive, text};
 use crate::error::{Error, call, free};
 use crate::snapshot::Snapshot;
 use std::ffi::c_char;
-use terrace_binding::{Kept, Outcome, set_read_option};
+use terrace_binding::{Kept, Outcome};
 
 /// What a read sees and how it reads. One thread at a time may change it; any number may read with it.
 pub struct ReadOptions {
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn terrace_read_options_set(
         // SAFETY: the rules of terrace.h.
         let (handle, name, value) =
             unsafe { (exclusive(options, "options")?, text(name, "name")?, text(value, "value")?) };
-        set_read_option(handle.kept.get_mut()?, name, value)
+        Ok(handle.kept.get_mut()?.set_option(name, value)?)
     })
 }
 

@@ -129,8 +129,8 @@ pub unsafe extern "C" fn terrace_db_free(db: *mut Db) {
 /// "l0_compaction_trigger", "l0_slowdown", "l0_stop", "level_base_bytes", "level_multiplier", "target_file_bytes",
 /// "max_subcompactions", "compact_when_idle", "pending_compaction_slowdown_bytes", "level_model_files",
 /// "reserve_bytes", "max_reader_pinned_bytes"; of all its column families together: "compression", "filter",
-/// "prefix_len", "value_separation_threshold", "value_compression", "learning". Numbers are plain. Those of column
-/// families are stored with them, the others are not.
+/// "prefix_len", "value_separation_threshold", "value_compression", "learning". Sizes may have a unit: 64MiB.
+/// Those of column families are stored with them, the others are not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_set_option(
     db: *const Db,

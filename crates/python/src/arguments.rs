@@ -6,8 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyList, PyMemoryView, PyTuple};
 use std::borrow::Cow;
 use std::time::Duration;
-use terrace::WriteOptions;
-use terrace_binding::parse_sync;
+use terrace::{SyncMode, WriteOptions};
 
 /// The bytes of `bytes`, `bytearray` or `memoryview`. Text is refused: how it is encoded is the caller's to
 /// say.
@@ -60,7 +59,7 @@ pub fn until_ms(expires_at: Option<f64>) -> PyResult<Option<u64>> {
 
 /// How a write is done.
 pub fn write_options(sync: Option<&str>) -> PyResult<WriteOptions> {
-    let sync = sync.map(parse_sync).transpose().map_err(raise)?;
+    let sync = sync.map(str::parse::<SyncMode>).transpose().map_err(raise)?;
     Ok(WriteOptions { sync })
 }
 

@@ -11,8 +11,8 @@ use pyo3::types::{PyBytes, PyDict};
 use std::ops::Bound as Limit;
 use std::path::PathBuf;
 use std::sync::Arc;
-use terrace::{BulkOptions, IngestOptions, IngestPosition, IngestSource, WriteBatch};
-use terrace_binding::{Failure, parse_size};
+use terrace::{BulkOptions, IngestOptions, IngestPosition, IngestSource, WriteBatch, parse_size};
+use terrace_binding::Failure;
 
 /// A column family: a key space of its own within a store.
 #[pyclass(module = "terracedb", extends = Reader, frozen, subclass)]

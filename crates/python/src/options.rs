@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use terrace::vfs::{PosixVfs, Vfs};
 use terrace::{CfOptions, Options};
-use terrace_binding::{encrypted_vfs, set_family_option, set_store_option};
+use terrace_binding::{encrypted_vfs, set_store_option};
 
 /// What the argument `column_families` is.
 const WANTED_FAMILIES: &str =
@@ -48,7 +48,7 @@ pub fn set_family_options(
     for (name, value) in given.into_iter().flatten() {
         let name: String = name.extract()?;
         if !set_object(options, &name, &value)? {
-            set_family_option(options, &name, &option_text(&value)?).map_err(raise)?;
+            options.set_option(&name, &option_text(&value)?).map_err(raise)?;
         }
     }
     Ok(())

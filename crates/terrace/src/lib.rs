@@ -71,7 +71,7 @@ pub use batch::{MAX_BATCH_BYTES, SavePoint, WriteBatch};
 pub use compaction_filter::{
     CompactionFilter, FilterContext, FilterDecision, FilterEntry, FilterError, FilterJob,
 };
-pub use db::{BulkLoader, ColumnFamily, Db, LIVE_FAMILY_OPTIONS, LIVE_OPTIONS, QuarantinedFile};
+pub use db::{BulkLoader, ColumnFamily, Db, QuarantinedFile};
 pub use env::notify::MAX_WAITING_EVENTS;
 pub use error::{Error, ErrorSeverity, Result};
 pub use ingest::bulk::{BulkOptions, DEFAULT_BULK_MEMORY};
@@ -102,9 +102,10 @@ pub use options::{
     DEFAULT_FILTER_SHARE, DEFAULT_GC_GARBAGE_RATIO, DEFAULT_LEVEL_BASE_BYTES,
     DEFAULT_LEVEL_MODEL_FILES, DEFAULT_MEMORY_BUDGET, DEFAULT_MEMTABLE_BYTES,
     DEFAULT_MEMTABLE_SHARE, DEFAULT_SEGMENT_BYTES, DEFAULT_TARGET_FILE_BYTES,
-    DEFAULT_VALUE_SEPARATION_THRESHOLD, DirectIo, FilterAllocator, HotTableMode, Learning,
-    MIN_MEMORY_BUDGET, MIN_SYNC_INTERVAL, MemoryShares, MemorySplit, ModelCosts, Options,
-    StoredOptions, SyncMode, WriteOptions, WriteTracking,
+    DEFAULT_VALUE_SEPARATION_THRESHOLD, DirectIo, FAMILY_OPTIONS, FilterAllocator, HotTableMode,
+    LIVE_FAMILY_OPTIONS, LIVE_OPTIONS, Learning, MIN_MEMORY_BUDGET, MIN_SYNC_INTERVAL,
+    MemoryShares, MemorySplit, ModelCosts, OPTIONS, Options, StoredOptions, SyncMode, WriteOptions,
+    WriteTracking, parse_size,
 };
 pub use read::estimate::Estimate;
 pub use read::get::explain::{ExplainOutcome, ExplainPart, ExplainStep, Explanation};

@@ -3,23 +3,12 @@
 use super::{ColumnFamily, Db};
 use crate::admin::families;
 use crate::error::{Error, Result};
-use crate::options::{CfOptions, stored};
-
-/// The names that [`ColumnFamily::set_option`] takes. How SSTs are merged
-/// ([`CfOptions::compaction`]) is decided at open: jobs that run count on it.
-pub const LIVE_FAMILY_OPTIONS: [&str; 6] = [
-    "compression",
-    "filter",
-    "prefix_len",
-    "value_separation_threshold",
-    "value_compression",
-    "learning",
-];
+use crate::options::{CfOptions, LIVE_FAMILY_OPTIONS, STORED};
 
 /// Changes one of [`LIVE_FAMILY_OPTIONS`] in `options`.
 pub(super) fn set(options: &mut CfOptions, name: &str, value: &str) -> Result<()> {
     match LIVE_FAMILY_OPTIONS.contains(&name) {
-        true => stored::set(options, name, value),
+        true => options.set_option(name, value),
         false => Err(Error::InvalidArgument(format!(
             "`{name}` of a column family cannot be changed while the store is open; these can: {}",
             LIVE_FAMILY_OPTIONS.join(", ")
@@ -102,7 +91,7 @@ impl ColumnFamily {
     /// What an option of the family is now, as [`ColumnFamily::set_option`] takes it, `compaction` too; `None`
     /// for other names.
     pub fn option(&self, name: &str) -> Option<String> {
-        stored::get(&self.family.chosen(), name)
+        STORED.contains(&name).then(|| self.family.chosen().option(name))?
     }
 
     /// Values of at least this many bytes stay in the log from now on, and shorter ones in SSTs;

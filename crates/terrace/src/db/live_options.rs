@@ -3,46 +3,15 @@
 //!
 //! What is not listed in [`LIVE_OPTIONS`] is decided at open; `docs/options.md` says why.
 
-use super::decision_options::{self, number};
-use super::{Db, family_options};
+use super::{Db, decision_options, family_options};
 use crate::admin::families;
 use crate::background::rebalance;
 use crate::error::{Error, Result};
-use crate::options::dynamic_options::{SyncText, parse_sync};
 use crate::options::refuse::refusal;
-use crate::options::{CfOptions, HotTableMode, MemorySplit, Options, SyncMode};
+use crate::options::{
+    CfOptions, HotTableMode, LIVE_FAMILY_OPTIONS, LIVE_OPTIONS, MemorySplit, Options, SyncMode,
+};
 use crate::write::log_segments;
-
-/// The names that [`Db::set_option`] takes: options of the store, and at the end those of column families.
-pub const LIVE_OPTIONS: [&str; 27] = [
-    "sync",
-    "memory_budget",
-    "memory_split",
-    "rate_limit_bytes_per_s",
-    "gc_garbage_ratio",
-    "hot_table",
-    "log_retention_bytes",
-    "max_open_files",
-    "background_jobs",
-    "l0_compaction_trigger",
-    "l0_slowdown",
-    "l0_stop",
-    "level_base_bytes",
-    "level_multiplier",
-    "target_file_bytes",
-    "max_subcompactions",
-    "compact_when_idle",
-    "pending_compaction_slowdown_bytes",
-    "level_model_files",
-    "reserve_bytes",
-    "max_reader_pinned_bytes",
-    "compression",
-    "filter",
-    "prefix_len",
-    "value_separation_threshold",
-    "value_compression",
-    "learning",
-];
 
 impl Db {
     /// Changes when writes are durable that do not say so themselves, from the next commit on. What was acknowledged
@@ -108,12 +77,17 @@ impl Db {
     /// # Errors
     /// A number out of range; the system has no thread to give: then there are as many as before, or some more. `Closed`.
     pub fn set_background_jobs(&self, jobs: usize) -> Result<()> {
-        let (inner, name) = (self.inner(), "background_jobs");
-        let before = inner.base.dynamic.options().background_jobs;
-        decision_options::change(inner, name, &jobs.to_string())?;
+        let set = |jobs: usize| {
+            decision_options::change(self.inner(), |options| {
+                options.background_jobs = jobs;
+                Ok(())
+            })
+        };
+        let before = self.inner().base.dynamic.options().background_jobs;
+        set(jobs)?;
         let fitted = self.default.store.fit_workers();
         if fitted.is_err() {
-            decision_options::change(inner, name, &before.to_string())?;
+            set(before)?;
         }
         fitted
     }
@@ -124,11 +98,9 @@ impl Db {
         self.inner().base.dynamic.set_hot_table(mode);
     }
 
-    /// Changes one of [`LIVE_OPTIONS`] by its name; from the next decision on that depends on it, it holds. `sync` is `none`,
-    /// `batch`, `buffered` or `interval:` with milliseconds, `memory_split` is `fixed` or `auto`, `hot_table` is `off` or
-    /// `auto`, `compact_when_idle` is `true` or `false`, `max_reader_pinned_bytes` may be `none`; else those of the store are
-    /// numbers. Those of column families are set for all families together, as
-    /// [`ColumnFamily::set_option`](crate::ColumnFamily::set_option) takes them, and stored; the others are not.
+    /// Changes one of [`LIVE_OPTIONS`] by its name, to what [`Options::set_option`] takes for it; from the next decision on
+    /// that depends on it, it holds. Those of column families are set for all families together, and stored; the others are
+    /// not.
     ///
     /// ```
     /// # fn main() -> terrace::Result<()> {
@@ -147,58 +119,54 @@ impl Db {
     /// `InvalidArgument`: another name, or a value that no store opens with, as `l0_slowdown` below `l0_compaction_trigger`.
     /// Of options of column families also what a write to the manifest gives.
     pub fn set_option(&self, name: &str, value: &str) -> Result<()> {
-        match name {
-            "sync" => {
-                let allowed = "none, batch, buffered or interval:<ms>";
-                self.set_sync(parse_sync(value).ok_or_else(|| refusal(name, &value, allowed))?)
-            }
-            "memory_budget" => self.set_memory_budget(number(name, value)?),
-            "memory_split" => {
-                self.set_memory_split(value.parse()?);
-                Ok(())
-            }
-            "rate_limit_bytes_per_s" => {
-                self.set_rate_limit_bytes_per_s(number(name, value)?);
-                Ok(())
-            }
-            "gc_garbage_ratio" => self.set_gc_garbage_ratio(number(name, value)?),
-            "hot_table" => {
-                self.set_hot_table(value.parse()?);
-                Ok(())
-            }
-            "log_retention_bytes" => {
-                self.set_log_retention_bytes(number(name, value)?);
-                Ok(())
-            }
-            _ if family_options::LIVE_FAMILY_OPTIONS.contains(&name) => {
-                let change = |options: &mut CfOptions| family_options::set(options, name, value);
-                families::change_options(self.inner(), None, &change)
-            }
-            "background_jobs" => self.set_background_jobs(number(name, value)?),
-            _ if decision_options::change(self.inner(), name, value)? => Ok(()),
-            _ => Err(Error::InvalidArgument(format!(
+        if LIVE_FAMILY_OPTIONS.contains(&name) {
+            let change = |options: &mut CfOptions| family_options::set(options, name, value);
+            return families::change_options(self.inner(), None, &change);
+        }
+        if !LIVE_OPTIONS.contains(&name) {
+            return Err(Error::InvalidArgument(format!(
                 "`{name}` cannot be changed while the store is open; these can: {}",
                 LIVE_OPTIONS.join(", ")
-            ))),
+            )));
         }
+        let mut asked = Options::default();
+        asked.set_option(name, value)?;
+        let advanced = &asked.advanced;
+        match name {
+            "sync" => self.set_sync(asked.sync)?,
+            "memory_budget" => self.set_memory_budget(asked.memory_budget)?,
+            "memory_split" => self.set_memory_split(advanced.memory_split),
+            "rate_limit_bytes_per_s" => {
+                self.set_rate_limit_bytes_per_s(advanced.rate_limit_bytes_per_s);
+            }
+            "gc_garbage_ratio" => self.set_gc_garbage_ratio(advanced.gc_garbage_ratio)?,
+            "hot_table" => self.set_hot_table(advanced.hot_table),
+            "log_retention_bytes" => self.set_log_retention_bytes(advanced.log_retention_bytes),
+            "background_jobs" => self.set_background_jobs(asked.background_jobs)?,
+            _ => {
+                let change = |options: &mut Options| options.set_option(name, value);
+                decision_options::change(self.inner(), change)?;
+            }
+        }
+        Ok(())
     }
 
     /// What one of [`LIVE_OPTIONS`] is now, as [`Db::set_option`] takes it; of those of column families, what it is in
     /// the default one. `None` for other names.
     pub fn option(&self, name: &str) -> Option<String> {
-        let inner = self.inner();
-        Some(match name {
-            "sync" => SyncText(inner.base.dynamic.sync()).to_string(),
-            "memory_budget" => inner.base.dynamic.memory_budget().to_string(),
-            "memory_split" => inner.base.dynamic.memory_split().to_string(),
-            "rate_limit_bytes_per_s" => inner.base.limiter.rate().to_string(),
-            "gc_garbage_ratio" => inner.base.dynamic.gc_garbage_ratio().to_string(),
-            "hot_table" => inner.base.dynamic.hot_table().to_string(),
-            "log_retention_bytes" => inner.base.dynamic.log_retention_bytes().to_string(),
-            _ if family_options::LIVE_FAMILY_OPTIONS.contains(&name) => {
-                self.default.option(name)?
-            }
-            _ => decision_options::get(inner, name)?,
-        })
+        if !LIVE_OPTIONS.contains(&name) {
+            return None;
+        }
+        let base = &self.inner().base;
+        let mut options = base.dynamic.options();
+        options.sync = base.dynamic.sync();
+        options.memory_budget = base.dynamic.memory_budget();
+        options.advanced.memory_split = base.dynamic.memory_split();
+        options.advanced.rate_limit_bytes_per_s = base.limiter.rate();
+        options.advanced.gc_garbage_ratio = base.dynamic.gc_garbage_ratio();
+        options.advanced.hot_table = base.dynamic.hot_table();
+        options.advanced.log_retention_bytes = base.dynamic.log_retention_bytes();
+        options.default_family = self.default.options();
+        options.option(name)
     }
 }

@@ -13,9 +13,7 @@ mod store;
 mod updates_api;
 
 pub use bulk_api::BulkLoader;
-pub use family_options::LIVE_FAMILY_OPTIONS;
 pub use introspect::QuarantinedFile;
-pub use live_options::LIVE_OPTIONS;
 
 use store::Store;
 

@@ -5,7 +5,6 @@
 
 use crate::error::{Error, Result};
 use crate::options::{HotTableMode, MemorySplit, Options, SyncMode, memtable_bytes};
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use terrace_base::sync::Mutex;
@@ -224,33 +223,6 @@ fn encode(sync: SyncMode) -> u64 {
     }
 }
 
-/// `sync` as text: `buffered`, `none`, `batch`, or the milliseconds of an interval: `interval:100`.
-pub(crate) fn parse_sync(text: &str) -> Option<SyncMode> {
-    match text {
-        "buffered" => Some(SyncMode::Buffered),
-        "none" => Some(SyncMode::None),
-        "batch" => Some(SyncMode::Batch),
-        _ => {
-            let ms = text.strip_prefix("interval:")?.parse().ok().filter(|ms| *ms > 0)?;
-            Some(SyncMode::Interval(Duration::from_millis(ms)))
-        }
-    }
-}
-
-/// The text that [`parse_sync`] reads.
-pub(crate) struct SyncText(pub SyncMode);
-
-impl fmt::Display for SyncText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            SyncMode::Buffered => f.write_str("buffered"),
-            SyncMode::None => f.write_str("none"),
-            SyncMode::Batch => f.write_str("batch"),
-            SyncMode::Interval(interval) => write!(f, "interval:{}", interval.as_millis().max(1)),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mode_is_kept_and_round_trips_as_text() {
+    fn every_mode_is_kept() {
         let ms = Duration::from_millis;
         let options = Options { sync: SyncMode::Buffered, ..Options::default() };
         let live = DynamicOptions::new(&options);
@@ -281,10 +253,6 @@ mod tests {
         for mode in all.into_iter().chain([SyncMode::Interval(ms(86_400_000))]) {
             live.set_sync(mode).unwrap();
             assert_eq!(live.sync(), mode);
-            assert_eq!(parse_sync(&SyncText(mode).to_string()), Some(mode));
-        }
-        for text in ["", "interval", "interval:0", "interval:-1", "Batch", "always"] {
-            assert_eq!(parse_sync(text), None);
         }
         let live = DynamicOptions::new(&Options::default());
         assert!(live.set_sync(SyncMode::Buffered).is_err());

@@ -1,8 +1,6 @@
 //! The option that says whether a store keeps a hot table, and its text.
 
-use crate::error::{Error, Result};
-use std::fmt;
-use std::str::FromStr;
+use super::words::spelled;
 
 /// Whether keys that are written again and again are kept in memory instead of being flushed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -15,22 +13,4 @@ pub enum HotTableMode {
     Auto,
 }
 
-impl fmt::Display for HotTableMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Off => "off",
-            Self::Auto => "auto",
-        })
-    }
-}
-
-impl FromStr for HotTableMode {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let all = [Self::Off, Self::Auto];
-        all.into_iter().find(|mode| mode.to_string() == text).ok_or_else(|| {
-            Error::InvalidArgument(format!("hot_table is \"{text}\"; it must be off or auto"))
-        })
-    }
-}
+spelled!(HotTableMode, "hot_table", Off = "off", Auto = "auto");

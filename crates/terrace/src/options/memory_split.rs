@@ -1,8 +1,6 @@
 //! The option that says whether the memory budget moves between its pools, and its text.
 
-use crate::error::{Error, Result};
-use std::fmt;
-use std::str::FromStr;
+use super::words::spelled;
 
 /// How the memory budget is divided between memtables, block cache and filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -16,22 +14,4 @@ pub enum MemorySplit {
     Auto,
 }
 
-impl fmt::Display for MemorySplit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Fixed => "fixed",
-            Self::Auto => "auto",
-        })
-    }
-}
-
-impl FromStr for MemorySplit {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let all = [Self::Fixed, Self::Auto];
-        all.into_iter().find(|split| split.to_string() == text).ok_or_else(|| {
-            Error::InvalidArgument(format!("memory_split is \"{text}\"; it must be fixed or auto"))
-        })
-    }
-}
+spelled!(MemorySplit, "memory_split", Fixed = "fixed", Auto = "auto");

@@ -3,6 +3,7 @@
 //!
 //! [`FamilyOptions`] is what the verbs work with: everything resolved and checked once, at open.
 
+mod by_name;
 mod cf_options;
 pub(crate) mod dynamic_options;
 mod family;
@@ -14,9 +15,13 @@ mod model_costs;
 pub(crate) mod refuse;
 pub(crate) mod stored;
 mod stored_options;
+pub(crate) mod text;
+mod words;
 mod write_options;
 mod write_tracking;
 
+pub(crate) use by_name::STORED;
+pub use by_name::{FAMILY_OPTIONS, LIVE_FAMILY_OPTIONS, LIVE_OPTIONS, OPTIONS};
 pub use cf_options::CfOptions;
 use family::job_buffer_bytes;
 pub(crate) use family::{FamilyOptions, compaction_threads};
@@ -26,6 +31,7 @@ pub use memory_shares::{DEFAULT_FILTER_SHARE, DEFAULT_MEMTABLE_SHARE, MemoryShar
 pub use memory_split::MemorySplit;
 pub use model_costs::ModelCosts;
 pub use stored_options::StoredOptions;
+pub use text::parse_size;
 pub use write_options::WriteOptions;
 pub use write_tracking::WriteTracking;
 

@@ -17,6 +17,11 @@ pub(crate) fn refusal(what: &str, got: &dyn fmt::Display, want: &str) -> Error {
     Error::InvalidArgument(format!("{what} is {got}; it must be {want}"))
 }
 
+/// Why the text of an option is refused that says none of what it can be.
+pub(super) fn unreadable(name: &str, text: &str, want: &str) -> Error {
+    refusal(name, &format_args!("{text:?}"), want)
+}
+
 /// Refuses compression by a codec that this build is without.
 pub(super) fn built_in(what: &str, compression: Compression) -> Result<()> {
     let name = compression.name();

@@ -1,8 +1,6 @@
 //! The option that says what an open makes of the options that column families were stored with, and its text.
 
-use crate::error::{Error, Result};
-use std::fmt;
-use std::str::FromStr;
+use super::words::spelled;
 
 /// What an open makes of the options that column families were stored with; see [`CfOptions`](crate::CfOptions).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -17,24 +15,4 @@ pub enum StoredOptions {
     Replace,
 }
 
-impl fmt::Display for StoredOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Keep => "keep",
-            Self::Replace => "replace",
-        })
-    }
-}
-
-impl FromStr for StoredOptions {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let all = [Self::Keep, Self::Replace];
-        all.into_iter().find(|choice| choice.to_string() == text).ok_or_else(|| {
-            Error::InvalidArgument(format!(
-                "stored_options is \"{text}\"; it must be keep or replace"
-            ))
-        })
-    }
-}
+spelled!(StoredOptions, "stored_options", Keep = "keep", Replace = "replace");

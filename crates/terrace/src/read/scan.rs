@@ -6,7 +6,7 @@
 //! filtered (`iter/visible`), separated values are read (`iter/values`); [`Iter`] is the public
 //! face.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::iter::RunIter;
 use crate::iter::cover::{Cover, CoverSource};
 use crate::iter::level::{FileCover, LevelIter, SstFiles};
@@ -15,6 +15,7 @@ use crate::iter::values::{MAX_WINDOW_BYTES, Reading, Values};
 use crate::iter::visible::{Fold, View, Visible};
 use crate::memory::table_cache::TableCache;
 use crate::memtable::MemTable;
+use crate::options::text::{Flag, Size, Text};
 use crate::values::held_values::HeldValues;
 use crate::values::value_log::SegmentMap;
 use crate::version::family::Family;
@@ -100,6 +101,26 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
+    /// Sets the option `name`, which is `fill_cache`, `in_memory`, `keys_only` or `readahead_bytes`, to what `text` says: `true`
+    /// or `false`, or bytes as [`Options::set_option`](crate::Options::set_option) takes them.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: another name, or text that is none of what the option can be.
+    pub fn set_option(&mut self, name: &str, text: &str) -> Result<()> {
+        match name {
+            "fill_cache" => self.fill_cache = Flag::parse(name, text)?,
+            "in_memory" => self.in_memory = Flag::parse(name, text)?,
+            "keys_only" => self.keys_only = Flag::parse(name, text)?,
+            "readahead_bytes" => self.readahead_bytes = Size::parse(name, text)?,
+            _ => {
+                let all = "fill_cache, in_memory, keys_only, readahead_bytes";
+                let text = format!("there is no option `{name}` of reads, but {all}");
+                return Err(Error::InvalidArgument(text));
+            }
+        }
+        Ok(())
+    }
+
     /// The first key shown and the first key past those shown: bounds and prefix together.
     fn bounds(&self) -> (Option<&[u8]>, Option<Vec<u8>>) {
         let prefix = self.prefix.as_deref();

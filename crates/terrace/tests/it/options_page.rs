@@ -1,6 +1,6 @@
 //! `docs/options.md` names every option, and says of each what is true.
 
-use terrace::{Db, LIVE_FAMILY_OPTIONS, LIVE_OPTIONS, Options};
+use terrace::{Db, LIVE_FAMILY_OPTIONS, LIVE_OPTIONS, OPTIONS, Options};
 
 const PAGE: &str = include_str!("../../../../docs/options.md");
 const STORE: &str = include_str!("../../src/options/mod.rs");
@@ -26,7 +26,7 @@ fn rows(name: &str) -> Vec<[&'static str; 3]> {
     table.lines().filter_map(row).collect()
 }
 
-/// A default of the page as [`Db::option`] says it.
+/// A default of the page as [`Options::option`] says it.
 fn plain(cell: &str) -> String {
     let text = cell.trim_matches('`');
     let units = [(" KiB", 10), (" MiB", 20), (" GiB", 30)];
@@ -41,7 +41,7 @@ fn plain(cell: &str) -> String {
 fn the_page_of_options_names_all_of_them_and_says_which_are_live() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), Options::default()).unwrap();
-    let mut live = Vec::new();
+    let (mut live, mut by_name) = (Vec::new(), Vec::new());
     for (source, name) in [(STORE, "Options"), (STORE, "AdvancedOptions"), (FAMILY, "CfOptions")] {
         let rows = rows(name);
         let named: Vec<&str> = rows.iter().map(|[option, ..]| *option).collect();
@@ -50,11 +50,22 @@ fn the_page_of_options_names_all_of_them_and_says_which_are_live() {
             let is_live = is_live.starts_with("yes");
             assert_eq!(is_live, LIVE_OPTIONS.contains(&option), "{option}");
             assert_eq!(is_live && name == "CfOptions", LIVE_FAMILY_OPTIONS.contains(&option));
+            if OPTIONS.contains(&option) {
+                by_name.push(option);
+                let found = Options::default().option(option);
+                assert_eq!(found, Some(plain(default)), "{option}");
+                assert_eq!(db.option(option), found.filter(|_| is_live), "{option}");
+            }
             if is_live {
                 live.push(option);
-                assert_eq!(db.option(option), Some(plain(default)), "{option}");
             }
         }
     }
     assert_eq!(live.len(), LIVE_OPTIONS.len());
+    // Those are parts of `direct_io`.
+    by_name.extend(["direct_reads", "direct_writes"]);
+    by_name.sort_unstable();
+    let mut all = OPTIONS.to_vec();
+    all.sort_unstable();
+    assert_eq!(by_name, all);
 }

@@ -1,8 +1,11 @@
 //! What is stored of options is what comes back.
 
 use super::*;
-use crate::options::DEFAULT_FILTER;
+use crate::error::Error;
+use crate::options::{CompactionStyle, DEFAULT_FILTER, Learning};
 use proptest::prelude::*;
+use terrace_manifest::LEVEL_COUNT;
+use terrace_sst::{Compression, FilterPolicy};
 
 fn codecs() -> impl Strategy<Value = Vec<Compression>> {
     let all = vec![Compression::None, Compression::Lz4, Compression::Zstd];
@@ -64,10 +67,10 @@ proptest! {
         prop_assert!(text.len() <= MAX_OPTIONS_BYTES / 2, "{}", text);
         prop_assert_eq!(decode(&text).unwrap(), for_levels(&options));
         for name in STORED {
-            let value = get(&options, name).unwrap();
+            let value = options.option(name).unwrap();
             let mut one = CfOptions::default();
-            set(&mut one, name, &value).unwrap();
-            prop_assert_eq!(get(&one, name), Some(value));
+            one.set_option(name, &value).unwrap();
+            prop_assert_eq!(one.option(name), Some(value));
         }
     }
 

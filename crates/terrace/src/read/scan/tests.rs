@@ -237,3 +237,21 @@ fn entries_start_where_the_iterator_stands() {
     fn is_send<T: Send>(_: &T) {}
     is_send(&open());
 }
+
+#[test]
+fn options_of_reads_are_set_by_name() {
+    let mut options = ReadOptions::default();
+    for (name, text) in [
+        ("fill_cache", "false"),
+        ("in_memory", "true"),
+        ("keys_only", "1"),
+        ("readahead_bytes", "64KiB"),
+    ] {
+        options.set_option(name, text).unwrap();
+        assert!(options.set_option(name, "x").unwrap_err().to_string().contains(name));
+    }
+    assert!(!options.fill_cache && options.in_memory && options.keys_only);
+    assert_eq!(options.readahead_bytes, 64 << 10);
+    let error = options.set_option("prefix", "a").unwrap_err().to_string();
+    assert!(error.contains("fill_cache, in_memory"), "{error}");
+}
