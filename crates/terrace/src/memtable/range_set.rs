@@ -141,6 +141,9 @@ trait Around<'a> {
     fn starts_at(&mut self, start: &'a [u8]);
     /// Nothing newer than what is found covers the keys below `end`.
     fn ends_at(&mut self, end: &'a [u8]);
+    /// The key is compared with one more tombstone or interval: with its start, and perhaps with its end.
+    #[inline]
+    fn compares(&mut self) {}
 }
 
 /// For a lookup of one key.
@@ -414,6 +417,7 @@ impl RangeSet {
     ) -> Option<&'a Tombstone> {
         for at in (first..end).rev() {
             let t = self.tombstones.get(at)?;
+            around.compares();
             if key < t.start() {
                 around.ends_at(t.start());
             } else if key < t.end() {
@@ -434,7 +438,10 @@ impl RangeSet {
         key: &[u8],
         around: &mut impl Around<'a>,
     ) -> bool {
-        let after = union.partition_point(|interval| self.start(interval) <= key);
+        let after = union.partition_point(|interval| {
+            around.compares();
+            self.start(interval) <= key
+        });
         if let Some(before) = after.checked_sub(1).map(|at| &union[at]) {
             let end = self.end(before);
             if key < end {

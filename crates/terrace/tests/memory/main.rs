@@ -7,6 +7,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg(target_os = "linux")]
 
+mod range_deletes;
+mod resident;
+
+use resident::peak;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -151,13 +155,6 @@ impl Bed {
             assert!(round < MAX_ROUNDS, "nothing ever moves: {memory:?}");
         }
     }
-}
-
-/// The most that was ever resident of this process, in bytes.
-fn peak() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
 }
 
 /// What a process of a case does; in the process that the tests run in it does nothing.

@@ -100,6 +100,72 @@ fn memory_is_linear_if_ranges_overlap_and_n_log_n_at_worst() {
     assert!(apart.size_bytes() >= COUNT * (22 + 8 * (levels - 5)), "{}", apart.size_bytes());
 }
 
+/// What a lookup costs: the tombstones and intervals that it compares its key with.
+#[derive(Default)]
+struct Comparisons(usize);
+
+impl<'a> Around<'a> for Comparisons {
+    fn starts_at(&mut self, _: &'a [u8]) {}
+    fn ends_at(&mut self, _: &'a [u8]) {}
+    fn compares(&mut self) {
+        self.0 += 1;
+    }
+}
+
+/// The most that one of many lookups costs, at all sequence numbers, and how many of them found a tombstone.
+fn dearest(set: &RangeSet, count: usize, keys: usize) -> (usize, usize) {
+    let mut rng = SplitMix64::new(count as u64);
+    let (mut most, mut found) = (0, 0);
+    for n in 0..20_000 {
+        let key = format!("key{:08}", rng.below(keys as u64));
+        let read_seqno = match n % 2 {
+            0 => MAX_SEQNO,
+            _ => SeqNo::new(rng.below(count as u64 + 1)),
+        };
+        let mut comparisons = Comparisons::default();
+        found += usize::from(set.find(key.as_bytes(), read_seqno, &mut comparisons).is_some());
+        most = most.max(comparisons.0);
+    }
+    (most, found)
+}
+
+/// A `get` between any number of range deletes: a walk over all would be `COUNT` comparisons.
+#[test]
+fn a_lookup_compares_its_key_with_a_logarithmic_number_of_tombstones() {
+    let key = |n: usize| format!("key{n:08}").into_bytes();
+    for count in [1_000, 10_000, 100_000_usize] {
+        let levels = (count / CHUNK).ilog2() as usize + 1;
+        let fill = |range: &dyn Fn(usize) -> (usize, usize)| {
+            let set = RangeSet::default();
+            for n in 0..count {
+                let (start, end) = range(n);
+                set.add(&key(start), &key(end), SeqNo::new(n as u64 + 1), true);
+            }
+            set
+        };
+        // Nested inward and outward, a queue that is trimmed from its start, and windows that move.
+        let overlapping = [
+            fill(&|n| (n, 3 * count - n)),
+            fill(&|n| (count - n, count + n + 1)),
+            fill(&|n| (0, n + 1)),
+            fill(&|n| (n, n + count)),
+        ];
+        for set in &overlapping {
+            // One interval in each node, up and down the tree, and two chunks at most.
+            let (most, found) = dearest(set, count, 4 * count);
+            assert!(most <= 2 * (levels + CHUNK), "{most} comparisons among {count}");
+            assert!((1_000..20_000).contains(&found), "{found} lookups found something");
+        }
+        // Apart, in an order in which no two neighbours touch: a binary search in each node.
+        let apart = fill(&|n| (2 * (n * 7919 % count), 2 * (n * 7919 % count) + 1));
+        let (most, found) = dearest(&apart, count, 2 * count);
+        let search = count.ilog2() as usize + 2;
+        assert!(most <= 2 * (levels * search + CHUNK), "{most} comparisons among {count}");
+        assert!(most > levels, "{most} comparisons among {count}: are they counted?");
+        assert!((1_000..20_000).contains(&found), "{found} lookups found something");
+    }
+}
+
 #[test]
 fn readers_beside_the_writer_see_every_tombstone_that_they_know_of() {
     const COUNT: u64 = 4_000;
