@@ -1,8 +1,9 @@
 //! `COMMAND`: the table, told to clients.
 
+use super::argument_docs::{self, Argument};
 use super::help_texts::text_of;
+use super::key_specs;
 use super::{Call, CommandSpec, Failure, Flags, Group, KeyUse, Keys, Outcome, Subcommand, table};
-use super::{argument_docs, key_specs};
 use crate::acl::Categories;
 use crate::glob;
 use terrace_resp::{Aggregate, OwnedCommand, ReplyWriter};
@@ -222,23 +223,16 @@ fn document(reply: &mut ReplyWriter<'_>, spec: &CommandSpec) {
     let has_text = |part: &&Subcommand| summary_of(spec, part).is_some();
     let parts: Vec<&Subcommand> = spec.subcommands().iter().filter(has_text).collect();
     reply.bulk(spec.name);
-    let further = usize::from(!arguments.is_empty()) + usize::from(!parts.is_empty());
-    reply.aggregate(Aggregate::Map, 4 + further);
     let pairs = [
         ("summary", spec.summary.trim_end_matches('.')),
         ("since", spec.since),
         ("group", spec.group.name()),
         ("complexity", spec.complexity),
     ];
-    for (name, value) in pairs {
-        reply.bulk(name);
-        reply.bulk(value);
-    }
-    if !arguments.is_empty() {
-        reply.bulk("arguments");
-        let key_specs = key_specs::of_command(spec).len();
-        argument_docs::write(reply, spec.name, key_specs, &arguments);
-    }
+    let further = usize::from(!arguments.is_empty()) + usize::from(!parts.is_empty());
+    reply.aggregate(Aggregate::Map, pairs.len() + further);
+    write_pairs(reply, &pairs);
+    write_arguments(reply, spec, key_specs::of_command(spec).len(), &arguments);
     if !parts.is_empty() {
         reply.bulk("subcommands");
         reply.aggregate(Aggregate::Map, parts.len());
@@ -250,20 +244,33 @@ fn document(reply: &mut ReplyWriter<'_>, spec: &CommandSpec) {
 fn document_part(reply: &mut ReplyWriter<'_>, spec: &CommandSpec, part: &Subcommand) {
     let arguments = argument_docs::of_part(spec, part);
     reply.bulk(format!("{}|{}", spec.name, part.name));
-    reply.aggregate(Aggregate::Map, 3 + usize::from(!arguments.is_empty()));
     let pairs = [
         ("summary", summary_of(spec, part).unwrap_or_default().trim_end_matches('.')),
         ("group", spec.group.name()),
         ("complexity", spec.complexity),
     ];
+    reply.aggregate(Aggregate::Map, pairs.len() + usize::from(!arguments.is_empty()));
+    write_pairs(reply, &pairs);
+    write_arguments(reply, spec, key_specs::of_part(spec, part).len(), &arguments);
+}
+
+fn write_pairs(reply: &mut ReplyWriter<'_>, pairs: &[(&str, &str)]) {
     for (name, value) in pairs {
         reply.bulk(name);
         reply.bulk(value);
     }
+}
+
+/// Nothing where there are none.
+fn write_arguments(
+    reply: &mut ReplyWriter<'_>,
+    spec: &CommandSpec,
+    key_specs: usize,
+    arguments: &[Argument],
+) {
     if !arguments.is_empty() {
         reply.bulk("arguments");
-        let key_specs = key_specs::of_part(spec, part).len();
-        argument_docs::write(reply, spec.name, key_specs, &arguments);
+        argument_docs::write(reply, spec.name, key_specs, arguments);
     }
 }
 

@@ -14,13 +14,11 @@ fn get(db: &Db, key: &str) -> Option<String> {
     db.get(key).unwrap().map(|value| String::from_utf8(value.to_vec()).unwrap())
 }
 
-/// Takes all SSTs away, and repairs.
-fn lose_ssts(fixture: &Fixture) -> Files {
-    let paths = fixture.files(".sst");
-    let files: Files = paths
-        .into_iter()
-        .map(|path| (path.clone(), fixture.sim.read_file(&path).unwrap()))
-        .collect();
+/// Takes all SSTs but those in `kept` away, and repairs.
+fn lose_ssts(fixture: &Fixture, kept: &[PathBuf]) -> Files {
+    let paths = fixture.files(".sst").into_iter().filter(|path| !kept.contains(path));
+    let files: Files =
+        paths.map(|path| (path.clone(), fixture.sim.read_file(&path).unwrap())).collect();
     files.iter().for_each(|(path, _)| fixture.sim.remove(path).unwrap());
     assert!(!fixture.repair(false).lost.is_empty());
     files
@@ -58,17 +56,23 @@ fn merge_down(fixture: &Fixture, keys: &[&str], value: &str) {
     assert!(files.all(|(_, file)| file.smallest_seqno == SeqNo::ZERO));
 }
 
+/// A store that has lost its SST with an older `k` and with `other`, and has gone on without it.
+fn store_without_its_sst() -> (Fixture, Files) {
+    let fixture = Fixture::without_compactions();
+    let db = fixture.open();
+    db.put("k", "old").unwrap();
+    db.put("other", "1").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let files = lose_ssts(&fixture, &[]);
+    merge_down(&fixture, &["k", "x", "z"], "new");
+    (fixture, files)
+}
+
 #[test]
 fn what_was_written_since_an_sst_was_lost_wins_over_it_when_it_is_found() {
     for is_numbered in [false, true] {
-        let fixture = Fixture::without_compactions();
-        let db = fixture.open();
-        db.put("k", "old").unwrap();
-        db.put("other", "1").unwrap();
-        db.flush().unwrap();
-        db.close().unwrap();
-        let files = lose_ssts(&fixture);
-        merge_down(&fixture, &["k", "x", "z"], "new");
+        let (fixture, files) = store_without_its_sst();
         let report = find(&fixture, files, is_numbered);
         let told = |line: &String| line.contains("1 of its 2 entries are not taken in");
         assert!(report.notes.iter().any(told), "{report:?}");
@@ -83,14 +87,7 @@ fn what_was_written_since_an_sst_was_lost_wins_over_it_when_it_is_found() {
 /// The next repair is not the one that has taken it back, and nothing proves what the manifest says.
 #[test]
 fn what_was_written_since_wins_also_when_the_repair_that_finds_an_sst_is_cut_short() {
-    let fixture = Fixture::without_compactions();
-    let db = fixture.open();
-    db.put("k", "old").unwrap();
-    db.put("other", "1").unwrap();
-    db.flush().unwrap();
-    db.close().unwrap();
-    let files = lose_ssts(&fixture);
-    merge_down(&fixture, &["k", "x", "z"], "new");
+    let (fixture, files) = store_without_its_sst();
     let (sst, lost) = (files[0].0.clone(), Path::new(DIR).join("lost"));
     assert!(fixture.sim.write_file(lost.join(sst.file_name().unwrap()), &files[0].1));
     fixture.files("SYNCED").iter().for_each(|path| fixture.sim.remove(path).unwrap());
@@ -138,7 +135,7 @@ fn a_range_tombstone_that_is_found_deletes_nothing_that_was_written_since() {
         db.put("zz", "old").unwrap();
         db.flush().unwrap();
         db.close().unwrap();
-        let files = lose_ssts(&fixture);
+        let files = lose_ssts(&fixture, &[]);
         assert_eq!(files.len(), 3);
         merge_down(&fixture, &["k1", "k2", "k3"], "new");
         let report = find(&fixture, files, is_numbered);
@@ -163,13 +160,8 @@ fn what_had_been_merged_down_before_an_sst_was_lost_gives_way_to_it_when_it_is_f
         db.delete_range("l", "m").unwrap();
         db.flush().unwrap();
         db.close().unwrap();
-        // The newer one alone.
-        let newer = fixture.files(".sst").into_iter().filter(|path| !old.contains(path));
-        let files: Files =
-            newer.map(|path| (path.clone(), fixture.sim.read_file(&path).unwrap())).collect();
+        let files = lose_ssts(&fixture, &old);
         assert_eq!(files.len(), 1);
-        files.iter().for_each(|(path, _)| fixture.sim.remove(path).unwrap());
-        assert!(!fixture.repair(false).lost.is_empty());
         assert_eq!(get(&fixture.open(), "k").as_deref(), Some("old"));
         let report = find(&fixture, files, is_numbered);
         let db = fixture.open();
