@@ -5,7 +5,8 @@ use terrace_dump::{ChunkWriter, RecordReader, RecordWriter};
 /// Reads the bytes as a dump, and as the records in one.
 pub fn records(data: &[u8]) -> bool {
     let chunked = || {
-        let mut chunks = ChunkWriter::start(Vec::new()).ok()?;
+        // The version that has all kinds of records.
+        let mut chunks = ChunkWriter::start_as(Vec::new(), 3).ok()?;
         chunks.push(data).ok()?;
         chunks.finish().ok()
     };
@@ -38,7 +39,10 @@ pub fn seeds() -> Vec<Vec<u8>> {
         records.entry(b"late", b"value", Some(4_102_444_800_000))?;
         Ok::<_, terrace_dump::Error>(records.finish()?.0)
     };
+    // Records of families by themselves.
+    let described =
+        b"\x05\x01a\x07counter\x06\x01b\x00\x11compaction=tiered\x06\x01c\x03max\x0clearning=off";
     // One without families has no checksum to be made right: that of nothing is 0.
     let empty = [&[4][..], &[0; 36]].concat();
-    write().into_iter().chain([empty]).collect()
+    write().into_iter().chain([described.to_vec(), empty]).collect()
 }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! header      magic        8   TERRDUMP
-//!             major        2   1; 2 if a column family has a merge operator; another one is not read
+//!             major        2   1; 2 if a column family has a merge operator, 3 if one has options that are not the
+//!                              default; another one is not read
 //!             minor        2   any is read
 //!             checksum     4   crc32c of the 12 bytes before
 //! chunk       is last      1   0 or 1
@@ -24,6 +25,9 @@ pub(crate) const MAJOR: u16 = 1;
 
 /// The major version of a dump that names merge operators: builds that read only [`MAJOR`] would lose them.
 pub(crate) const MAJOR_WITH_OPERATORS: u16 = 2;
+
+/// The major version of a dump with options of column families: other builds would make stores without them.
+pub(crate) const MAJOR_WITH_OPTIONS: u16 = 3;
 
 const MINOR: u16 = 0;
 
@@ -64,9 +68,9 @@ pub(crate) fn check_header(bytes: &[u8; HEADER_BYTES]) -> Result<u16> {
         return Err(Error::Damaged { offset: 0, what: "the header fails its checksum".into() });
     }
     let major = u16::from_le_bytes([rest[0], rest[1]]);
-    if ![MAJOR, MAJOR_WITH_OPERATORS].contains(&major) {
+    if !(MAJOR..=MAJOR_WITH_OPTIONS).contains(&major) {
         let what = format!(
-            "the dump has version {major}, and this build reads versions {MAJOR} and {MAJOR_WITH_OPERATORS}"
+            "the dump has version {major}, and this build reads versions {MAJOR} to {MAJOR_WITH_OPTIONS}"
         );
         return Err(Error::Unsupported(what));
     }

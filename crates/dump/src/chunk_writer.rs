@@ -15,13 +15,13 @@ pub struct ChunkWriter<W> {
 }
 
 impl<W: Write> ChunkWriter<W> {
-    /// Writes the header of a dump without merge operators.
+    /// Writes the header of a dump without merge operators and options.
     pub fn start(out: W) -> Result<Self> {
         Self::start_as(out, chunk::MAJOR)
     }
 
-    /// Writes the header of a version.
-    pub(crate) fn start_as(mut out: W, major: u16) -> Result<Self> {
+    /// Writes the header of a major version, of which there are 1 to 3.
+    pub fn start_as(mut out: W, major: u16) -> Result<Self> {
         out.write_all(&chunk::header(major))?;
         let pending = Vec::with_capacity(MAX_CHUNK_BYTES);
         Ok(Self { out, pending, compressor: Compressor::default(), number: 0 })

@@ -11,6 +11,7 @@
 
 mod chunk;
 mod error;
+mod family;
 // The two ways, bytes and records each.
 mod chunk_reader;
 mod chunk_writer;
@@ -22,6 +23,7 @@ mod store;
 pub use chunk::{MAGIC, MAX_CHUNK_BYTES};
 pub use chunk_writer::ChunkWriter;
 pub use error::{Error, Result};
-pub use record_reader::{DumpedFamily, Record, RecordReader};
+pub use family::DumpedFamily;
+pub use record_reader::{Record, RecordReader};
 pub use record_writer::{Counts, RecordWriter};
-pub use store::{dump, name_merge_operators, restore};
+pub use store::{dump, finish_families, restore};

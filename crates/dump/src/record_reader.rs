@@ -1,9 +1,10 @@
 //! A dump into records: what is written in `record_writer.rs`, with every length and order checked.
 
-use crate::chunk::MAJOR_WITH_OPERATORS;
+use crate::chunk::{MAJOR_WITH_OPERATORS, MAJOR_WITH_OPTIONS};
 use crate::chunk_reader::ChunkReader;
 use crate::error::Result;
-use crate::record_writer::{Counts, END, FAMILY, MERGED_FAMILY, PUT, PUT_UNTIL};
+use crate::family::DumpedFamily;
+use crate::record_writer::{Counts, END, FAMILY, MERGED_FAMILY, PUT, PUT_UNTIL, TUNED_FAMILY};
 use std::io::Read;
 use terrace::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use terrace_base::codec::{MAX_VARINT_BYTES, get_varint};
@@ -11,20 +12,14 @@ use terrace_base::codec::{MAX_VARINT_BYTES, get_varint};
 /// The longest name of a column family or a merge operator, in bytes.
 const MAX_NAME_BYTES: usize = 256;
 
-/// A column family of a dump.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DumpedFamily {
-    /// Its name.
-    pub name: String,
-    /// The name of its merge operator, if it has one.
-    pub merge_operator: Option<String>,
-}
+/// The longest text of options, in bytes.
+const MAX_OPTIONS_BYTES: usize = 4096;
 
 /// A record of a dump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record<'a> {
     /// The entries that follow are in this column family.
-    Family(&'a str),
+    Family(&'a DumpedFamily),
     /// An entry of the family before it.
     Entry {
         /// Its key: above the one before in its family.
@@ -80,9 +75,12 @@ impl<R: Read> RecordReader<R> {
         }
         let before = self.checksum;
         let expires_at_ms = match self.byte()? {
-            FAMILY => return self.read_family(false).map(Some),
-            MERGED_FAMILY if self.chunks.major == MAJOR_WITH_OPERATORS => {
-                return self.read_family(true).map(Some);
+            FAMILY => return self.read_family(FAMILY).map(Some),
+            kind @ MERGED_FAMILY if self.chunks.major >= MAJOR_WITH_OPERATORS => {
+                return self.read_family(kind).map(Some);
+            }
+            kind @ TUNED_FAMILY if self.chunks.major >= MAJOR_WITH_OPTIONS => {
+                return self.read_family(kind).map(Some);
             }
             PUT => None,
             PUT_UNTIL => Some(u64::from_le_bytes(self.array()?)),
@@ -119,26 +117,41 @@ impl<R: Read> RecordReader<R> {
         &self.families
     }
 
-    fn read_family(&mut self, has_operator: bool) -> Result<Record<'_>> {
-        let name = self.name("a column family")?;
+    fn read_family(&mut self, kind: u8) -> Result<Record<'_>> {
+        let name = self.text("the name of a column family", MAX_NAME_BYTES)?;
         if self.families.last().is_some_and(|before| before.name >= name) {
             return Err(self.chunks.damaged("column families are not in their order"));
         }
-        let merge_operator = match has_operator {
-            true => Some(self.name("a merge operator")?),
-            false => None,
+        let operator = "the name of a merge operator";
+        let (merge_operator, options) = match kind {
+            MERGED_FAMILY => (Some(self.text(operator, MAX_NAME_BYTES)?), None),
+            TUNED_FAMILY => {
+                let name = self.any_text(operator, MAX_NAME_BYTES)?;
+                let options = self.text("options of a column family", MAX_OPTIONS_BYTES)?;
+                (Some(name).filter(|name| !name.is_empty()), Some(options))
+            }
+            _ => (None, None),
         };
         self.counts.families += 1;
         self.key = None;
-        self.families.push(DumpedFamily { name, merge_operator });
-        Ok(Record::Family(self.families.last().map_or("", |family| family.name.as_str())))
+        let at = self.families.len();
+        self.families.push(DumpedFamily { name, merge_operator, options });
+        Ok(Record::Family(&self.families[at]))
     }
 
-    fn name(&mut self, of: &str) -> Result<String> {
-        let mut name = Vec::new();
-        self.bytes(&mut name, "name", MAX_NAME_BYTES)?;
-        let name = String::from_utf8(name).ok().filter(|name| !name.is_empty());
-        name.ok_or_else(|| self.chunks.damaged(format!("the name of {of} is empty or no text")))
+    /// A text that is not empty.
+    fn text(&mut self, what: &str, most: usize) -> Result<String> {
+        match self.any_text(what, most)? {
+            text if text.is_empty() => Err(self.chunks.damaged(format!("{what}: it is empty"))),
+            text => Ok(text),
+        }
+    }
+
+    fn any_text(&mut self, what: &str, most: usize) -> Result<String> {
+        let mut bytes = Vec::new();
+        self.bytes(&mut bytes, "text", most)?;
+        let text = String::from_utf8(bytes);
+        text.map_err(|_| self.chunks.damaged(format!("{what}: it is no text")))
     }
 
     /// `checksum` is that of the stream up to the byte that says that this is its end.

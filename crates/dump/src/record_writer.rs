@@ -4,18 +4,22 @@
 //! stream    family*  end
 //! family    1  name            the column family that the entries below are in
 //!           5  name  operator  the same, of a family with a merge operator; not in version 1
+//!           6  name  operator  options
+//!                            the same, of one with options that are not the default; only in version 3; the operator
+//!                            may be empty
 //!             entry*
 //! entry     2  key  value
 //!           3  expiry (8)  key  value      expiry in Unix milliseconds
 //! end       4  families  entries  key bytes  value bytes (8 each)
 //!              crc32c of the whole stream before it (4)
 //! ```
-//! Name, operator, key and value are a varint, the length, and the bytes. Names ascend, and in a family keys do,
+//! Name, operator, options, key and value are a varint, the length, and the bytes. Names ascend, and in a family keys do,
 //! each as bytes: one content has one stream.
 
-use crate::chunk::{MAJOR, MAJOR_WITH_OPERATORS};
+use crate::chunk::MAJOR;
 use crate::chunk_writer::ChunkWriter;
 use crate::error::{Error, Result};
+use crate::family::DumpedFamily;
 use std::io::Write;
 use terrace_base::codec::put_varint;
 
@@ -24,6 +28,7 @@ pub(crate) const PUT: u8 = 2;
 pub(crate) const PUT_UNTIL: u8 = 3;
 pub(crate) const END: u8 = 4;
 pub(crate) const MERGED_FAMILY: u8 = 5;
+pub(crate) const TUNED_FAMILY: u8 = 6;
 
 /// What a dump holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -75,14 +80,15 @@ pub struct RecordWriter<W> {
 }
 
 impl<W: Write> RecordWriter<W> {
-    /// Begins a dump of families without merge operators.
+    /// Begins a dump of families of which only the names are said.
     pub fn start(out: W) -> Result<Self> {
         Self::start_as(out, MAJOR)
     }
 
-    /// Begins a dump in which families have merge operators.
-    pub fn start_with_operators(out: W) -> Result<Self> {
-        Self::start_as(out, MAJOR_WITH_OPERATORS)
+    /// Begins a dump that can say all of `families`, and no more than that.
+    pub fn start_for(out: W, families: &[DumpedFamily]) -> Result<Self> {
+        let major = families.iter().map(DumpedFamily::major).max();
+        Self::start_as(out, major.unwrap_or(MAJOR))
     }
 
     fn start_as(out: W, major: u16) -> Result<Self> {
@@ -90,31 +96,39 @@ impl<W: Write> RecordWriter<W> {
         Ok(Self { chunks, counts: Counts::default(), checksum: 0, front: Vec::new(), major })
     }
 
-    /// The entries that follow are in this column family.
+    /// The entries that follow are in the column family of this name.
     pub fn family(&mut self, name: &str) -> Result<()> {
-        self.counts.families += 1;
-        self.front.clear();
-        self.front.push(FAMILY);
-        put_varint(&mut self.front, name.len() as u64);
-        self.push(name.as_bytes())
+        self.described_family(&DumpedFamily { name: name.into(), ..DumpedFamily::default() })
     }
 
-    /// As [`Self::family`], of a family with the merge operator of this name.
+    /// As [`Self::family`], with all that there is to say of it.
     ///
     /// # Errors
-    /// The dump was not begun by [`Self::start_with_operators`].
-    pub fn merged_family(&mut self, name: &str, operator: &str) -> Result<()> {
-        if self.major != MAJOR_WITH_OPERATORS {
-            let what = format!("a dump of version {} names no merge operators", self.major);
+    /// The dump was not begun for such families.
+    pub fn described_family(&mut self, family: &DumpedFamily) -> Result<()> {
+        if family.major() > self.major {
+            let what = format!(
+                "a dump of version {} names no merge operator or no options of column family `{}`",
+                self.major, family.name
+            );
             return Err(Error::Unsupported(what));
         }
+        let operator = family.merge_operator.as_deref();
+        let (kind, texts) = match (&family.options, operator) {
+            (None, None) => (FAMILY, vec![]),
+            (None, Some(operator)) => (MERGED_FAMILY, vec![operator]),
+            (Some(options), operator) => {
+                (TUNED_FAMILY, vec![operator.unwrap_or_default(), options.as_str()])
+            }
+        };
         self.counts.families += 1;
         self.front.clear();
-        self.front.push(MERGED_FAMILY);
-        put_varint(&mut self.front, name.len() as u64);
-        self.front.extend_from_slice(name.as_bytes());
-        put_varint(&mut self.front, operator.len() as u64);
-        self.push(operator.as_bytes())
+        self.front.push(kind);
+        for text in [family.name.as_str()].into_iter().chain(texts) {
+            put_varint(&mut self.front, text.len() as u64);
+            self.front.extend_from_slice(text.as_bytes());
+        }
+        self.push(&[])
     }
 
     /// An entry, and when it expires, if it does.

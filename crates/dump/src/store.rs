@@ -1,7 +1,8 @@
 //! A store into a dump, and a dump into a store.
 
 use crate::error::{Error, Result};
-use crate::record_reader::{DumpedFamily, Record, RecordReader};
+use crate::family::DumpedFamily;
+use crate::record_reader::{Record, RecordReader};
 use crate::record_writer::{Counts, RecordWriter};
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -40,15 +41,10 @@ pub fn dump<W: Write>(db: &Db, out: W, progress: &mut dyn FnMut(Counts)) -> Resu
         family.ok_or_else(|| Error::from(terrace::Error::NoSuchFamily(name)))
     };
     let families = names.into_iter().map(family).collect::<Result<Vec<_>>>()?;
-    let mut records = match families.iter().any(|family| family.merge_operator().is_some()) {
-        true => RecordWriter::start_with_operators(out)?,
-        false => RecordWriter::start(out)?,
-    };
-    for family in families {
-        match family.merge_operator() {
-            Some(operator) => records.merged_family(family.name(), operator)?,
-            None => records.family(family.name())?,
-        }
+    let described: Vec<_> = families.iter().map(DumpedFamily::of).collect();
+    let mut records = RecordWriter::start_for(out, &described)?;
+    for (family, described) in families.iter().zip(&described) {
+        records.described_family(described)?;
         let mut iter = family.iter_with(&ReadOptions {
             snapshot: Some(snapshot.clone()),
             // One time for all families, so that all of them show what had not expired by then.
@@ -70,8 +66,8 @@ pub fn dump<W: Write>(db: &Db, out: W, progress: &mut dyn FnMut(Counts)) -> Resu
 }
 
 /// Puts what `records` hold into `db`, which is empty; `progress` is called as it goes. Column
-/// families that are not there are created with the options of the default one. When the store is closed,
-/// [`name_merge_operators`] does the rest.
+/// families that are not there are created with the options of the default one, and those that the dump says. When the
+/// store is closed, [`finish_families`] does the rest.
 ///
 /// # Errors
 /// The dump is cut off or damaged, or the store cannot be written: then a part of the dump is in the
@@ -85,7 +81,7 @@ pub fn restore<R: Read>(
     let mut family = db.default_family();
     while let Some(record) = records.next()? {
         match record {
-            Record::Family(name) => family = open_family(db, name)?,
+            Record::Family(dumped) => family = open_family(db, dumped)?,
             Record::Entry { key, value, expires_at_ms } => {
                 // A large value is written alone.
                 let is_full = batch.size_bytes() + key.len() + value.len() > BATCH_BYTES;
@@ -109,35 +105,38 @@ pub fn restore<R: Read>(
     Ok(records.counts())
 }
 
-fn open_family(db: &Db, name: &str) -> Result<ColumnFamily> {
-    match db.column_family(name) {
-        Some(family) => Ok(family),
-        None => Ok(db.create_column_family(name, db.options().default_family.clone())?),
+/// How a family that is there is merged stays; [`finish_families`] changes it.
+fn open_family(db: &Db, dumped: &DumpedFamily) -> Result<ColumnFamily> {
+    let options = dumped.options_over(db.options().default_family.clone())?;
+    let Some(family) = db.column_family(&dumped.name) else {
+        return Ok(db.create_column_family(&dumped.name, options)?);
+    };
+    if dumped.options.is_some() {
+        let CfOptions { compaction, .. } = family.options();
+        family.set_options(&CfOptions { compaction, ..options })?;
     }
+    Ok(family)
 }
 
-/// Gives the column families of the store in `dir`, which [`restore`] has made and which is closed, the merge operators
-/// that the dump names: it opens with no others from then on. The operators need not be there.
+/// Gives the column families of the store in `dir`, which [`restore`] has made and which is closed, what the dump says of
+/// them and only an open gives: how they are merged, and their merge operators. The store opens with no other operators from
+/// then on. The operators need not be there.
 ///
 /// # Errors
-/// The store does not open, or has other operators already; `DiskFull` if the names may have found no room.
-pub fn name_merge_operators(
-    dir: &Path,
-    mut options: Options,
-    families: &[DumpedFamily],
-) -> Result<()> {
-    if families.iter().all(|family| family.merge_operator.is_none()) {
+/// The store does not open, or has other operators already; `DiskFull` if what is to be stored may have found no room.
+pub fn finish_families(dir: &Path, mut options: Options, families: &[DumpedFamily]) -> Result<()> {
+    if families.iter().all(|family| family.merge_operator.is_none() && family.options.is_none()) {
         return Ok(());
     }
     // Every family is named, since the others would get the operator of the default one.
     options.column_families.clear();
     let unmerged = CfOptions { merge_operator: None, ..options.default_family.clone() };
-    for DumpedFamily { name, merge_operator } in families {
-        let merge_operator = merge_operator.as_deref().map(named);
-        let family = CfOptions { merge_operator, ..unmerged.clone() };
-        match name == DEFAULT_FAMILY {
+    for dumped in families {
+        let merge_operator = dumped.merge_operator.as_deref().map(named);
+        let family = CfOptions { merge_operator, ..dumped.options_over(unmerged.clone())? };
+        match dumped.name == DEFAULT_FAMILY {
             true => options.default_family = family,
-            false => options.column_families.push((name.clone(), family)),
+            false => options.column_families.push((dumped.name.clone(), family)),
         }
     }
     let db = Db::open(dir, options)?;
@@ -145,7 +144,7 @@ pub fn name_merge_operators(
     let is_full = db.is_disk_full();
     db.close()?;
     if is_full {
-        let why = "there is no room for the names of merge operators";
+        let why = "there is no room for what is stored of column families";
         let source = io::Error::new(io::ErrorKind::StorageFull, why);
         let error = terrace_base::Error::io("write the manifest in", dir, source);
         return Err(terrace::Error::from(error).into());

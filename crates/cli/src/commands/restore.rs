@@ -86,6 +86,6 @@ fn fill(
     db.flush()?;
     db.sync()?;
     db.close()?;
-    terrace_dump::name_merge_operators(dir, options, records.families())?;
+    terrace_dump::finish_families(dir, options, records.families())?;
     Ok(counts)
 }

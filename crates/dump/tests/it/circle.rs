@@ -4,7 +4,7 @@ use crate::{NEXT_CENTURY, dump, open, read, restore};
 use proptest::prelude::*;
 use std::sync::Arc;
 use terrace::vfs::SimVfs;
-use terrace::{CfOptions, Db, Options, WriteBatch, builtin_merge_operator};
+use terrace::{CfOptions, CompactionStyle, Db, Options, WriteBatch, builtin_merge_operator};
 use terrace_base::clock::ManualClock;
 use terrace_dump::{DumpedFamily, Error, RecordReader};
 
@@ -132,7 +132,7 @@ fn merge_operators_keep_their_names() {
     let mut records = RecordReader::start(&dumped[..]).unwrap();
     while records.next().unwrap().is_some() {}
     let unnamed = Options { memory_budget: 8 << 20, ..Options::default() };
-    terrace_dump::name_merge_operators(dir.path(), unnamed.clone(), records.families()).unwrap();
+    terrace_dump::finish_families(dir.path(), unnamed.clone(), records.families()).unwrap();
     for refused in [unnamed, options("another")] {
         let error = Db::open(dir.path(), refused).map(drop).unwrap_err();
         assert!(error.to_string().contains("has the merge operator `first`"), "{error}");
@@ -144,6 +144,57 @@ fn merge_operators_keep_their_names() {
     assert!(dump(&db).0 == dumped);
 }
 
+/// A restored store opens with the options of the dumped one, where the open says nothing.
+#[test]
+fn options_of_families_come_back() {
+    let tiered = CfOptions { compaction: CompactionStyle::Tiered, ..CfOptions::default() };
+    let tuned = |texts: &[(&str, &str)]| {
+        let mut options = CfOptions::default();
+        texts.iter().for_each(|(name, text)| options.set_option(name, text).unwrap());
+        options
+    };
+    let plain = Options { memory_budget: 8 << 20, ..Options::default() };
+    for (default_family, others, version) in [
+        (tiered.clone(), vec![], 3),
+        (tuned(&[("filter", "bloom:10,none"), ("prefix_len", "3")]), vec![], 3),
+        (CfOptions::default(), vec![("other", CfOptions::default())], 1),
+        (
+            CfOptions::default(),
+            vec![
+                ("a", tiered.clone()),
+                ("b", CfOptions::default()),
+                ("c", tuned(&[("value_separation_threshold", "none"), ("learning", "off")])),
+                ("z", tuned(&[("merge_operator", "counter"), ("value_compression", "zstd")])),
+            ],
+            3,
+        ),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let column_families = others.iter().map(|(name, cf)| (name.to_string(), cf.clone()));
+        let options = Options {
+            default_family: default_family.clone(),
+            column_families: column_families.collect(),
+            ..plain.clone()
+        };
+        let db = Db::open(dir.path(), options).unwrap();
+        db.put(b"k", b"v").unwrap();
+        let (dumped, _) = dump(&db);
+        assert_eq!(dumped[8..10], [version, 0]);
+
+        let (dir, restored, _) = restore(&dumped).unwrap();
+        restored.close().unwrap();
+        let mut records = RecordReader::start(&dumped[..]).unwrap();
+        while records.next().unwrap().is_some() {}
+        terrace_dump::finish_families(dir.path(), plain.clone(), records.families()).unwrap();
+        let db = Db::open(dir.path(), plain.clone()).unwrap();
+        assert_eq!(db.default_family().options(), default_family);
+        for (name, options) in others {
+            assert_eq!(db.column_family(name).unwrap().options(), options, "{name}");
+        }
+        assert!(dump(&db).0 == dumped);
+    }
+}
+
 /// Names that a store keeps in memory until there is room end with the process.
 #[test]
 fn names_of_merge_operators_without_room_are_an_error() {
@@ -153,8 +204,9 @@ fn names_of_merge_operators_without_room_are_an_error() {
     options.advanced.reserve_bytes = 0;
     Db::open("db", options.clone()).unwrap().close().unwrap();
     let counter = Some("counter".to_string());
-    let families = [DumpedFamily { name: "default".into(), merge_operator: counter }];
-    let name = || terrace_dump::name_merge_operators("db".as_ref(), options.clone(), &families);
+    let families =
+        [DumpedFamily { name: "default".into(), merge_operator: counter, options: None }];
+    let name = || terrace_dump::finish_families("db".as_ref(), options.clone(), &families);
     sim.set_capacity_bytes(Some(0));
     let error = name().unwrap_err();
     assert!(matches!(error, Error::Store(terrace::Error::DiskFull(_))), "{error}");

@@ -1,7 +1,7 @@
 //! Dumps that are not as they were written.
 
 use crate::{NEXT_CENTURY, dump, open, read, restore};
-use terrace_dump::{ChunkWriter, Error, RecordWriter};
+use terrace_dump::{ChunkWriter, DumpedFamily, Error, RecordWriter};
 
 /// A dump of two families with an expiry; compressed, since words repeat.
 fn small() -> Vec<u8> {
@@ -15,24 +15,43 @@ fn small() -> Vec<u8> {
     records.finish().unwrap().0
 }
 
-/// A dump of a family with a merge operator.
-fn merged() -> Vec<u8> {
-    let mut records = RecordWriter::start_with_operators(Vec::new()).unwrap();
-    records.merged_family("default", "counter").unwrap();
-    records.entry(b"k", b"12345678", None).unwrap();
+/// A family with a merge operator, and one with options.
+fn described() -> [DumpedFamily; 2] {
+    let merged = DumpedFamily {
+        name: "default".into(),
+        merge_operator: Some("counter".into()),
+        ..DumpedFamily::default()
+    };
+    let options = Some("compaction=tiered".into());
+    [merged, DumpedFamily { name: "tuned".into(), options, ..DumpedFamily::default() }]
+}
+
+/// A dump of such families.
+fn with_families(families: &[DumpedFamily]) -> Vec<u8> {
+    let mut records = RecordWriter::start_for(Vec::new(), families).unwrap();
+    for family in families {
+        records.described_family(family).unwrap();
+        records.entry(b"k", b"12345678", None).unwrap();
+    }
     records.finish().unwrap().0
 }
 
-/// As a dump whose checksums are right, whatever the records say.
+/// As a dump of version 1 whose checksums are right, whatever the records say.
 fn chunked(stream: &[u8]) -> Vec<u8> {
-    let mut chunks = ChunkWriter::start(Vec::new()).unwrap();
+    chunked_as(1, stream)
+}
+
+fn chunked_as(version: u16, stream: &[u8]) -> Vec<u8> {
+    let mut chunks = ChunkWriter::start_as(Vec::new(), version).unwrap();
     chunks.push(stream).unwrap();
     chunks.finish().unwrap()
 }
 
 #[test]
 fn damage_in_any_byte_is_an_error() {
-    for (whole, entries) in [(small(), 21), (merged(), 1)] {
+    let all = described();
+    for (whole, entries) in [(small(), 21), (with_families(&all[..1]), 1), (with_families(&all), 2)]
+    {
         assert_eq!(read(&whole).unwrap().entries, entries);
         for at in 0..whole.len() {
             for bit in 0..8 {
@@ -98,7 +117,7 @@ fn a_length_is_not_believed_before_its_bytes_are_there() {
     for (stream, want) in [
         (&b"\x01\x07default\x02\x01k\x81\x80\x80\x80\x04"[..], "a value of 1073741825 bytes"),
         (b"\x01\x07default\x02\x81\x80\x04", "a key of 65537 bytes"),
-        (b"\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "a name of 18446744073709551615"),
+        (b"\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "a text of 18446744073709551615"),
         (b"\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "length is malformed"),
         (b"\x01\x81\x00", "length is malformed"),
     ] {
@@ -117,8 +136,8 @@ fn records_that_make_no_sense_are_refused() {
     for (stream, want) in [
         (&b"\x02\x01k\x01v"[..], "without a column family"),
         (b"\x09", "a record of kind 9"),
-        (b"\x01\x00", "empty or no text"),
-        (b"\x01\x01\xff", "empty or no text"),
+        (b"\x01\x00", "a column family: it is empty"),
+        (b"\x01\x01\xff", "a column family: it is no text"),
         (b"\x01\x01b\x01\x01a", "families are not in their order"),
         (b"\x01\x01b\x01\x01b", "families are not in their order"),
         (b"\x01\x01a\x02\x01k\x00\x02\x01k\x00", "keys are not in their order"),
@@ -143,18 +162,61 @@ fn what_is_no_dump_is_told() {
     // A later version, with its checksum.
     let later = {
         let mut bytes = small();
-        bytes[8] = 3;
+        bytes[8] = 4;
         let sum = terrace_base::checksum::crc32c(&[&bytes[..12]]);
         bytes[12..16].copy_from_slice(&sum.to_le_bytes());
         bytes
     };
     let error = read(&later).unwrap_err().to_string();
-    assert!(error.contains("version 3") && error.contains("versions 1 and 2"), "{error}");
-    // A family with a merge operator is in no dump of version 1.
-    let error = read(&chunked(b"\x05\x01a\x01b")).unwrap_err().to_string();
-    assert!(error.contains("a record of kind 5"), "{error}");
-    let mut records = RecordWriter::start(Vec::new()).unwrap();
-    assert!(matches!(records.merged_family("a", "b"), Err(Error::Unsupported(_))));
+    assert!(error.contains("version 4") && error.contains("versions 1 to 3"), "{error}");
+}
+
+#[test]
+fn a_dump_has_the_lowest_version_that_can_say_what_is_in_it() {
+    let [merged, tuned] = described();
+    for (families, version) in [
+        (&[][..], 1),
+        (&[DumpedFamily { name: "plain".into(), ..DumpedFamily::default() }], 1),
+        (&[merged.clone()], 2),
+        (&[merged.clone(), tuned.clone()], 3),
+    ] {
+        assert_eq!(with_families(families)[8..10], [version, 0]);
+    }
+    // A record of a later version is in none of an earlier one.
+    for (stream, kind) in [(&b"\x05\x01a\x01b"[..], "kind 5"), (b"\x06\x01a\x00\x01b", "kind 6")] {
+        let error = read(&chunked(stream)).unwrap_err().to_string();
+        assert!(error.contains(kind), "{error}");
+    }
+    for (stream, want) in [
+        (&b"\x05\x01a\x00"[..], "a merge operator: it is empty"),
+        (b"\x06\x01a\x00\x00", "options of a column family: it is empty"),
+        (b"\x06\x01a\x00\x01\xff", "options of a column family: it is no text"),
+        (b"\x06\x01a\x00\x81\x20", "a text of 4097 bytes"),
+    ] {
+        let error = read(&chunked_as(3, stream)).unwrap_err().to_string();
+        assert!(error.contains(want), "{error}");
+    }
+    for family in [merged, tuned] {
+        let mut records = RecordWriter::start(Vec::new()).unwrap();
+        assert!(matches!(records.described_family(&family), Err(Error::Unsupported(_))));
+    }
+}
+
+#[test]
+fn options_that_this_build_does_not_take_are_refused_by_their_names() {
+    for (text, want) in [
+        ("colour=red", "no option `colour`"),
+        ("compaction=lazy", "compaction is \"lazy\""),
+        ("compaction", "`compaction` is none"),
+        ("merge_operator=max", "`merge_operator=max` is none"),
+        ("learning=off;", "`` is none"),
+    ] {
+        let family =
+            DumpedFamily { name: "tuned".into(), options: Some(text.into()), ..Default::default() };
+        let refused = restore(&with_families(&[family])).map(drop);
+        let Err(Error::Unsupported(what)) = refused else { panic!("{text}: {refused:?}") };
+        assert!(what.contains("`tuned`") && what.contains(want), "{what}");
+    }
 }
 
 #[test]
