@@ -33,6 +33,7 @@ mod left_over;
 mod model;
 mod oracle;
 mod plan;
+mod room;
 mod world;
 
 use plan::Plan;

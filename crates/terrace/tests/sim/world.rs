@@ -8,6 +8,7 @@ use crate::left_over::left_over;
 use crate::model::Batch;
 use crate::oracle::Oracle;
 use crate::plan::{Life, Plan};
+use crate::room;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -166,12 +167,14 @@ fn inhabit(place: Place, life: &Life, counts: &Counts) {
         .collect();
     clients.into_iter().for_each(|client| drop(client.join()));
     let Place { store, oracle, disk, .. } = place;
+    let mut log_bytes = None;
     if !disk.is_troubled() && life.cut.is_none() {
         simulation::begin_call("wait_idle at the end".into());
         if let Err(error) = store.db.wait_idle() {
             assert!(disk.is_troubled(), "wait_idle at the end: {error}");
         }
         check_memory(&store, &disk, counts);
+        log_bytes = room::settled_log_bytes(&store, &disk);
         let_the_interval_pass(&store, &oracle, &disk);
     }
     simulation::begin_call("close".into());
@@ -184,6 +187,8 @@ fn inhabit(place: Place, life: &Life, counts: &Counts) {
     }
     if !disk.is_troubled() && life.cut.is_none() {
         check_files(&disk, &lost_before);
+        let closed = room::check_closed(&disk.image(), store.db.options(), log_bytes);
+        closed.unwrap_or_else(|why| panic!("a closed store: {why}"));
     }
     drop(store);
     simulation::end_call();
@@ -281,5 +286,7 @@ fn recovered(
     store.db.close().unwrap_or_else(|error| panic!("close of what is left: {error}"));
     drop(store);
     simulation::end_call();
+    let emptied = room::check_emptied(disk.image(), |disk| options(seed, number + 1, disk, clock));
+    emptied.unwrap_or_else(|why| panic!("after life {number}, everything deleted: {why}"));
     batches
 }
