@@ -1,9 +1,10 @@
 //! The packages as a user gets them, made of what the tests have built: archives and the wheel are unpacked and
 //! compiled against, the package for Debian is installed in a clean root, where its server is started by the command of its
-//! service, upgraded, removed and purged.
+//! service and by that of the image, upgraded, removed and purged.
 
 mod archives;
 mod clean_root;
+mod image;
 mod service;
 
 use crate::clients::TOOLS_STEP;
@@ -13,6 +14,7 @@ use crate::steps::{BUILD, Steps};
 use crate::wheel;
 use anyhow::{Context, Result, ensure};
 use clean_root::CleanRoot;
+use image::Image;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,7 +42,14 @@ pub fn add(steps: &mut Steps) {
         let python = wheel::venv(&target).join("bin/python");
         archives::wheel(&python, &made("terracedb-", ".whl")?, MANYLINUX, &dir)?;
         list(&made("terrace-", ".cdx.json")?)?;
-        debian_package(root, &made("terrace_", ".deb")?, &dir)
+        let image =
+            fs::read_to_string(out.join(image::NAME)).context("read what makes the image")?;
+        let image = Image::read(&image)?;
+        let package = made("terrace_", ".deb")?;
+        let unpacked = dir.join("unpacked");
+        let newer = newer_package(&package, &unpacked, &dir.join("newer.deb"))?;
+        image.check(&names, &unpacked)?;
+        debian_package(root, [&package, &newer], &unpacked, &image, &dir)
     });
     step.needs(&[BUILD, TOOLS_STEP]);
 }
@@ -63,30 +72,39 @@ fn list(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// dpkg installs the package in a clean root, upgrades it, removes and purges it; its server runs meanwhile.
-fn debian_package(root: &Path, package: &Path, dir: &Path) -> Result<()> {
+/// dpkg installs the first of the packages in a clean root, upgrades it to the second, removes and purges it; its server
+/// runs meanwhile. It is unpacked in `unpacked`.
+fn debian_package(
+    root: &Path,
+    [package, newer]: [&Path; 2],
+    unpacked: &Path,
+    image: &Image,
+    dir: &Path,
+) -> Result<()> {
     run_shown(Command::new("dpkg-deb").arg("--info").arg(package))?;
     let clean_dir = dir.join("clean-root");
-    let unpacked = dir.join("unpacked");
-    let later = format!("{VERSION}+1");
-    let newer = newer_package(package, &unpacked, &later, &dir.join("newer.deb"))?;
     let text = fs::read_to_string(unpacked.join(UNIT)).with_context(|| format!("read {UNIT}"))?;
-    unit(&unpacked, &text, dir)?;
+    unit(unpacked, &text, dir)?;
     let clean = CleanRoot::make(root, &clean_dir, package)?;
     clean.install(package, VERSION)?;
-    service::serves(&clean, &text)?;
-    clean.upgrade(&newer, &later)?;
+    service::serves(&clean, &text, image)?;
+    clean.upgrade(newer, &later_version())?;
     clean.remove()?;
     clean.purge()?;
     CleanRoot::remove_left(&clean_dir)
 }
 
+fn later_version() -> String {
+    format!("{VERSION}+1")
+}
+
 /// Unpacks the package into `unpacked`, and packs it again as one of a later version.
-fn newer_package(package: &Path, unpacked: &Path, later: &str, to: &Path) -> Result<PathBuf> {
+fn newer_package(package: &Path, unpacked: &Path, to: &Path) -> Result<PathBuf> {
     run_shown(Command::new("dpkg-deb").arg("--raw-extract").arg(package).arg(unpacked))?;
     let control = unpacked.join("DEBIAN/control");
     let text = fs::read_to_string(&control).context("read the package's control")?;
-    let newer = text.replace(&format!("\nVersion: {VERSION}\n"), &format!("\nVersion: {later}\n"));
+    let newer = text
+        .replace(&format!("\nVersion: {VERSION}\n"), &format!("\nVersion: {}\n", later_version()));
     ensure!(newer != text, "the package has another version: {text}");
     fs::write(&control, newer).context("write the package's control")?;
     let mut build = Command::new("dpkg-deb");

@@ -1,7 +1,8 @@
-//! The server as its service starts it, in the root where its package was installed, with the socket that systemd would
-//! have for it.
+//! The server as its service starts it, and as the image would, in the root where its package was installed, with the socket
+//! that systemd would have for it.
 
 use super::clean_root::CleanRoot;
+use super::image::Image;
 use crate::clients::as_root;
 use crate::output::shown;
 use anyhow::{Context, Result, bail, ensure};
@@ -31,34 +32,29 @@ fn setting<'a>(unit: &'a str, name: &str) -> Result<&'a str> {
     found.with_context(|| format!("the service has no {name}"))
 }
 
-/// Starts the server by the command of `unit`, as its user, asks it something, and stops it.
-pub fn serves(clean: &CleanRoot, unit: &str) -> Result<()> {
+/// The password of the container.
+const PASSWORD: &str = "TERRACE_REQUIREPASS=tried";
+
+/// Starts the server by the command of `unit`, as its user, asks it something, and stops it; then by that of `image`, as a
+/// container has it, on the store that is there.
+pub fn serves(clean: &CleanRoot, unit: &str, image: &Image) -> Result<()> {
     clean.make_home(setting(unit, "StateDirectoryMode")?)?;
-    let notified = NotifySocket::new(clean.dir())?;
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port().to_string();
+    let notified = NotifySocket::new(clean.dir())?;
     let user = format!("{}:{}", setting(unit, "User")?, setting(unit, "Group")?);
-    let notify = format!("NOTIFY_SOCKET={SOCKET}");
-    let mut words = vec![notify.as_str()];
-    words.extend(TIMEOUT);
-    words.extend(setting(unit, "ExecStart")?.split_whitespace());
+    let mut words: Vec<&str> = setting(unit, "ExecStart")?.split_whitespace().collect();
     words.extend(["--http-port", "0", "--port", port.as_str()]);
-    let mut command = clean.command(Some(&user), &words)?;
-    command.stdin(Stdio::null());
-    println!("{}", shown(&command));
-    let mut server = Server(command.spawn().with_context(|| format!("start {}", shown(&command)))?);
-    notified.expect("READY=1", &mut server)?;
-    // It is ready: the first attempt must do.
-    let address = format!("127.0.0.1:{port}");
-    let mut client = TcpStream::connect(address).context("connect to the server")?;
-    client.set_read_timeout(Some(HANG_GUARD))?;
-    client.write_all(b"PING\r\nSET field rice\r\nQUIT\r\n")?;
-    let mut answer = String::new();
-    client.read_to_string(&mut answer)?;
-    ensure!(answer == "+PONG\r\n+OK\r\n+OK\r\n", "the server answers {answer:?}");
-    server.signal("TERM")?;
-    notified.expect("STOPPING=1", &mut server)?;
-    let status = server.wait()?;
-    ensure!(status.success(), "the server ended with {status}");
+    let server = Server::start(clean, &user, &words)?;
+    let asked = "PING\r\nSET field rice\r\nQUIT\r\n";
+    server.answers(&notified, &port, asked, "+PONG\r\n+OK\r\n+OK\r\n")?;
+
+    let command = image.command(&[&port, "0"])?;
+    let mut words = vec![PASSWORD];
+    words.extend(command.iter().map(String::as_str));
+    let server = Server::start(clean, &format!("{0}:{0}", image.user), &words)?;
+    let asked = "GET field\r\nAUTH tried\r\nGET field\r\nQUIT\r\n";
+    let answer = "-NOAUTH Authentication required.\r\n+OK\r\n$4\r\nrice\r\n+OK\r\n";
+    server.answers(&notified, &port, asked, answer)?;
     clean.expect_store()
 }
 
@@ -120,6 +116,42 @@ impl Drop for NotifySocket {
 struct Server(Child);
 
 impl Server {
+    /// Starts it in the root; `words` are its command, before which variables may stand.
+    fn start(clean: &CleanRoot, user: &str, words: &[&str]) -> Result<Self> {
+        let notify = format!("NOTIFY_SOCKET={SOCKET}");
+        let is_variable = |word: &&&str| word.contains('=');
+        let (variables, words) = words.split_at(words.iter().take_while(is_variable).count());
+        let all = [&[notify.as_str()][..], variables, &TIMEOUT[..], words].concat();
+        let mut command = clean.command(Some(user), &all)?;
+        command.stdin(Stdio::null());
+        println!("{}", shown(&command));
+        Ok(Self(command.spawn().with_context(|| format!("start {}", shown(&command)))?))
+    }
+
+    /// Waits until it is ready, asks it something, and stops it.
+    fn answers(
+        mut self,
+        notified: &NotifySocket,
+        port: &str,
+        asked: &str,
+        wanted: &str,
+    ) -> Result<()> {
+        notified.expect("READY=1", &mut self)?;
+        // It is ready: the first attempt must do.
+        let address = format!("127.0.0.1:{port}");
+        let mut client = TcpStream::connect(address).context("connect to the server")?;
+        client.set_read_timeout(Some(HANG_GUARD))?;
+        client.write_all(asked.as_bytes())?;
+        let mut answer = String::new();
+        client.read_to_string(&mut answer)?;
+        ensure!(answer == wanted, "the server answers {answer:?}");
+        self.signal("TERM")?;
+        notified.expect("STOPPING=1", &mut self)?;
+        let status = self.wait()?;
+        ensure!(status.success(), "the server ended with {status}");
+        Ok(())
+    }
+
     /// Sends it a signal, as root: it is another user's.
     fn signal(&self, name: &str) -> Result<()> {
         let mut kill = as_root(&["kill", "-s", name, &self.0.id().to_string()])?();
