@@ -43,6 +43,8 @@ pub struct Place {
     pub disk: Disk,
     pub clock: SimClock,
     pub checkpoints: Arc<AtomicU64>,
+    /// See [`Life::believes_writes`](crate::plan::Life::believes_writes).
+    pub believes_writes: bool,
 }
 
 /// A snapshot, and the prefixes that it may be of.
@@ -333,7 +335,7 @@ impl Place {
     /// What a write that returned has promised; gives its place among the visible ones.
     pub fn settle_write(&self, ok: bool, sync: bool) -> Option<usize> {
         let mode = self.store.db.options().sync;
-        let durable = sync || mode == SyncMode::Batch;
+        let durable = sync || mode == SyncMode::Batch || self.believes_writes;
         // What is acknowledged after the power was cut is acknowledged by a dead process.
         let alive = !self.disk.is_dead();
         self.oracle.end_write(ok, durable && alive, mode != SyncMode::Buffered && alive)

@@ -1,10 +1,10 @@
 //! What a run does, as a function of its seed: lives of one store, the clients of each life and
-//! what they do, what fails and when. The scheduler draws the rest. A plan that fails is shrunk.
+//! what they do, what fails and when. The scheduler draws the rest.
 
 use crate::families::OwnStep;
 use crate::model::{Batch, FAMILIES, MERGING, Op};
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use terrace::MemorySplit;
 use terrace::vfs::{FaultKind, OpClass};
 use terrace_base::rng::{Rng, SplitMix64};
@@ -14,9 +14,6 @@ pub const START_MS: u64 = 1_000_000;
 
 /// Keys that occur.
 pub const KEYS: u64 = 60;
-
-/// How long shrinking goes on.
-const SHRINK_FOR: Duration = Duration::from_secs(60);
 
 /// The end of a life before its time.
 #[derive(Debug, Clone, Copy)]
@@ -105,6 +102,8 @@ pub struct Life {
     pub clients: Vec<Vec<Step>>,
     pub cut: Option<Cut>,
     pub troubles: Vec<Trouble>,
+    /// A planted fault: every write that returns is taken for durable, whatever the store promises.
+    pub believes_writes: bool,
 }
 
 /// What a run does.
@@ -112,11 +111,6 @@ pub struct Life {
 pub struct Plan {
     pub seed: u64,
     pub lives: Vec<Life>,
-}
-
-/// What tells one way of failing from another: the beginning, without what differs.
-fn kind_of(why: &str) -> String {
-    why.chars().filter(|c| c.is_alphabetic() || *c == ':').take(70).collect()
 }
 
 /// Batches and steps as they are read in reports.
@@ -372,7 +366,7 @@ impl Draw {
         if self.rng.one_in(4) {
             troubles = self.trouble(ops);
         }
-        Life { clients, cut, troubles }
+        Life { clients, cut, troubles, ..Life::default() }
     }
 }
 
@@ -395,64 +389,5 @@ impl Plan {
     /// Steps of all clients.
     pub fn len(&self) -> usize {
         self.lives.iter().flat_map(|life| &life.clients).map(Vec::len).sum()
-    }
-
-    /// The smallest plan found that still fails the same way, and how.
-    pub fn shrink(
-        mut self,
-        fails: impl Fn(&Plan) -> Option<String>,
-        why: String,
-    ) -> (Self, String) {
-        let (start, mut why) = (Instant::now(), why);
-        let kind = kind_of(&why);
-        'again: while start.elapsed() < SHRINK_FOR {
-            for smaller in self.smaller() {
-                if start.elapsed() > SHRINK_FOR {
-                    break;
-                }
-                if let Some(reason) = fails(&smaller).filter(|reason| kind_of(reason) == kind) {
-                    (self, why) = (smaller, reason);
-                    continue 'again;
-                }
-            }
-            break;
-        }
-        (self, why)
-    }
-
-    /// Plans with something left out, the largest pieces first.
-    fn smaller(&self) -> Vec<Self> {
-        let mut out = Vec::new();
-        for life in 0..self.lives.len() {
-            let mut change = |change: &dyn Fn(&mut Life)| {
-                let mut plan = self.clone();
-                change(&mut plan.lives[life]);
-                out.push(plan);
-            };
-            if !self.lives[life].troubles.is_empty() {
-                change(&|life| life.troubles.clear());
-            }
-            if self.lives[life].cut.is_some() {
-                change(&|life| life.cut = None);
-            }
-            for client in 0..self.lives[life].clients.len() {
-                change(&|life| drop(life.clients.remove(client)));
-                let len = self.lives[life].clients[client].len();
-                let mut piece = len / 2;
-                while piece >= 1 {
-                    for from in (0..len).step_by(piece) {
-                        let to = len.min(from + piece);
-                        change(&|life| drop(life.clients[client].drain(from..to)));
-                    }
-                    piece /= 2;
-                }
-            }
-            if self.lives.len() > 1 {
-                let mut plan = self.clone();
-                plan.lives.remove(life);
-                out.insert(0, plan);
-            }
-        }
-        out
     }
 }

@@ -40,6 +40,8 @@ const SETTLING_S: u64 = 60;
 
 /// Runs a plan; the same plan gives the same outcome.
 pub fn run(plan: &Plan, keep_trace: bool, counts: &Arc<Counts>) -> Outcome {
+    // The named steps of the engine are places where the order of threads matters.
+    terrace::watch_kill_points(|_| simulation::interleave());
     let mut rng = SplitMix64::new(plan.seed ^ 0x7075);
     let settings = Settings {
         seed: rng.next_u64(),
@@ -129,6 +131,7 @@ fn live(
                 disk: disk.clone(),
                 clock: clock.clone(),
                 checkpoints: Arc::new(AtomicU64::new(number as u64 * 1000)),
+                believes_writes: life.believes_writes,
             };
             inhabit(place, life, counts);
         }
