@@ -15,6 +15,7 @@ mod output;
 mod packages;
 mod page;
 mod peers;
+mod plant;
 mod published;
 mod release;
 mod steps;
@@ -45,6 +46,8 @@ cargo xtask COMMAND
                   the libraries for C and C++, packages for Debian and Python, lists of what is in them,
                   checksums; refused if they need a newer C library than promised, but for --any-glibc
   release         build the program for others: stripped, its debug information in a file beside it
+  plant [NAME...] plant faults one at a time in a copy of the project, and run the simulation and the
+                  crash test on each; names of either suite, or of faults, choose
   peers           fetch the engines that `terrace-bench` measures beside Terrace
 
 A step that fails does not stop those after it that can do without; the end of the output says
@@ -72,6 +75,7 @@ fn run(arguments: &[String]) -> Result<()> {
         Some("clients") => test::steps_outside(&root).run(rest),
         Some("ci") => ci::steps(&root)?.run(rest),
         Some("peers") => peers::run(&root),
+        Some("plant") => plant::run(&root, rest),
         Some("dist") => dist::run(&root, rest),
         Some("release") => release::run(&root),
         Some("c-library") => c_library::run(&root, rest),
