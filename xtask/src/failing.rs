@@ -35,6 +35,11 @@ impl Failing {
         }
     }
 
+    /// The tests that failed, if all lines were of one target which cargo did not run.
+    pub fn names(self) -> Vec<String> {
+        self.names
+    }
+
     /// Commands that run just what failed, one for each target; none if no target says so.
     pub fn commands(self) -> Vec<String> {
         self.commands

@@ -18,6 +18,7 @@ mod peers;
 mod plant;
 mod published;
 mod release;
+mod rounds;
 mod steps;
 mod test;
 mod tidy;
@@ -34,6 +35,10 @@ cargo xtask COMMAND
   lines           write the right line numbers into the documents' links to code
   test [STEP...]  run everything that can fail: unit, model, crash and doc tests, loom, examples,
                   fuzzers, real clients, the dashboard in Chromium; installs what that needs
+  rounds N [alone] [busy] [one-core] [-- ARGUMENTS]
+                  run the test binaries, of the workspace or those that `cargo test ARGUMENTS` would,
+                  N times each alone, with all cores kept busy, and on one core (with `taskset`); the
+                  end of the output says which tests failed and how often
   clients         only the last two: real clients, and the dashboard in Chromium
   ci [STEP...]    all of CI: fmt, tidy, clippy, docs, then test
   c-library [DIR] build the library for C and put it, its header and its pkg-config file into DIR
@@ -75,6 +80,7 @@ fn run(arguments: &[String]) -> Result<()> {
         Some("clients") => test::steps_outside(&root).run(rest),
         Some("ci") => ci::steps(&root)?.run(rest),
         Some("peers") => peers::run(&root),
+        Some("rounds") => rounds::run(&root, rest),
         Some("plant") => plant::run(&root, rest),
         Some("dist") => dist::run(&root, rest),
         Some("release") => release::run(&root),
