@@ -1,6 +1,7 @@
 //! What the engine counts: cheap counters inside, a plain struct outside, with a text form for
 //! people (`metrics/text.rs`) and one for Prometheus (`metrics/prometheus.rs`).
 
+mod histogram;
 #[cfg(feature = "metrics")]
 mod prometheus;
 mod stalls;
@@ -12,7 +13,7 @@ pub(crate) mod written_keys;
 pub(crate) use stalls::Stalls;
 pub use stalls::{StallCause, StallMetrics};
 
-use hdrhistogram::Histogram;
+use histogram::Histogram;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use terrace_base::sync::Mutex;
@@ -21,9 +22,6 @@ use terrace_sst::ReadCounts;
 
 /// Shards of a counter that every read bumps.
 const SHARDS: usize = 16;
-
-/// Longer durations are recorded as this one (an hour).
-const LONGEST_NS: u64 = 3600 * 1_000_000_000;
 
 /// One of this many point reads and commits is timed, on average, and one of this many point reads is
 /// followed through the files.
@@ -72,43 +70,40 @@ impl Sharded {
     }
 }
 
-/// A latency histogram in nanoseconds with two significant digits.
+/// Latencies of one kind of operation.
 #[derive(Debug)]
-pub(crate) struct Latency(Mutex<Option<Histogram<u64>>>);
+pub(crate) struct Latency(Mutex<Histogram>);
 
 impl Default for Latency {
     fn default() -> Self {
-        Self(Mutex::new(Histogram::new_with_bounds(1, LONGEST_NS, 2).ok()))
+        Self(Mutex::new(Histogram::default()))
     }
 }
 
 impl Latency {
     /// Records one duration; skipped when another thread is just recording.
     pub fn record_ns(&self, ns: u64) {
-        if let Some(mut held) = self.0.try_lock()
-            && let Some(histogram) = held.as_mut()
-        {
-            histogram.saturating_record(ns);
+        if let Some(mut histogram) = self.0.try_lock() {
+            histogram.record(ns);
         }
     }
 
-    /// How many durations were recorded, and their sum in nanoseconds, about.
+    /// How many durations were recorded, and their sum in nanoseconds.
     pub fn total(&self) -> (u64, u64) {
-        let held = self.0.lock();
-        held.as_ref().map_or((0, 0), |h| (h.len(), (h.mean() * h.len() as f64) as u64))
+        let histogram = self.0.lock();
+        (histogram.count(), histogram.sum_ns())
     }
 
     fn summary(&self) -> LatencySummary {
-        let held = self.0.lock();
-        let Some(h) = held.as_ref() else { return LatencySummary::default() };
+        let histogram = self.0.lock();
         let us = |ns: u64| ns as f64 / 1000.0;
         LatencySummary {
-            samples: h.len(),
-            mean_us: h.mean() / 1000.0,
-            p50_us: us(h.value_at_quantile(0.5)),
-            p99_us: us(h.value_at_quantile(0.99)),
-            p999_us: us(h.value_at_quantile(0.999)),
-            max_us: us(h.max()),
+            samples: histogram.count(),
+            mean_us: us(histogram.sum_ns()) / histogram.count().max(1) as f64,
+            p50_us: us(histogram.quantile_ns(0.5)),
+            p99_us: us(histogram.quantile_ns(0.99)),
+            p999_us: us(histogram.quantile_ns(0.999)),
+            max_us: us(histogram.max_ns()),
         }
     }
 }
