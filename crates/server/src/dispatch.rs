@@ -331,6 +331,11 @@ fn execute_aside(
     let outcome =
         command::exec_aside(&mut Call { args: *args, batch, session, server, reply }, &queued);
     Some(match outcome {
+        // What does not fit is missing in the array, so that the replies behind it would be taken for its elements.
+        Ok(()) if array.len() > limit_bytes && session.replies == Replies::On => {
+            session.end_transaction();
+            over_limit(session, server, output)
+        }
         Ok(()) => {
             let replies = place::replies_in(&array, places.len());
             if let Some(queued) = &mut session.queued {

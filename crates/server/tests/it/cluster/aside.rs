@@ -133,3 +133,27 @@ fn a_login_is_refused_in_a_transaction_at_every_node() {
 fn pong() -> Reply<'static> {
     Reply::Simple(b"PONG"[..].into())
 }
+
+/// The replies behind it would be taken for those that are missing in it.
+#[test]
+fn who_executes_aside_more_than_the_hard_limit_of_replies_is_ended_as_at_the_owner() {
+    let cluster = three();
+    let docs = vec!["COMMAND DOCS"; 30];
+    for at in 0..2 {
+        let (mut client, mut other) = (cluster.client(0), cluster.client(0));
+        let set = ["CONFIG", "SET", "client-output-buffer-limit", "normal 512kb 0 0"];
+        assert_eq!(other.call(&set), ok());
+        let incr = format!("INCR {}", cluster.key_of(at, "k"));
+        for command in [&["MULTI", &incr], &docs[..]].concat() {
+            client.say(command);
+        }
+        client.send_raw(b"EXEC\r\nECHO behind\r\n");
+        client.expect_end();
+        let set = ["CONFIG", "SET", "client-output-buffer-limit", "normal 100mb 0 0"];
+        assert_eq!(other.call(&set), ok());
+        let mut commands = docs.clone();
+        commands.push(&incr);
+        assert_eq!(executed(&mut cluster.client(0), &commands).len(), docs.len() + 1);
+    }
+    cluster.settle();
+}
