@@ -2,8 +2,7 @@
 //!
 //! Indexes are always in the block cache and partitioned by default; [`MetadataPlace`] only switches
 //! the partitions off. Filters are there, too, unless [`FilterMemory`] gives them memory of their
-//! own. `--set terrace.NAME=VALUE` reaches the fields of `AdvancedOptions` and `CfOptions` that
-//! [`set`] names.
+//! own. `--set terrace.NAME=VALUE` reaches the options that are not said for all engines, by [`set`].
 
 mod loads;
 
@@ -18,9 +17,8 @@ use std::sync::Arc;
 use std::time::Instant;
 use terrace::vfs::Vfs;
 use terrace::{
-    AdvancedOptions, BulkOptions, CfOptions, CompactionStyle, DEFAULT_FILTER_SHARE,
-    DEFAULT_MEMTABLE_SHARE, Db, DirectIo, FilterAllocator, Iter, Learning, MemoryShares, Options,
-    ReadOptions, SyncMode,
+    AdvancedOptions, BulkOptions, CfOptions, DEFAULT_FILTER_SHARE, DEFAULT_MEMTABLE_SHARE, Db,
+    DirectIo, FilterAllocator, Iter, MemoryShares, OPTIONS, Options, ReadOptions, SyncMode,
 };
 use terrace_backup::Backups;
 use terrace_encryption::{EncryptedVfs, KeyRing};
@@ -32,6 +30,20 @@ const PROPERTIES_CACHE_BYTES: usize = 1 << 20;
 
 /// The least memory of a bulk loader.
 const MIN_BULK_BYTES: usize = 1 << 20;
+
+/// What settings of all engines, or the bench itself, decide.
+const OF_ALL_ENGINES: [&str; 10] = [
+    "background_jobs",
+    "block_size",
+    "compression",
+    "create_if_missing",
+    "direct_reads",
+    "direct_writes",
+    "filter",
+    "memory_budget",
+    "merge_operator",
+    "sync",
+];
 
 struct TerraceStore {
     db: Db,
@@ -61,7 +73,7 @@ fn translate(config: &EngineConfig) -> Result<Options> {
     let filters = Filters::of(config);
     let memory_budget = config.cache_bytes + config.write_bytes + filters.extra_bytes;
     let share = |bytes: usize| bytes as f64 / memory_budget as f64;
-    let mut advanced = AdvancedOptions {
+    let advanced = AdvancedOptions {
         memory_shares: MemoryShares {
             memtables: share(config.write_bytes),
             cache: share(config.cache_bytes + filters.extra_bytes - filters.bytes),
@@ -79,7 +91,7 @@ fn translate(config: &EngineConfig) -> Result<Options> {
         Compression::Lz4 => terrace::Compression::Lz4,
         Compression::Zstd => terrace::Compression::Zstd,
     };
-    let mut family = CfOptions {
+    let family = CfOptions {
         compression: vec![compression],
         filter: match config.filter {
             Some(spec) => vec![spec.0],
@@ -87,11 +99,7 @@ fn translate(config: &EngineConfig) -> Result<Options> {
         },
         ..CfOptions::default()
     };
-    for (name, value) in &config.extra {
-        set(&mut advanced, &mut family, name, value)
-            .with_context(|| format!("--set terrace.{name}={value}"))?;
-    }
-    Ok(Options {
+    let mut options = Options {
         memory_budget,
         sync: match config.sync {
             Durability::Buffered => SyncMode::Buffered,
@@ -103,7 +111,11 @@ fn translate(config: &EngineConfig) -> Result<Options> {
         default_family: family,
         advanced,
         ..Options::default()
-    })
+    };
+    for (name, value) in &config.extra {
+        set(&mut options, name, value).with_context(|| format!("--set terrace.{name}={value}"))?;
+    }
+    Ok(options)
 }
 
 /// Who holds how much of the filters in memory.
@@ -131,46 +143,14 @@ impl Filters {
     }
 }
 
-fn set(
-    advanced: &mut AdvancedOptions,
-    family: &mut CfOptions,
-    name: &str,
-    value: &str,
-) -> Result<()> {
+fn set(options: &mut Options, name: &str, value: &str) -> Result<()> {
+    let advanced = &mut options.advanced;
     match name {
-        "metadata_block_size" => advanced.metadata_block_size = value.parse()?,
-        "l0_compaction_trigger" => advanced.l0_compaction_trigger = value.parse()?,
-        "l0_slowdown" => advanced.l0_slowdown = value.parse()?,
-        "l0_stop" => advanced.l0_stop = value.parse()?,
-        "level_base_bytes" => advanced.level_base_bytes = value.parse()?,
-        "level_multiplier" => advanced.level_multiplier = value.parse()?,
-        "target_file_bytes" => advanced.target_file_bytes = value.parse()?,
-        "max_subcompactions" => advanced.max_subcompactions = value.parse()?,
-        "rate_limit_bytes_per_s" => advanced.rate_limit_bytes_per_s = value.parse()?,
-        "compact_when_idle" => advanced.compact_when_idle = value.parse()?,
-        "level_model_files" => advanced.level_model_files = value.parse()?,
-        "segment_bytes" => advanced.segment_bytes = value.parse()?,
-        "hot_table" => advanced.hot_table = value.parse()?,
-        "log_retention_bytes" => advanced.log_retention_bytes = value.parse()?,
         "write_tracking" => advanced.write_tracking.keys = value.parse()?,
         "encryption_key_file" => {
             let keys = KeyRing::load(value.as_ref())?;
             advanced.vfs = Arc::new(EncryptedVfs::new(advanced.vfs.clone(), keys));
         }
-        "gc_garbage_ratio" => advanced.gc_garbage_ratio = value.parse()?,
-        "value_separation_threshold" => {
-            family.value_separation_threshold =
-                if value == "off" { usize::MAX } else { value.parse()? };
-        }
-        "compaction" => {
-            family.compaction = match value {
-                "leveled" => CompactionStyle::Leveled,
-                "tiered" => CompactionStyle::Tiered,
-                _ => bail!("known are leveled, tiered"),
-            }
-        }
-        "memory_split" => advanced.memory_split = value.parse()?,
-        "memtable_bytes" => advanced.memtable_bytes = value.parse()?,
         "memory_shares" => {
             let parts: Vec<f64> = value.split(',').map(str::parse).collect::<Result<_, _>>()?;
             let [memtables, cache, filters] = parts[..] else {
@@ -178,13 +158,9 @@ fn set(
             };
             advanced.memory_shares = MemoryShares { memtables, cache, filters };
         }
-        "learning" => {
-            family.learning = match value {
-                "build" => Learning::Build,
-                "analyze" => Learning::Analyze,
-                "off" => Learning::Off,
-                _ => bail!("known are build, analyze, off"),
-            }
+        "value_separation_threshold" if value == "off" => options.set_option(name, "none")?,
+        _ if OPTIONS.contains(&name) && !OF_ALL_ENGINES.contains(&name) => {
+            options.set_option(name, value)?;
         }
         _ => bail!("terrace has no such setting here"),
     }
