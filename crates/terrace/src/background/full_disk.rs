@@ -10,6 +10,8 @@ use crate::jobs::scheduler::Rewrites;
 use crate::version::install;
 use crate::write::room;
 use std::sync::atomic::Ordering;
+use terrace_manifest::names;
+use terrace_vfs::CreateOptions;
 
 /// Most free bytes, besides the reserve, that writes wait for after a full disk.
 const ROOM_BYTES: u64 = 16 << 20;
@@ -241,7 +243,8 @@ fn has_room(env: &JobEnv, last: &mut LastLook, reserve_bytes: u64) -> Result<boo
         return Ok(false);
     }
     let is_found = match is_known {
-        true => reserve::take(&*env.base.vfs, &env.base.dir, reserve_bytes)?,
+        // In this order: the reserve is a file, too.
+        true => reserve::take(&*env.base.vfs, &env.base.dir, reserve_bytes)? && can_create(env)?,
         false => last.unsized_room.find(env, need, reserve_bytes)?,
     };
     if !is_found {
@@ -249,6 +252,19 @@ fn has_room(env: &JobEnv, last: &mut LastLook, reserve_bytes: u64) -> Result<boo
         env.base.health.set_makes_way(makes_way);
     }
     Ok(is_found)
+}
+
+/// Whether one more file can be created: a file system can have room and no inode for it.
+fn can_create(env: &JobEnv) -> Result<bool> {
+    let path = names::temp_path(&env.base.dir, env.versions.next_file_number());
+    match env.base.vfs.create(&path, &CreateOptions::default()) {
+        Err(error) if error.is_no_space() => Ok(false),
+        created => {
+            drop(created?);
+            env.base.vfs.remove(&path)?;
+            Ok(true)
+        }
+    }
 }
 
 #[cfg(test)]

@@ -53,6 +53,7 @@ mod metamorphic;
 mod misplaced;
 mod model;
 mod mutants;
+mod no_inodes;
 mod options_page;
 mod outstanding;
 mod pages;
