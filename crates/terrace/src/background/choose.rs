@@ -4,8 +4,8 @@
 //! that does not would fill the disk and fail writers. Where the wanted one does not fit, smaller ones are looked for:
 //! its largest files stay where they are, as files that cannot be read do. What writes little since much is deleted by
 //! ranges is tried all the same, with pauses; it ends before it has filled the disk (`compaction/kept_room`). While writes are refused anyway a merge that does not fit is tried as well,
-//! with pauses: what it writes may be less than what it reads. And single files are rewritten there below deletions that
-//! have no room to be merged with all that they meet (`compaction/under_deletions`).
+//! with pauses: what it writes may be less than what it reads. And single files are rewritten, there and where nothing is
+//! written, below deletions that have no room to be merged with all that they meet (`compaction/under_deletions`).
 
 use crate::background::compaction::pick::{Choice, Compaction, PickInput, Values};
 use crate::background::compaction::{
@@ -214,15 +214,24 @@ impl Room {
 }
 
 /// Room that the outputs of `merge` may take, with the values that it moves; of a file below deletions, what is expected to
-/// be left. A file that deletes ranges becomes as many as it meets where it is divided in place.
+/// be left of both. A file that deletes ranges becomes as many as it meets where it is divided in place.
 pub(super) fn needs_bytes(env: &JobEnv, merge: &Compaction) -> u64 {
     let victims = env.read.value_log.victims();
-    let moved = merge.files().map(|file| pick::victim_bytes(file, &victims));
+    let moved = merge.files().map(|file| pick::victim_bytes(file, &victims)).sum();
     let divides =
         merge.start_level == merge.output_level && merge.files().any(|f| pick::deletes_ranges(f));
     let pieces = if divides { merge.grandparents.len() as u64 } else { 0 };
-    let bytes = merge.above.as_ref().map_or_else(|| merge.input_bytes(), |above| above.left_bytes);
-    bytes.saturating_add(moved.sum()).saturating_add(pieces * LEAST_FILE_BYTES)
+    let bytes = match &merge.above {
+        None => merge.input_bytes().saturating_add(moved),
+        Some(above) => left_bytes(merge.input_bytes(), above.left_bytes, moved),
+    };
+    bytes.saturating_add(pieces * LEAST_FILE_BYTES)
+}
+
+/// Of `bytes` of a file that has `left` in the end, and of its values in proportion.
+fn left_bytes(bytes: u64, left: u64, values: u64) -> u64 {
+    let values = u128::from(values) * u128::from(left) / u128::from(bytes.max(1));
+    left.saturating_add(u64::try_from(values).unwrap_or(u64::MAX))
 }
 
 /// As `choose`, but only what fits into `room`; the choice, and whether another one was wanted.
@@ -280,8 +289,33 @@ pub(super) fn choose(env: &JobEnv, jobs: &SchedulerState, occasion: Occasion) ->
         },
         // What runs may make room.
         _ if jobs.running.is_empty() && stops_writes(env, jobs, &room) => no_room(&room, true),
+        next if occasion == Occasion::Idle => {
+            under_deletions(env, jobs, &room).map_or(next, Next::Job)
+        }
         next => next,
     }
+}
+
+/// What is done for room while nothing is written and a merge has none: a file below deletions is rewritten, although the
+/// merges of its family have a pause for want of room.
+fn under_deletions(env: &JobEnv, jobs: &SchedulerState, room: &Room) -> Option<Job> {
+    let (errors, now_us) = (&env.jobs.errors, env.base.clock.monotonic_us());
+    let families = env.read.families.load();
+    let shared = Shared::new(env, true);
+    let may_begin = |family: &&Arc<Family>| {
+        !family.is_dropped()
+            && !jobs.is_left_to_manual(family.id, family.l0_pressure())
+            && errors.may_begin_but_for_room(Work::Compaction, family.id, now_us)
+            && errors.may_attempt_ranges(family.id, now_us)
+    };
+    families.iter().filter(may_begin).find_map(|family| {
+        let (version, options) = (family.state().version.clone(), family.options());
+        let input = input(env, family, (&version, &options), jobs, &shared);
+        let choose = |input: &PickInput<'_>| pick_under_deletions(input, &jobs.rewrites);
+        let (choice, _) = choose_fitting(env, Some(room), &input, choose);
+        let is_merge = matches!(choice, Choice::Merge(_));
+        is_merge.then(|| Job { family: family.clone(), choice, is_attempt: true })
+    })
 }
 
 /// Bytes that stay free of merges while writes go on.

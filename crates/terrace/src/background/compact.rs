@@ -274,14 +274,14 @@ pub(super) fn execute(env: &JobEnv, job: &Job) -> Result<Volume> {
         Ok(_) => {
             let (errors, read) = (&env.jobs.errors, files_read(choice));
             errors.succeeded(Work::Compaction, family.id, read.map(|(_, file)| file.number));
-            if *is_attempt && deletes_ranges(choice) {
+            if *is_attempt && deletes(choice) {
                 errors.range_attempt_succeeded(family.id);
             }
         }
         Err(Error::Closed | Error::Poisoned(_)) => {}
         // It has ended before it found the disk full: nothing has changed, and there is room for others.
         Err(Error::DiskFull(_)) if *is_attempt && kept.as_ref().is_some_and(KeptRoom::is_met) => {
-            if deletes_ranges(choice) {
+            if deletes(choice) {
                 let now_us = env.base.clock.monotonic_us();
                 env.jobs.errors.range_attempt_failed(family.id, now_us);
             }
@@ -322,9 +322,12 @@ fn note_rewrite(env: &JobEnv, choice: &Choice, result: &Result<Merged>) {
     }
 }
 
-/// Whether a choice is a merge of files that delete ranges.
-fn deletes_ranges(choice: &Choice) -> bool {
-    matches!(choice, Choice::Merge(merge) if merge.files().any(|file| pick::deletes_ranges(file)))
+/// Whether a choice is a merge of files that delete ranges, or of one below deletions.
+fn deletes(choice: &Choice) -> bool {
+    let is_one = |merge: &Compaction| {
+        merge.above.is_some() || merge.files().any(|file| pick::deletes_ranges(file))
+    };
+    matches!(choice, Choice::Merge(merge) if is_one(merge))
 }
 
 /// Notes that a job failed with `error`, and when it is tried again. `may_not_fit`: it was known when it began that it
@@ -340,7 +343,7 @@ fn note_failure(env: &JobEnv, job: &Job, may_not_fit: bool, error: &Error) {
     }
     if let (Error::DiskFull(_), Choice::Merge(merge)) = (error, choice) {
         errors.no_room_for_merge(needs_bytes(env, merge), may_not_fit, error);
-        if deletes_ranges(choice) {
+        if deletes(choice) {
             errors.range_attempt_failed(family.id, now_us);
         }
     }

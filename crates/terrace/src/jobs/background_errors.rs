@@ -157,7 +157,8 @@ impl BackgroundErrors {
         });
     }
 
-    /// A merge that deletes ranges has met a full disk: the next attempt at one that may not fit has a pause of its own.
+    /// A merge that deletes ranges, or one below deletions, has met a full disk: the next attempt at one that may not fit has
+    /// a pause of its own.
     pub fn range_attempt_failed(&self, family: u32, now_us: u64) {
         self.change(|state| {
             let attempts = state.range_attempts.entry(family).or_default();
@@ -167,14 +168,14 @@ impl BackgroundErrors {
         });
     }
 
-    /// A merge that deletes ranges has found room although it might not have fitted: so may the next one.
+    /// Such a merge has found room although it might not have fitted: so may the next one.
     pub fn range_attempt_succeeded(&self, family: u32) {
         if !self.is_empty() {
             self.change(|state| state.range_attempts.remove(&family));
         }
     }
 
-    /// Whether a merge that deletes ranges may be begun although it may not fit.
+    /// Whether such a merge may be begun although it may not fit.
     pub fn may_attempt_ranges(&self, family: u32, now_us: u64) -> bool {
         let is_over = |attempts: &RangeAttempts| attempts.next_at_us <= now_us;
         self.is_empty() || self.state.lock().range_attempts.get(&family).is_none_or(is_over)
@@ -257,6 +258,12 @@ impl BackgroundErrors {
     pub fn may_begin(&self, work: Work, family: u32, now_us: u64) -> bool {
         self.is_empty()
             || self.state.lock().jobs.get(&(work, family)).is_none_or(|job| !job.waits(now_us))
+    }
+
+    /// Whether work on a family may begin now, or had a pause only for want of room on the disk.
+    pub fn may_begin_but_for_room(&self, work: Work, family: u32, now_us: u64) -> bool {
+        let may_begin = |job: &Failure| !job.waits(now_us) || job.is_full_disk();
+        self.is_empty() || self.state.lock().jobs.get(&(work, family)).is_none_or(may_begin)
     }
 
     /// Why work on a family does not go on, if that is lasting and `files` are those that it needs.
@@ -370,6 +377,7 @@ mod tests {
         for round in 1..=8 {
             errors.job_failed(Work::Flush, 1, &full(), now_us);
             let pause = errors.job_failed(Work::Compaction, 1, &full(), now_us).unwrap();
+            assert!(errors.may_begin_but_for_room(Work::Compaction, 1, now_us));
             errors.no_room_for_merge(1000, false, &full());
             assert_eq!(errors.room_wanted().unwrap().bytes, 1000 << (round - 1));
             // However often one is tried on a full disk.
@@ -412,6 +420,7 @@ mod tests {
         assert!(!errors.may_begin(Work::Flush, 2, now_us), "it wanted no room");
         errors.succeeded(Work::Flush, 2, std::iter::empty());
         assert!(!errors.may_begin(Work::Compaction, 2, now_us), "it wanted no room");
+        assert!(!errors.may_begin_but_for_room(Work::Compaction, 2, now_us));
         errors.succeeded(Work::Compaction, 1, std::iter::empty());
         errors.succeeded(Work::Compaction, 2, std::iter::empty());
         assert!(errors.is_empty());
