@@ -177,7 +177,7 @@ fn a_dump_has_the_lowest_version_that_can_say_what_is_in_it() {
     for (families, version) in [
         (&[][..], 1),
         (&[DumpedFamily { name: "plain".into(), ..DumpedFamily::default() }], 1),
-        (&[merged.clone()], 2),
+        (std::slice::from_ref(&merged), 2),
         (&[merged.clone(), tuned.clone()], 3),
     ] {
         assert_eq!(with_families(families)[8..10], [version, 0]);
