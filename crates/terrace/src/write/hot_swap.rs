@@ -11,7 +11,7 @@ use crate::version::hot_keys::{HotPlan, entry_bytes};
 use crate::version::hot_table::{HotTable, LogPlace, live_limit_bytes};
 use crate::version::read_state::{HotChange, ReadState};
 use crate::write::env::CommitEnv;
-use crate::write::log_segments::next_segment;
+use crate::write::log_segments::end_segment;
 use crate::write::queue::{LogState, Pending};
 use std::collections::HashSet;
 use std::io;
@@ -107,8 +107,8 @@ pub(crate) fn prepare(
         _ => {}
     }
     if due && log.writer.len_bytes() > HEADER_BYTES {
-        // What a checkpoint makes durable is to lie in full segments.
-        next_segment(env, log)?;
+        // What a checkpoint makes durable is to lie in full segments, or to be durable.
+        end_segment(env, log)?;
     }
     let base = LogPlace { seqno: log.last_seqno, segment: log.writer.segment(), log_bytes };
     let change = sort_out(env, family, &state, plan.unwrap_or_default(), swap, (base, due));

@@ -87,6 +87,16 @@ pub(crate) fn next_segment(env: &CommitEnv, log: &mut LogState) -> Result<()> {
     Ok(())
 }
 
+/// As [`next_segment`], where what was written before is to be durable before something newer: that syncs full segments only.
+/// So what a full disk has left in the process, which is carried over and in none of them, is synced here.
+pub(crate) fn end_segment(env: &CommitEnv, log: &mut LogState) -> Result<()> {
+    next_segment(env, log)?;
+    match log.writer.holds_records() {
+        true => sync_log(env, log),
+        false => Ok(()),
+    }
+}
+
 /// Sees to it that a new segment can take `held_bytes` that were acknowledged and did not get into the one before: with the
 /// room of the reserve, if it needs that. Without room every try would leave a segment without records.
 fn make_room_for_held(env: &CommitEnv, held_bytes: u64) -> Result<()> {

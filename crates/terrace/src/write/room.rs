@@ -11,7 +11,7 @@ use crate::version::family::Family;
 use crate::write::env::CommitEnv;
 use crate::write::flush_room::LEAST_BYTES;
 use crate::write::hot_swap::{self, Swap};
-use crate::write::log_segments::{next_segment, sync_log};
+use crate::write::log_segments::end_segment;
 use crate::write::queue::{Lead, LogState, Pending};
 use crate::write::stall;
 use std::sync::Arc;
@@ -232,12 +232,8 @@ fn rotate_with(
     let fresh = MemTable::with_capacity(0, capacity).map_err(no_memory)?;
     // A segment without records ends behind everything that the memtable has, as after the rotation of another family.
     if ends_segment && (log.broken || !log.writer.is_empty()) {
-        next_segment(env, log)?;
-        if log.writer.holds_records() {
-            // Carried over, and of this memtable and others: what is older than a flush is durable before it, and a flush
-            // syncs full segments only.
-            sync_log(env, log)?;
-        }
+        // What is carried over is of this memtable and others.
+        end_segment(env, log)?;
     }
     let change = hot_swap::prepare(env, log, family, swap)?;
     let changes_hot = change.is_some();

@@ -5,6 +5,7 @@ mod bounds;
 mod filtered;
 mod ingested;
 mod recovery;
+mod refused;
 
 use crate::harness::{DIR, HANG_GUARD, SeedNote, effort, eventually, small_options, stopped_clock};
 use std::collections::BTreeMap;
