@@ -9,7 +9,7 @@ use super::presence::{self, KeyUsed};
 use super::run;
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, table};
 use crate::server::Server;
-use crate::session::{MAX_TRANSACTION_BYTES, NOT_IN_MULTI, Queued, Session};
+use crate::session::{Caller, MAX_TRANSACTION_BYTES, NOT_IN_MULTI, Queued, Session};
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -308,13 +308,29 @@ fn is_pause(spec: &CommandSpec, args: &Command<'_>) -> bool {
     spec.name == "client" && spec.subcommand(args).is_some_and(|one| one.name == "pause")
 }
 
+/// What a user is answered who has removed itself within the transaction; the connection ends behind that.
+const USER_IS_GONE: &str = "NOAUTH Authentication required.";
+
+/// Brings the client's user up to date; false if it is gone or off.
+fn refresh_user(call: &mut Call<'_>) -> bool {
+    let session = &mut *call.session;
+    match &mut session.user {
+        Some(user) if session.caller == Caller::Client => {
+            call.server.acl.refresh(user, &mut session.generation)
+        }
+        _ => true,
+    }
+}
+
 /// Executes one command of a transaction, whose errors are replies.
 fn exec_one(mut call: Call<'_>, place: usize, done: &mut Done) -> Outcome {
     let Some((number, spec)) = table().find(call.args.name()) else { return Ok(()) };
     let (db, started) = (call.session.db, Instant::now());
-    // Rules may have changed since it was queued.
+    // Rules may have changed since it was queued, also by a command before it.
+    let is_gone = !refresh_user(&mut call);
     let denial = run::denial(spec, number, &call.args, call.session);
     let (error, end) = match denial {
+        _ if is_gone => (Some(USER_IS_GONE.into()), CommandEnd::Rejected),
         // It is logged, which is not to be done again if a later command has to wait.
         Some(_) if call.batch.mode() == Mode::Memory => {
             return Err(Failure::Elsewhere(Wait::Device));

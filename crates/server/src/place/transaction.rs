@@ -14,6 +14,9 @@ use terrace_resp::{Command, ReplyParser, ReplyStep, parse_integer, write_request
 /// What would make the replies before it and behind it those of two users, or in two protocols.
 const NOT_IN_MULTI: [&str; 2] = ["auth", "hello"];
 
+/// Subcommands of `ACL` of which another node, which executes what stands behind them, knows nothing.
+const CHANGE_RIGHTS: [&str; 3] = ["setuser", "deluser", "load"];
+
 /// Commands without keys that are the same at every node.
 const ANYWHERE: [&str; 3] = ["ping", "echo", "time"];
 
@@ -34,8 +37,11 @@ pub(crate) fn check_queued(
     if fan_out::is_for_all(spec.name) {
         return Err(format!("ERR {} is not possible inside MULTI in cluster mode", spec.name));
     }
-    if NOT_IN_MULTI.contains(&spec.name) {
-        return Err(format!("ERR {} is not possible inside MULTI in cluster mode", spec.name));
+    let changes_rights = spec.name == "acl"
+        && spec.subcommand(args).is_some_and(|one| CHANGE_RIGHTS.contains(&one.name));
+    if NOT_IN_MULTI.contains(&spec.name) || changes_rights {
+        let name = spec.full_name(args);
+        return Err(format!("ERR {name} is not possible inside MULTI in cluster mode"));
     }
     // It would be refused by EXEC, and what is queued behind it executed where the client did not mean it.
     if spec.name == "select" && args.get(1).and_then(parse_integer) != Some(0) {

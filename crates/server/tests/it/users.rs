@@ -226,6 +226,32 @@ fn the_line_of_a_user_makes_the_same_user_and_has_no_password() {
     assert!(error(&other.say("GET a1")).starts_with("NOPERM"));
 }
 
+#[test]
+fn a_right_that_a_transaction_takes_away_is_gone_for_its_later_commands() {
+    let served = Served::with(&[]);
+    let mut admin = served.client();
+    assert_eq!(admin.say("ACL SETUSER u on >pw ~* +@all"), ok());
+    let mut user = logged_in(&served, "u", "pw");
+    let mut executed = |commands: &[&str]| {
+        let requests = [&["MULTI"], commands, &["EXEC"]].concat();
+        match user.pipeline(&requests).pop() {
+            Some(Reply::Array(replies)) => replies,
+            other => panic!("{other:?}"),
+        }
+    };
+    let replies = executed(&["SET a 1", "ACL SETUSER u -get", "GET a", "SET a 2"]);
+    assert_eq!(replies[..2], [ok(), ok()]);
+    assert!(error(&replies[2]).starts_with("NOPERM"), "{replies:?}");
+    assert_eq!(replies[3], ok());
+    let replies = executed(&["ACL SETUSER u +get", "GET a"]);
+    assert_eq!(replies, [ok(), bulk("2")], "one that it gives is there");
+    let replies = executed(&["ACL DELUSER u", "SET a 3"]);
+    assert_eq!(replies[0], int(1));
+    assert!(error(&replies[1]).starts_with("NOAUTH"), "{replies:?}");
+    user.expect_end();
+    assert_eq!(admin.say("GET a"), bulk("2"));
+}
+
 /// A right that is lost between `MULTI` and `EXEC` is refused by `EXEC`, in Redis's words, and logged as such.
 #[test]
 fn what_is_refused_within_exec_says_so() {

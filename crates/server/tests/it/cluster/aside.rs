@@ -127,6 +127,8 @@ fn a_login_is_refused_in_a_transaction_at_every_node() {
             assert!(error(&replies[3]).starts_with("EXECABORT"), "{replies:?}");
         }
     }
+    let acl = client.pipeline(&["MULTI", "ACL SETUSER u on", "EXEC"]);
+    assert_eq!(error(&acl[1]), "ERR acl|setuser is not possible inside MULTI in cluster mode");
     assert_eq!(client.pipeline(&["MULTI", "PING", "EXEC"])[2], array([pong()]));
 }
 
