@@ -45,7 +45,7 @@ struct State {
     history: History,
     /// Leases that have ended, and whose keys are still to be deleted.
     ended: Vec<LeaseId>,
-    /// After a write that failed, no other: what is durable is unknown. Of one that a full disk refused nothing is.
+    /// After a write of which it is unknown what is durable, no other.
     is_broken: bool,
 }
 
@@ -128,6 +128,13 @@ impl Embedded {
     }
 }
 
+/// Whether nothing of a batch that failed with `error` counts, now or after a restart: the engine refused it before it was
+/// in the log, or could not append it and has taken back what it left there. Where the log is unknown the store is poisoned.
+fn has_written_nothing(error: &terrace::Error) -> bool {
+    use terrace::Error::{DiskFull, Io, WriteStopped};
+    matches!(error, DiskFull(_) | Io(_) | WriteStopped(_))
+}
+
 impl Shared {
     /// Does `work` on the state, after the leases that have ended by now are gone. What cannot be written of that, as on a
     /// full disk, is done by one of the next: until then they are leases that end late.
@@ -197,7 +204,7 @@ impl Shared {
         batch.put_cf(&self.family, REVISION, revision.to_le_bytes());
         let synced = WriteOptions { sync: Some(SyncMode::Batch) };
         if let Err(error) = self.db.write_with(batch, &synced) {
-            state.is_broken = !matches!(error, terrace::Error::DiskFull(_));
+            state.is_broken = !has_written_nothing(&error);
             return Err(error.into());
         }
         for change in &changes {

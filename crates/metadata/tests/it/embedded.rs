@@ -9,7 +9,7 @@ use std::time::Duration;
 use terrace::vfs::SimVfs;
 use terrace::{Db, Options};
 use terrace_base::ManualClock;
-use terrace_metadata::{Embedded, Metadata, Transaction};
+use terrace_metadata::{Embedded, Error, Metadata, Transaction};
 use terrace_vfs::{BeforeCalls, Call, Interposed};
 
 struct ByWriting;
@@ -290,4 +290,38 @@ async fn leases_whose_end_cannot_be_written_are_gone_when_there_is_room() {
     takes_nothing.store(false, Ordering::SeqCst);
     make_room(&files, &db);
     assert_eq!(keys(&metadata).await, [b"kept"]);
+}
+
+/// Nothing of it was written. Else nothing could be until the process ends, and no lease would end.
+#[tokio::test]
+async fn a_commit_that_the_system_was_short_of_something_for_does_not_end_those_after_it() {
+    let (files, is_short) = (SimVfs::new(1), Arc::new(AtomicBool::new(false)));
+    let refuses = is_short.clone();
+    let device = BeforeCalls::new(files.clone(), move |call, path| match call {
+        Call::Append(_) if refuses.load(Ordering::SeqCst) => {
+            Err(terrace_base::Error::io("append to", path, ErrorKind::OutOfMemory.into()))
+        }
+        _ => Ok(()),
+    });
+    let mut options = Options::default();
+    options.advanced.vfs = Arc::new(device);
+    let db = Db::open("db", options).unwrap();
+    let (metadata, clock) = open(&db);
+    let lease = metadata.grant(Duration::from_secs(3)).await.unwrap().lease;
+    let write = Transaction::new().put("owner", "me").put_leased("alive", "", lease);
+    let first = metadata.commit(write).await.unwrap().unwrap();
+    is_short.store(true, Ordering::SeqCst);
+    for _ in 0..2 {
+        let refused = metadata.commit(Transaction::new().put("owner", "lost")).await;
+        assert!(matches!(refused, Err(Error::Store(terrace::Error::Io(_)))), "{refused:?}");
+    }
+    is_short.store(false, Ordering::SeqCst);
+    clock.advance(4000);
+    let write = Transaction::new().when("owner", first).put("owner", "other");
+    assert!(metadata.commit(write).await.unwrap() > Some(first));
+    assert_eq!(keys(&metadata).await, [b"owner"]);
+    drop((metadata, db));
+    let db = Db::open("db", in_memory(&files.kill_image())).unwrap();
+    let found = open(&db).0.snapshot(b"").await.unwrap().entries;
+    assert!(found.len() == 1 && found[0].value == b"other", "{found:?}");
 }
