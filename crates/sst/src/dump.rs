@@ -384,6 +384,7 @@ impl Dump<'_> {
         let value_refs = std::mem::take(&mut properties.value_refs);
         let family = properties.family.take();
         let merge_operator = properties.merge_operator.take();
+        let as_old_as = properties.as_old_as.take();
         for line in format!("{properties:#?}").lines() {
             let field = line.trim().trim_end_matches(',');
             // Keys are shown as text below; the debug form spreads them over many lines.
@@ -393,6 +394,7 @@ impl Dump<'_> {
                     "family: None"
                         | "global_seqno: None"
                         | "merge_operator: None"
+                        | "as_old_as: None"
                         | "is_hot_checkpoint: false"
                 );
             if field.contains(": ") && !is_shown_below {
@@ -404,6 +406,9 @@ impl Dump<'_> {
         }
         if let Some(name) = merge_operator {
             self.row("", &[], &format!("  merge operator: {name:?}"))?;
+        }
+        if let Some(file) = as_old_as {
+            self.row("", &[], &format!("  as old as SST {file}"))?;
         }
         for ValueRef { segment, bytes } in value_refs {
             self.row("", &[], &format!("  value segment {segment}: {bytes} bytes"))?;

@@ -1,7 +1,7 @@
 //! How an SST is written, and the limits of the format.
 
-use terrace_base::SeqNo;
 use terrace_base::key::{EXPIRY_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use terrace_base::{FileNumber, SeqNo};
 use terrace_compression::Compression;
 use terrace_filter::FilterPolicy;
 
@@ -50,6 +50,8 @@ pub struct SstOptions {
     pub flushed_seqno: SeqNo,
     /// As in the properties.
     pub is_hot_checkpoint: bool,
+    /// As in the properties.
+    pub as_old_as: Option<FileNumber>,
     /// The family's merge operator, recorded in the properties if an operand is added.
     pub merge_operator: Option<String>,
 }
@@ -69,6 +71,7 @@ impl Default for SstOptions {
             family: None,
             flushed_seqno: SeqNo::ZERO,
             is_hot_checkpoint: false,
+            as_old_as: None,
             merge_operator: None,
         }
     }

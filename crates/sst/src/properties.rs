@@ -7,7 +7,7 @@
 use crate::block_handle::Checked;
 use crate::value_refs;
 use terrace_base::codec::{get_varint, put_bytes, put_varint};
-use terrace_base::{Decoder, SeqNo, ValueRef};
+use terrace_base::{Decoder, FileNumber, SeqNo, ValueRef};
 use terrace_compression::Compression;
 
 /// The order of user keys that every SST of this version has.
@@ -68,6 +68,9 @@ pub struct Properties {
     /// The name of the merge operator whose operands the file has; none in files without operands, and in those that stores of
     /// earlier builds wrote.
     pub merge_operator: Option<String>,
+    /// What the file has is as old as the file of this number: a repair has written it out of that one, or out of several of
+    /// which that is the newest. None: its own number tells.
+    pub as_old_as: Option<FileNumber>,
     /// The order of user keys; this version knows [`COMPARATOR`] only.
     pub comparator: String,
 }
@@ -100,6 +103,7 @@ impl Default for Properties {
             is_hot_checkpoint: false,
             global_seqno: None,
             merge_operator: None,
+            as_old_as: None,
             comparator: COMPARATOR.to_string(),
         }
     }
@@ -120,6 +124,7 @@ const TAG_FLUSHED_SEQNO: u64 = 23;
 const TAG_GLOBAL_SEQNO: u64 = 24;
 const TAG_MERGE_OPERATOR: u64 = 25;
 const TAG_HOT_CHECKPOINT: u64 = 26;
+const TAG_AS_OLD_AS: u64 = 27;
 
 impl Properties {
     fn numbers(&mut self) -> [&mut u64; NUMBER_TAGS.len()] {
@@ -176,6 +181,9 @@ impl Properties {
         if self.is_hot_checkpoint {
             fields.push((TAG_HOT_CHECKPOINT, vec![1]));
         }
+        if let Some(file) = self.as_old_as {
+            fields.push((TAG_AS_OLD_AS, number(file.get())));
+        }
         fields.push((TAG_COMPARATOR, self.comparator.clone().into_bytes()));
         fields.sort_unstable_by_key(|(tag, _)| *tag);
         put_varint(out, fields.len() as u64);
@@ -225,6 +233,7 @@ impl Properties {
                 self.merge_operator = Some(String::from_utf8(bytes.to_vec()).ok()?);
             }
             TAG_HOT_CHECKPOINT => self.is_hot_checkpoint = *bytes.first()? != 0,
+            TAG_AS_OLD_AS => self.as_old_as = Some(FileNumber::new(number()?)),
             TAG_COMPARATOR => self.comparator = String::from_utf8(bytes.to_vec()).ok()?,
             _ => {}
         }
@@ -257,7 +266,8 @@ mod tests {
             filter: String, smallest: Vec<u8>, largest: Vec<u8>, exclusive: bool,
             ttl_due_ms: Option<u64>, segments in proptest::collection::btree_map(any::<u32>(), any::<u64>(), 0..4),
             family: Option<(u32, String)>, flushed_seqno: u64, is_hot_checkpoint: bool,
-            global_seqno: Option<u64>, merge_operator: Option<String>, damage: Vec<(usize, u8)>,
+            global_seqno: Option<u64>, merge_operator: Option<String>, as_old_as: Option<u64>,
+            damage: Vec<(usize, u8)>,
         ) {
             let mut properties = Properties {
                 compression: Compression::from_byte(kind).unwrap(),
@@ -271,6 +281,7 @@ mod tests {
                 is_hot_checkpoint,
                 global_seqno: global_seqno.map(SeqNo::new),
                 merge_operator,
+                as_old_as: as_old_as.map(FileNumber::new),
                 value_refs: segments
                     .into_iter()
                     .map(|(segment, bytes)| ValueRef { segment: SegmentNumber::new(segment.into()), bytes })

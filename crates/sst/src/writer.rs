@@ -115,6 +115,7 @@ impl SstWriter {
                 family: options.family.clone(),
                 flushed_seqno: options.flushed_seqno,
                 is_hot_checkpoint: options.is_hot_checkpoint,
+                as_old_as: options.as_old_as,
                 ..Properties::default()
             },
             options,

@@ -27,6 +27,7 @@ pub fn random_options(rng: &mut SplitMix64) -> SstOptions {
         family: rng.one_in(2).then(|| (3, "three".into())),
         flushed_seqno: SeqNo::new(rng.below(2)),
         is_hot_checkpoint: false,
+        as_old_as: None,
         merge_operator: None,
     }
 }

@@ -4,7 +4,7 @@ use super::{CompactionStyle, Learning, ModelCosts};
 use crate::compaction_filter::CompactionFilter;
 use crate::merge_operator::MergeOperator;
 use std::sync::Arc;
-use terrace_base::SeqNo;
+use terrace_base::{FileNumber, SeqNo};
 use terrace_manifest::LEVEL_COUNT;
 use terrace_sst::{Compression, FilterPolicy, SstOptions};
 
@@ -64,6 +64,8 @@ pub(crate) struct FamilyOptions {
     pub model_costs: Option<ModelCosts>,
     /// Id and name of the family, which its SSTs record.
     pub family: Option<(u32, String)>,
+    /// The file that what is written is as old as, which SSTs record: of a repair.
+    pub as_old_as: Option<FileNumber>,
 }
 
 impl FamilyOptions {
@@ -100,6 +102,7 @@ impl FamilyOptions {
             family: self.family.clone(),
             flushed_seqno: SeqNo::ZERO,
             is_hot_checkpoint: false,
+            as_old_as: self.as_old_as,
             merge_operator: self.merge_operator.as_ref().map(|operator| operator.name().into()),
         }
     }

@@ -522,6 +522,7 @@ impl Options {
             keeps_seqnos: cf.merge_operator.is_some(),
             model_costs: a.model_costs,
             family: None,
+            as_old_as: None,
         }
     }
 }

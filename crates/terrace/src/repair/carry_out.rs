@@ -79,16 +79,19 @@ impl Repair<'_> {
         let mut merge = files.merge();
         let found = self.found(&files)?;
         let mut placed: Vec<(u8, FileMeta)> = Vec::new();
-        // Of each file that was written anew: that in whose place it is.
-        let mut fresh: HashMap<FileNumber, FileNumber> = HashMap::new();
+        // What was written anew, and of every file: which it is as old as.
+        let mut fresh: HashSet<FileNumber> = HashSet::new();
+        let mut ages: HashMap<FileNumber, FileNumber> = HashMap::new();
         for (level, sst) in files.ssts {
             let level = level.unwrap_or(0);
             if sst.damage.is_none() && !found.gives_way(&sst) {
+                ages.insert(sst.meta.number, sst.age);
                 placed.push((level, sst.meta));
                 continue;
             }
             let written = self.rewrite_found(&family.name, &sst, &found, (&options, &next))?;
-            fresh.extend(written.iter().map(|file| (file.number, sst.meta.number)));
+            fresh.extend(written.iter().map(|file| file.number));
+            ages.extend(written.iter().map(|file| (file.number, sst.age)));
             placed.extend(written.into_iter().map(|file| (level, file)));
         }
         let mut version = version_of(family.id, placed.clone());
@@ -98,20 +101,20 @@ impl Repair<'_> {
         // The manifest says what cannot be.
         if version.is_none() && !merge {
             merge = true;
-            let old = placed.iter().filter(|(_, file)| !fresh.contains_key(&file.number));
+            let old = placed.iter().filter(|(_, file)| !fresh.contains(&file.number));
             aside.extend(old.map(|(_, file)| (format!("{:06}.sst", file.number), ".merged")));
         }
         if merge {
             let files: Vec<FileMeta> = placed.into_iter().map(|(_, file)| file).collect();
             let kept: Vec<FileNumber> = files.iter().map(|file| file.number).collect();
             let flushed = family.flushed_seqno;
-            let merged = self.merge(family.id, files, &fresh, &options, flushed, &next)?;
+            let merged = self.merge(family.id, files, &ages, &options, flushed, &next)?;
             // A single file stays as it is.
             aside.retain(|(name, suffix)| {
                 let is = |file: &FileMeta| *name == format!("{:06}.sst", file.number);
                 *suffix != ".merged" || !merged.iter().any(is)
             });
-            let unused = fresh.into_keys().filter(|n| merged.iter().all(|file| file.number != *n));
+            let unused = fresh.into_iter().filter(|n| merged.iter().all(|file| file.number != *n));
             for number in unused.filter(|number| kept.contains(number)) {
                 aside.push((format!("{number:06}.sst"), ".merged"));
             }

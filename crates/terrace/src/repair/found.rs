@@ -9,7 +9,7 @@
 //!
 //! Everything else goes by sequence numbers, which are larger in what was written since. A manifest that an earlier repair has kept
 //! in `lost/` tells which files were written since: the newest that names the SST was in force when it went. Where none does, it
-//! may be any file in force with a larger number.
+//! may be any file in force with a larger number. A file that a repair has written was written since if what it was made of was.
 //!
 //! An SST that has to give way is written anew, without what is void, before the family is merged.
 
@@ -148,11 +148,14 @@ impl Repair<'_> {
 fn is_later(file: &Sst, found: &Sst, manifests: &[Named]) -> bool {
     let (meta, lost) = (&file.meta, &found.meta);
     let overlaps = !meta.precedes(lost) && !lost.precedes(meta);
-    if meta.number <= lost.number || meta.smallest_seqno > SeqNo::ZERO || !overlaps {
+    if file.age <= lost.number || meta.smallest_seqno > SeqNo::ZERO || !overlaps {
         return false;
     }
     match manifests.iter().find(|named| has(named, lost)) {
-        Some(named) => !has(named, meta),
+        // Or what it was made of was in force.
+        Some(named) => {
+            !has(named, meta) && (file.age == meta.number || !named.contains_key(&file.age))
+        }
         // What was lost with it was in force beside it.
         None => !file.is_found,
     }
@@ -261,6 +264,7 @@ mod tests {
 
     fn sst(meta: FileMeta, is_found: bool) -> Sst {
         Sst {
+            age: meta.number,
             meta,
             family: None,
             flushed_seqno: SeqNo::ZERO,
@@ -310,6 +314,25 @@ mod tests {
         let mut numbered = file(12, "a", "z");
         numbered.smallest_seqno = SeqNo::new(1);
         assert!(!is_later(&sst(numbered, false), &found, &[]), "its sequence numbers tell");
+    }
+
+    #[test]
+    fn what_a_repair_has_written_is_as_old_as_what_it_was_made_of() {
+        let made_of =
+            |number| Sst { age: FileNumber::new(number), ..sst(file(30, "a", "z"), false) };
+        let found = sst(file(10, "c", "f"), true);
+        let beside = named(&[found.meta.clone(), file(9, "a", "z"), file(12, "a", "z")]);
+        let none: &[Named] = &[];
+        for manifests in [none, &[beside]] {
+            for number in [9, 10] {
+                assert!(!is_later(&made_of(number), &found, manifests), "made of {number}");
+            }
+            assert!(is_later(&made_of(20), &found, manifests));
+            assert_eq!(is_later(&made_of(12), &found, manifests), manifests.is_empty());
+        }
+        // It was there when its number was the newest, however old what it has is.
+        let rewritten = Sst { is_found: true, ..made_of(9) };
+        assert!(!is_later(&sst(file(12, "a", "z"), false), &rewritten, &[]));
     }
 
     #[test]

@@ -20,13 +20,13 @@ pub(super) const LAST_LEVEL: u8 = LEVEL_COUNT as u8 - 1;
 
 impl Repair<'_> {
     /// Merges `files`, which are all of a family: of every key the newest version survives, unless it is deleted.
-    /// `made_of` has the numbers of the files that those which were written anew take the place of. The new files have their
+    /// `ages` has the numbers of the files that they are as old as. What comes out is as old as the newest of them, and has its
     /// names when this returns.
     pub(super) fn merge(
         &self,
         family: u32,
         files: Vec<FileMeta>,
-        made_of: &HashMap<FileNumber, FileNumber>,
+        ages: &HashMap<FileNumber, FileNumber>,
         options: &FamilyOptions,
         flushed_seqno: SeqNo,
         next_file_number: &(dyn Fn() -> FileNumber + Sync),
@@ -34,12 +34,14 @@ impl Repair<'_> {
         if files.len() < 2 {
             return Ok(files);
         }
+        let newest = files.iter().map(|file| age(file, ages)).max();
+        let options = &FamilyOptions { as_old_as: newest, ..options.clone() };
         let parts = Nouns::new(self.dir, &self.options, true)?;
         let compaction = Compaction {
             family,
             start_level: 0,
             output_level: LAST_LEVEL,
-            inputs: runs(files, made_of).into_iter().map(|run| (1, run)).collect(),
+            inputs: runs(files, ages).into_iter().map(|run| (1, run)).collect(),
             grandparents: Vec::new(),
             above: None,
             reason: Reason::Manual,
@@ -70,12 +72,15 @@ impl Repair<'_> {
     }
 }
 
+/// The number of the file that `file` is as old as.
+fn age(file: &FileMeta, ages: &HashMap<FileNumber, FileNumber>) -> FileNumber {
+    ages.get(&file.number).copied().unwrap_or(file.number)
+}
+
 /// Sorted runs of disjoint files, newest first: of two files that overlap, the one made later stands in an
-/// earlier run. That decides between versions of a key with the same sequence number, which a merge has set to 0. A file that
-/// was written anew is as old as what it was made of.
-fn runs(mut files: Vec<FileMeta>, made_of: &HashMap<FileNumber, FileNumber>) -> Vec<Vec<File>> {
-    let age = |file: &FileMeta| *made_of.get(&file.number).unwrap_or(&file.number);
-    files.sort_by_key(|file| std::cmp::Reverse(age(file)));
+/// earlier run. That decides between versions of a key with the same sequence number, which a merge has set to 0.
+fn runs(mut files: Vec<FileMeta>, ages: &HashMap<FileNumber, FileNumber>) -> Vec<Vec<File>> {
+    files.sort_by_key(|file| std::cmp::Reverse(age(file, ages)));
     let mut runs: Vec<BTreeMap<Vec<u8>, File>> = Vec::new();
     for file in files {
         let overlaps = |run: &BTreeMap<Vec<u8>, File>| {
@@ -114,15 +119,14 @@ mod tests {
                 })
                 .collect();
             // Some are written anew, under numbers behind all others.
-            let mut made_of = HashMap::new();
+            let mut ages = HashMap::new();
             let mut anew = files.clone();
             for file in anew.iter_mut().filter(|file| file.number.get().is_multiple_of(3)) {
                 let number = FileNumber::new(1000 - file.number.get());
-                made_of.insert(number, file.number);
+                ages.insert(number, file.number);
                 file.number = number;
             }
-            let age = |file: &FileMeta| *made_of.get(&file.number).unwrap_or(&file.number);
-            let runs = runs(anew, &made_of);
+            let runs = runs(anew, &ages);
             assert_eq!(runs.iter().map(Vec::len).sum::<usize>(), files.len());
             for run in &runs {
                 assert!(run.windows(2).all(|pair| pair[0].precedes(&pair[1])));
@@ -130,7 +134,7 @@ mod tests {
             for (at, run) in runs.iter().enumerate() {
                 for (later, other) in runs[at + 1..].iter().flatten().map(|f| (f, run)) {
                     for file in other.iter().filter(|f| !f.precedes(later) && !later.precedes(f)) {
-                        assert!(age(file) > age(later));
+                        assert!(age(file, &ages) > age(later, &ages));
                     }
                 }
             }

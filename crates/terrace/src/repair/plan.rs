@@ -239,7 +239,8 @@ impl Repair<'_> {
             if !take_all && state.retired.contains(&number) {
                 continue;
             }
-            sst.is_found = proof == Proof::Whole || self.taken_back.contains(&number);
+            let was_taken_back = [number, sst.age].iter().any(|n| self.taken_back.contains(n));
+            sst.is_found = proof == Proof::Whole || was_taken_back;
             match &sst.family {
                 Some((id, _)) => {
                     owners.insert(*id);

@@ -35,6 +35,8 @@ const TOLD_STRETCHES: usize = 20;
 /// An SST of which something can be read.
 pub(super) struct Sst {
     pub meta: FileMeta,
+    /// The number of the file that it is as old as: of one that a repair has written, that which it was made of.
+    pub age: FileNumber,
     pub family: Option<(u32, String)>,
     /// Every write of the family up to here was in SSTs when it was made. Of a checkpoint of the hot table: every one of what
     /// was hot.
@@ -154,6 +156,7 @@ impl Repair<'_> {
         }
         let meta = file_meta(number, reader.size_bytes(), properties.clone());
         Ok(Sst {
+            age: properties.as_old_as.unwrap_or(number),
             family: properties.family.clone(),
             // Where a hot table is, less is flushed than the entries say.
             flushed_seqno: match properties.flushed_seqno {
@@ -208,6 +211,7 @@ impl Repair<'_> {
         let mut sst_options = options.sst(0, self.options.advanced.clock.wall_ms());
         sst_options.flushed_seqno = sst.flushed_seqno;
         sst_options.is_hot_checkpoint = sst.is_hot_checkpoint;
+        sst_options.as_old_as = Some(sst.age);
         let (limiter, trainings) = (RateLimiter::new(0), TrainingTally::default());
         let progress = JobProgress::default();
         let context = OutputContext {

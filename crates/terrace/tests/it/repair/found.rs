@@ -42,6 +42,39 @@ fn find(fixture: &Fixture, files: Files, is_numbered: bool) -> terrace::RepairRe
     report
 }
 
+fn keys_of_many_blocks() -> Vec<String> {
+    (0..200).map(|n| format!("k{n:03}")).collect()
+}
+
+/// The last of [`keys_of_many_blocks`].
+const LAST: &str = "k199";
+
+/// A store with two SSTs, which are given: one with old values of [`keys_of_many_blocks`], whose sequence numbers were set to 0,
+/// and one with a newer value of [`LAST`].
+fn store_of_two_ssts() -> (Fixture, Files) {
+    let fixture = Fixture::without_compactions();
+    let keys = keys_of_many_blocks();
+    merge_down(&fixture, &keys.iter().map(String::as_str).collect::<Vec<_>>(), "old");
+    let db = fixture.open();
+    db.put(LAST, "new").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let paths = fixture.files(".sst");
+    assert_eq!(paths.len(), 2);
+    let files = paths.into_iter().map(|path| (path.clone(), fixture.sim.read_file(&path).unwrap()));
+    let files: Files = files.collect();
+    (fixture, files)
+}
+
+fn assert_newest_of_all(fixture: &Fixture, keys: &[String], case: &str) {
+    let db = fixture.open();
+    for key in keys {
+        let wanted = if key == LAST { "new" } else { "old" };
+        assert_eq!(get(&db, key).as_deref(), Some(wanted), "{key}, {case}");
+    }
+    db.close().unwrap();
+}
+
 /// Writes `value` under all `keys`, and merges everything down, which sets sequence numbers to 0.
 fn merge_down(fixture: &Fixture, keys: &[&str], value: &str) {
     let db = fixture.open();
@@ -168,5 +201,83 @@ fn what_had_been_merged_down_before_an_sst_was_lost_gives_way_to_it_when_it_is_f
         assert_eq!(get(&db, "k").as_deref(), Some("new"), "{report:?}");
         assert_eq!(get(&db, "l"), None, "{report:?}");
         assert_eq!(get(&db, "m").as_deref(), Some("old"), "{report:?}");
+    }
+}
+
+/// A part of the older one is lost and all of the newer one, and nothing is written after that.
+#[test]
+fn what_a_repair_has_written_anew_is_no_newer_than_what_it_was_made_of() {
+    for (is_numbered, rounds) in [(false, 1), (true, 1), (false, 2), (true, 2)] {
+        let (fixture, files) = store_of_two_ssts();
+        for round in 0..rounds {
+            for path in fixture.files(".sst") {
+                assert!(fixture.sim.corrupt(&path, 4, 0xff));
+            }
+            assert!(!fixture.repair(false).lost.is_empty());
+            let left = fixture.files(".sst");
+            assert_eq!(left.len(), 1, "round {round}");
+            assert!(files.iter().all(|(path, _)| *path != left[0]), "written anew");
+            assert_eq!(get(&fixture.open(), LAST).as_deref(), Some("old"));
+        }
+        let report = find(&fixture, files, is_numbered);
+        assert_newest_of_all(&fixture, &keys_of_many_blocks(), &format!("{report:?}"));
+    }
+}
+
+/// What it has written by then is as old as what it was made of.
+#[test]
+fn a_newer_sst_wins_also_when_the_repair_that_writes_an_older_one_anew_is_cut_short() {
+    let (fixture, files) = store_of_two_ssts();
+    lose_ssts(&fixture, &[]);
+    let lost = Path::new(DIR).join("lost");
+    for (path, bytes) in &files {
+        assert!(fixture.sim.write_file(lost.join(path.file_name().unwrap()), bytes));
+    }
+    assert!(fixture.sim.corrupt(lost.join(files[0].0.file_name().unwrap()), 4, 0xff));
+    let keys = keys_of_many_blocks();
+    let (mut calls, mut ended, mut beside) = (0, false, 0);
+    while !ended {
+        let cut = fixture.over(fixture.sim.kill_image());
+        cut.sim.crash_after(calls);
+        ended = cut.try_to_repair(true).is_ok();
+        let left = fixture.over(cut.sim.kill_image());
+        beside += u64::from(left.files(".sst").len() > files.len());
+        let report = left.repair(true);
+        // The others are what is damaged.
+        assert_newest_of_all(&left, &keys[keys.len() / 2..], &format!("call {calls}: {report:?}"));
+        calls += 1;
+    }
+    assert!(beside > 4 && calls > 20, "{beside} of {calls}");
+}
+
+/// What was merged is as old as the newest of it.
+#[test]
+fn ssts_of_one_loss_are_the_same_when_they_are_found_one_after_the_other() {
+    for (is_numbered, is_newest_first) in
+        [(false, false), (true, false), (false, true), (true, true)]
+    {
+        let fixture = Fixture::without_compactions();
+        merge_down(&fixture, &["k", "x", "y", "z"], "old");
+        let old = fixture.files(".sst");
+        let db = fixture.open();
+        for (keys, value) in [(["x", "z"], "newer"), (["k", "x"], "newest")] {
+            keys.iter().for_each(|key| db.put(key, value).unwrap());
+            db.flush().unwrap();
+        }
+        db.close().unwrap();
+        let mut files = lose_ssts(&fixture, &old);
+        assert_eq!(files.len(), 2);
+        files.sort();
+        if is_newest_first {
+            files.reverse();
+        }
+        files.into_iter().for_each(|file| drop(find(&fixture, vec![file], is_numbered)));
+        let db = fixture.open();
+        let case = format!("numbered: {is_numbered}, newest first: {is_newest_first}");
+        // Numbers alone do not tell that the newest was in force beside the other.
+        let z = if is_numbered && is_newest_first { "old" } else { "newer" };
+        for (key, wanted) in [("k", "newest"), ("x", "newest"), ("y", "old"), ("z", z)] {
+            assert_eq!(get(&db, key).as_deref(), Some(wanted), "{key}, {case}");
+        }
     }
 }

@@ -49,6 +49,7 @@ pub(in super::super) fn options(memtable_bytes: u64) -> FamilyOptions {
         keeps_seqnos: false,
         model_costs: None,
         family: None,
+        as_old_as: None,
     }
 }
 
