@@ -165,9 +165,17 @@ fn run(dir: &Path, options: Options, how: RepairOptions) -> Result<RepairReport>
     let is_unlocked = lock.is_none() && vfs.exists(&names::lock_path(dir))?;
     let signs = how.family_signs;
     let (report, misplaced) = (RepairReport::default(), Misplaced::default());
-    let taken_back = HashSet::new();
-    let mut repair =
-        Repair { vfs: vfs.clone(), dir, options, signs, report, misplaced, taken_back };
+    let (taken_back, taken_back_unknown) = (HashSet::new(), None);
+    let mut repair = Repair {
+        vfs: vfs.clone(),
+        dir,
+        options,
+        signs,
+        report,
+        misplaced,
+        taken_back,
+        taken_back_unknown,
+    };
     if is_unlocked {
         repair.note(
             "the lock file cannot be read: if a process has the store open, this may be wrong"
@@ -276,6 +284,8 @@ struct Repair<'a> {
     misplaced: Misplaced,
     /// SSTs that were in `lost/`: this repair took them back, or one that did not end.
     taken_back: HashSet<FileNumber>,
+    /// Why it is not known of which one that did not end, until that is told.
+    taken_back_unknown: Option<String>,
 }
 
 impl Repair<'_> {

@@ -288,6 +288,9 @@ impl Repair<'_> {
     }
 
     fn add_unnamed(&mut self, family: &str, files: &mut Files, ssts: Vec<Sst>) {
+        if ssts.iter().any(|sst| !sst.is_found) {
+            self.tell_taken_back_unknown();
+        }
         let owner = format!("family `{family}`");
         let bytes: u64 = ssts.iter().map(|sst| sst.meta.size_bytes).sum();
         self.saved(format!("{owner}: {} SSTs that no manifest names, {bytes} bytes", ssts.len()));

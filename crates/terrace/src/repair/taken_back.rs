@@ -2,18 +2,20 @@
 //! under their own names nothing tells them from what the store has written since.
 //!
 //! `lost/FOUND` is durable before the first of them has its name again: a line for each, its name and its bytes. It goes when a
-//! repair has ended: then the manifest in force names every SST under such a name.
+//! repair has ended: then the manifest in force names every SST under such a name. What stands in its place and is no file moves
+//! aside.
 
 use super::Repair;
 use super::base::is_loss;
+use super::misplaced::MISPLACED;
 use super::unended;
 use crate::error::Result;
+use crate::open::orphans;
 use std::collections::HashSet;
 use std::path::Path;
 use terrace_base::{Error, FileNumber};
 use terrace_manifest::names::{self, FileName};
-use terrace_sst::is_damage;
-use terrace_vfs::Vfs;
+use terrace_vfs::{OpenMode, Vfs, is_no_file};
 
 const NAME: &str = "FOUND";
 
@@ -22,12 +24,19 @@ impl Repair<'_> {
     pub(super) fn recall_taken_back(&mut self) -> Result<()> {
         match read(&*self.vfs, self.dir)? {
             Ok(known) => self.taken_back = known,
-            Err(why) => self.lost(format!(
-                "which SSTs a repair that did not end has taken back from lost/ ({why}): of keys that were written again since \
-                 they were lost, the earlier values may show"
-            )),
+            Err(why) => self.taken_back_unknown = Some(why),
         }
         Ok(())
+    }
+
+    /// SSTs are taken in that may have been written since or taken back: tells, once, that the list which says it cannot be read.
+    pub(super) fn tell_taken_back_unknown(&mut self) {
+        if let Some(why) = self.taken_back_unknown.take() {
+            self.lost(format!(
+                "which SSTs a repair that did not end has taken back from lost/ ({why}): of keys that were written again since \
+                 they were lost, the earlier values may show"
+            ));
+        }
     }
 
     /// Takes SSTs and segments from `lost/` back under their names, if these are free. Segments stay there too, where there are
@@ -90,7 +99,7 @@ fn read(vfs: &dyn Vfs, dir: &Path) -> Result<std::result::Result<HashSet<FileNum
         // A link to nothing.
         Err(error) if error.is_not_found() => return Ok(Ok(HashSet::new())),
         // Its key may be gone while the store needs it no more.
-        Err(error) if is_damage(&error) || matches!(error, Error::Unsupported { .. }) => {
+        Err(error) if is_loss(&error) || matches!(error, Error::Unsupported { .. }) => {
             return Ok(Err(error.to_string()));
         }
         Err(error) => return Err(error.into()),
@@ -127,14 +136,28 @@ fn write(vfs: &dyn Vfs, dir: &Path, numbers: &HashSet<FileNumber>) -> Result<()>
         }
     }
     let temp = unended::write_temp(vfs, dir, lines)?;
+    make_way(vfs, dir)?;
     vfs.rename(&temp, &folder.join(NAME))?;
     Ok(vfs.sync_dir(&folder)?)
+}
+
+/// Moves what stands in the place of the list and is no file to another name in `lost/`.
+fn make_way(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    let folder = names::lost_dir(dir);
+    let path = folder.join(NAME);
+    if vfs.open(&path, OpenMode::default()).is_err_and(|error| is_no_file(&error)) {
+        let aside = orphans::free_name(vfs, dir, &format!("{NAME}{MISPLACED}"))?;
+        vfs.rename(&path, &aside)?;
+        vfs.sync_dir(&folder)?;
+    }
+    Ok(())
 }
 
 /// Removes the list: the repair has ended.
 pub(super) fn end(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     let folder = names::lost_dir(dir);
     let path = folder.join(NAME);
+    make_way(vfs, dir)?;
     if vfs.exists(&path)? {
         vfs.remove(&path)?;
         vfs.sync_dir(&folder)?;
@@ -166,5 +189,23 @@ mod tests {
         end(&sim, dir).unwrap();
         assert_eq!(read(&sim, dir).unwrap(), Ok(HashSet::new()));
         end(&sim, dir).unwrap();
+    }
+
+    #[test]
+    fn what_stands_in_the_place_of_the_list_and_is_no_file_makes_way() {
+        let (sim, dir) = (SimVfs::new(1), Path::new("/db"));
+        let folder = names::lost_dir(dir);
+        let number = FileNumber::new(7);
+        assert!(sim.write_file(dir.join("000007.sst"), b"here"));
+        for aside in ["FOUND.misplaced", "FOUND.misplaced.1"] {
+            sim.create_dir_all(&folder.join(NAME).join("in it")).unwrap();
+            assert!(read(&sim, dir).unwrap().is_err());
+            match aside {
+                "FOUND.misplaced" => end(&sim, dir).unwrap(),
+                _ => write(&sim, dir, &HashSet::from([number])).unwrap(),
+            }
+            assert!(sim.exists(&folder.join(aside).join("in it")).unwrap(), "{aside}");
+        }
+        assert_eq!(read(&sim, dir).unwrap(), Ok(HashSet::from([number])));
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use terrace_base::Error;
 use terrace_manifest::names;
 use terrace_sst::is_damage;
-use terrace_vfs::{CreateOptions, OpenMode, Vfs, check_not_encrypted};
+use terrace_vfs::{CreateOptions, OpenMode, Vfs, check_not_encrypted, is_no_file};
 
 const NAME: &str = "REPORT";
 
@@ -46,7 +46,11 @@ fn losses(vfs: &dyn Vfs, dir: &Path) -> Result<Option<std::result::Result<Vec<St
         // A link to nothing.
         Err(error) if error.is_not_found() => return Ok(None),
         // Its key may be gone while the store needs it no more.
-        Err(error) if is_damage(&error) || matches!(error, Error::Unsupported { .. }) => {
+        Err(error)
+            if is_damage(&error)
+                || is_no_file(&error)
+                || matches!(error, Error::Unsupported { .. }) =>
+        {
             return Ok(Some(Err(error.to_string())));
         }
         Err(error) => return Err(error.into()),
@@ -79,7 +83,11 @@ pub(super) fn write(vfs: &dyn Vfs, dir: &Path, lost: &[String]) -> Result<()> {
     let temp = write_temp(vfs, dir, std::iter::once(HEAD.to_string()).chain(lines))?;
     if let Some(Err(_)) = losses(vfs, dir)? {
         // It keeps its name until the next one takes it: while there is none, a repair says that the store is sound.
-        put_by(vfs, &folder, |from, to| checkpoint::link_around_loss(vfs, from, to))?;
+        put_by(vfs, &folder, |from, to| match vfs.open(from, OpenMode::default()) {
+            // What is no report protects nothing, and keeps the next one from the name.
+            Err(error) if is_no_file(&error) => Ok(vfs.rename(from, to)?),
+            _ => checkpoint::link_around_loss(vfs, from, to),
+        })?;
     }
     vfs.rename(&temp, &folder.join(NAME))?;
     Ok(vfs.sync_dir(&folder)?)
@@ -179,6 +187,17 @@ mod tests {
             calls += 1;
         }
         assert!(calls > 8, "{calls}");
+    }
+
+    #[test]
+    fn a_directory_in_the_place_of_a_report_makes_way() {
+        let (sim, dir) = (SimVfs::new(1), Path::new("/db"));
+        sim.create_dir_all(&path(NAME).join("in it")).unwrap();
+        let told = read(&sim, dir).unwrap();
+        assert!(told.len() == 1 && told[0].contains("cannot be read"), "{told:?}");
+        write(&sim, dir, &["one".into()]).unwrap();
+        assert_eq!(read(&sim, dir).unwrap(), ["one"]);
+        assert!(sim.exists(&path("REPORT.1").join("in it")).unwrap());
     }
 
     #[test]

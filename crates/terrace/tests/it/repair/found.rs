@@ -281,3 +281,29 @@ fn ssts_of_one_loss_are_the_same_when_they_are_found_one_after_the_other() {
         }
     }
 }
+
+#[test]
+fn what_the_list_of_what_was_taken_back_does_not_say_is_a_loss_only_if_it_matters() {
+    let list = Path::new(DIR).join("lost").join("FOUND");
+    let damage = |fixture: &Fixture, is_directory| match is_directory {
+        true => assert!(fixture.sim.write_file(list.join("in it"), b"of the user")),
+        false => assert!(fixture.sim.write_file(&list, b"what is left of it")),
+    };
+    for is_directory in [true, false] {
+        let fixture = Fixture::without_compactions();
+        merge_down(&fixture, &["k"], "value");
+        damage(&fixture, is_directory);
+        let report = fixture.repair(false);
+        assert!(report.was_sound && report.lost.is_empty(), "{report:?}");
+        assert!(!fixture.sim.exists(&list).unwrap());
+        // Nothing tells when this one was written.
+        let (fixture, files) = store_without_its_sst();
+        assert!(fixture.sim.write_file(&files[0].0, &files[0].1));
+        fixture.files("SYNCED").iter().for_each(|path| fixture.sim.remove(path).unwrap());
+        damage(&fixture, is_directory);
+        let report = fixture.repair(false);
+        let told = |line: &&String| line.contains("has taken back from lost/");
+        assert_eq!(report.lost.iter().filter(told).count(), 1, "{report:?}");
+        assert!(fixture.repair(false).was_sound);
+    }
+}
