@@ -210,6 +210,29 @@ impl Scheduler {
         }
     }
 
+    /// As [`Self::wait_until`], and does `meanwhile`, without the lock, once for every wait.
+    ///
+    /// # Errors
+    /// As [`Self::wait_until`], and those of `meanwhile`.
+    pub fn wait_until_with<T>(
+        &self,
+        mut check: impl FnMut(&mut SchedulerState) -> Result<Option<T>>,
+        mut meanwhile: impl FnMut() -> Result<()>,
+    ) -> Result<T> {
+        loop {
+            let mut has_waited = false;
+            let looked = self.wait_until(|jobs| {
+                let found = check(jobs)?;
+                let is_over = std::mem::replace(&mut has_waited, true) || found.is_some();
+                Ok(is_over.then_some(found))
+            })?;
+            match looked {
+                Some(found) => return Ok(found),
+                None => meanwhile()?,
+            }
+        }
+    }
+
     /// Waits until no compaction runs and no call writes files, also while the store stops.
     pub fn wait_until_none_runs(&self) {
         let mut jobs = self.lock();
@@ -235,6 +258,32 @@ impl Scheduler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn what_is_done_meanwhile_is_done_without_the_lock_once_for_every_wait() {
+        let scheduler = Scheduler::default();
+        let (mut looks, done) = (0, Cell::new(0));
+        let check = |_: &mut SchedulerState| {
+            looks += 1;
+            Ok((done.get() == 3).then_some("over"))
+        };
+        let meanwhile = || {
+            // Would wait for ever for the lock of its own thread.
+            scheduler.lock().generation += 1;
+            done.set(done.get() + 1);
+            Ok(())
+        };
+        assert_eq!(scheduler.wait_until_with(check, meanwhile).unwrap(), "over");
+        // Before each wait and after it, and once it is over.
+        assert_eq!((looks, done.get(), scheduler.lock().generation), (7, 3, 3));
+        let fails =
+            scheduler.wait_until_with(|_| Ok(None::<()>), || Err(Error::ReadOnly("db".into())));
+        assert!(matches!(fails, Err(Error::ReadOnly(_))));
+        scheduler.stop();
+        let stopped = scheduler.wait_until_with(|_| Ok(None::<()>), || panic!("it has stopped"));
+        assert!(matches!(stopped, Err(Error::Closed)));
+    }
 
     /// The pause that comes with the failure leaves nothing to choose, which says nothing of the family's other files.
     #[test]

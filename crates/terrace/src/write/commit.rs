@@ -221,10 +221,14 @@ fn commit(
     families: &[Arc<Family>],
     group: &mut [Pending],
 ) -> Result<()> {
+    let mut until = None;
     for _ in 1..full_disk::TRIES {
         match commit_once(env, lead, families, group) {
             Err(Error::DiskFull(_)) if group.iter().all(|p| p.batch.is_taken_when_full()) => {
-                full_disk::find_room(env, lead)?;
+                let until = *until.get_or_insert_with(full_disk::end_of_search);
+                if !full_disk::find_room(env, lead, until)? {
+                    break;
+                }
             }
             outcome => return outcome,
         }

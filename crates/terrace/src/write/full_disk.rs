@@ -36,6 +36,9 @@ const LAST_PART: u64 = 8;
 const LEAST_PART: u64 = 32;
 /// Removals of keys wait so long for jobs to end before they are refused: a merge may take minutes, and others wait behind.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
+/// And so long in all whatever only removes and the log has not found room for: a usual job ends in that time, and who is
+/// refused comes again. What the house thread does for room waits behind.
+const LONGEST_SEARCH: Duration = Duration::from_secs(1);
 /// A log of at least one part in this many of the reserve is worth a flush that gives it back.
 const WORTH_PART: u64 = 16;
 /// What a log segment takes without its records, at most one part in this many of the reserve.
@@ -67,7 +70,7 @@ pub(super) fn admit(env: &CommitEnv, lead: &Lead<'_>, group: &[Pending]) -> Resu
         }
         settle(env, &mut lead.log())?;
         let goes_on =
-            flush_log(env, lead, least_bytes)? || (waits && wait_for_jobs(env, Some(until))?);
+            flush_log(env, lead, least_bytes)? || (waits && wait_for_jobs(env, lead, until)?);
         if !goes_on {
             break;
         }
@@ -149,29 +152,34 @@ fn is_hopeless(env: &CommitEnv) -> bool {
     families.iter().any(|f| errors.why_not(Work::Flush, f.id, std::iter::empty(), now_us).is_some())
 }
 
+/// When a search for room that begins now is over: that of all tries together.
+pub(super) fn end_of_search() -> Instant {
+    Instant::now() + LONGEST_SEARCH
+}
+
 /// Looks for room for what only removes, which the log has just not found: flushes what the log has of it, if that is
-/// worth it, or lets a job end.
-pub(super) fn find_room(env: &CommitEnv, lead: &Lead<'_>) -> Result<()> {
+/// worth it, or lets a job end. False if none has by `until`.
+pub(super) fn find_room(env: &CommitEnv, lead: &Lead<'_>, until: Instant) -> Result<bool> {
     settle(env, &mut lead.log())?;
-    match flush_log(env, lead, env.base.dynamic.reserve_bytes() / WORTH_PART)? {
-        true => Ok(()),
-        false => wait_for_jobs(env, None).map(drop),
-    }
+    Ok(flush_log(env, lead, env.base.dynamic.reserve_bytes() / WORTH_PART)?
+        || wait_for_jobs(env, lead, until)?)
 }
 
 /// Lets a job that is writing end, since it either frees room or gives up what it has taken. Once nothing runs, the whole
 /// reserve is given back, and no flush takes it. Such jobs need no lead. False if none has ended by `until`.
-fn wait_for_jobs(env: &CommitEnv, until: Option<Instant>) -> Result<bool> {
+fn wait_for_jobs(env: &CommitEnv, lead: &Lead<'_>, until: Instant) -> Result<bool> {
     let ended = env.jobs.scheduler.lock().ended;
-    let is_over = || until.is_some_and(|until| Instant::now() >= until);
-    let (has_ended, gives_back) = env.jobs.scheduler.wait_until(|jobs| {
+    let look = |jobs: &mut SchedulerState| {
         let gives_back = gives_back(&env.base.health, jobs);
         if gives_back {
             env.base.health.set_merges_only(true);
         }
         let has_ended = jobs.is_quiet() || jobs.ended != ended;
-        Ok((has_ended || is_over()).then_some((has_ended, gives_back)))
-    })?;
+        let is_over = has_ended || Instant::now() >= until;
+        Ok(is_over.then_some((has_ended, gives_back)))
+    };
+    let meanwhile = || settle(env, &mut lead.log());
+    let (has_ended, gives_back) = env.jobs.scheduler.wait_until_with(look, meanwhile)?;
     if gives_back {
         reserve::release(&*env.base.vfs, &env.base.dir)?;
     }
@@ -211,11 +219,12 @@ fn flush_log(env: &CommitEnv, lead: &Lead<'_>, least_bytes: u64) -> Result<bool>
         waits(family) && env.jobs.errors.may_begin(Work::Flush, family.id, now_us)
     };
     let health = &env.base.health;
-    env.jobs.scheduler.wait_until(|jobs| {
+    let look = |jobs: &mut SchedulerState| {
         let goes_on = health.check_may_free().is_ok() && health.may_flush();
         let is_over = jobs.flushing.is_empty() && !(goes_on && families.iter().any(may_begin));
         Ok(is_over.then_some(()))
-    })?;
+    };
+    env.jobs.scheduler.wait_until_with(look, || settle(env, &mut lead.log()))?;
     if families.iter().any(waits) {
         return Ok(false);
     }

@@ -5,6 +5,7 @@ use crate::env::health::Health;
 use crate::error::{Error, Result};
 use crate::event;
 use crate::jobs::background_errors::Work;
+use crate::jobs::scheduler::SchedulerState;
 use crate::listener::StallCondition;
 use crate::metrics::StallCause;
 use crate::version::family::Family;
@@ -248,49 +249,35 @@ fn wait_while(
     family: &Family,
     cause: StallCause,
     mut stopped: impl FnMut() -> bool,
-    mut settle: impl FnMut() -> Result<()>,
+    settle: impl FnMut() -> Result<()>,
 ) -> Result<()> {
     let (stalls, health) = (&env.base.counters.stalls, &env.base.health);
     // Then it only removes, and waits as long as there is some room.
     let removes = health.is_disk_full();
     let mut since = Instant::now();
     let mut told = false;
-    let mut is_settled = false;
-    let waited = loop {
-        let looked = env.jobs.scheduler.wait_until(|_| {
-            if told {
-                let now = Instant::now();
-                stalls.waited(cause, now - since);
-                since = now;
-            }
-            if !stopped() {
-                return Ok(Some(true));
-            }
-            // Work that cannot go on will not make room: say so instead of waiting for ever.
-            if goes_on_without(health, removes)? {
-                return Ok(Some(true));
-            }
-            if let Some(why) = why_hopeless(env, family, cause) {
-                return Err(Error::WriteStopped(Box::new(why)));
-            }
-            if told {
-                // Once for every look.
-                is_settled = !is_settled;
-                return Ok(is_settled.then_some(false));
-            }
+    let look = |_: &mut SchedulerState| {
+        if told {
+            let now = Instant::now();
+            stalls.waited(cause, now - since);
+            since = now;
+        }
+        // Work that cannot go on will not make room: say so instead of waiting for ever.
+        if !stopped() || goes_on_without(health, removes)? {
+            return Ok(Some(()));
+        }
+        if let Some(why) = why_hopeless(env, family, cause) {
+            return Err(Error::WriteStopped(Box::new(why)));
+        }
+        if !told {
             told = true;
             stalls.stopped(cause);
             event::stalled(&family.name, cause.text(), true);
             env.base.events.stall(&family.name, StallCondition::Stopped, Some(cause.name()));
-            Ok(None)
-        });
-        // Not under the scheduler's lock: a sync takes a while.
-        match looked.and_then(|is_over| if is_over { Ok(true) } else { settle().map(|()| false) }) {
-            Ok(true) => break Ok(()),
-            Ok(false) => {}
-            Err(error) => break Err(error),
         }
+        Ok(None)
     };
+    let waited = env.jobs.scheduler.wait_until_with(look, settle);
     if told {
         note_condition(env, family);
     }

@@ -2,10 +2,11 @@
 //! is written again as soon as there is room.
 
 use crate::harness::{DIR, Store, draw_separation, eventually, key, small_options, stopped_clock};
+use crate::held::{COMPACTION, Held};
 use crate::model::FAMILIES;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use terrace::vfs::SimVfs;
+use terrace::vfs::{Fault, FaultKind, OpClass, SimVfs};
 use terrace::{Error, Options, SyncMode, WriteBatch, WriteOptions};
 use terrace_base::SplitMix64;
 
@@ -141,6 +142,28 @@ fn a_range_is_deleted_when_keys_have_used_up_their_part_of_the_reserve() {
     eventually("all is deleted", || taken(1, store.db.delete_range(b"", b"\xff")));
     check(&store, &BTreeMap::new());
     eventually("deletions make room", || store.db.put(b"after", b"room").is_ok());
+}
+
+/// Who deletes has the lead, and what makes room waits for that; a merge may take minutes.
+#[test]
+fn a_deletion_that_the_log_has_no_room_for_does_not_wait_for_a_merge_to_its_end() {
+    let held = Held::new(COMPACTION);
+    let mut options = options(&held.sim, 0, 64 << 10);
+    options.advanced.vfs = held.clone();
+    let store = Store::open(options).unwrap();
+    for round in 0..3 {
+        (0..20).for_each(|number| store.db.put(key(20 * round + number), [b'v'; 200]).unwrap());
+        store.db.flush().unwrap();
+    }
+    eventually("a merge begins", || held.waits() > 0);
+    // The log finds no room whatever is free, as where a quota is used up.
+    let (at_op, kind, filter) = (held.sim.op_count(), FaultKind::Enospc, Some(OpClass::Append));
+    held.sim.set_fault(Some(Fault { at_op, kind, forever: true, filter }));
+    assert!(!taken(0, store.db.delete_range(b"", b"\xff")));
+    held.sim.set_fault(None);
+    held.let_go();
+    eventually("all is deleted", || taken(0, store.db.delete_range(b"", b"\xff")));
+    check(&store, &BTreeMap::new());
 }
 
 /// Nobody writes to the store, so no segment follows the one that the values lie in.

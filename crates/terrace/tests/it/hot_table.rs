@@ -1,5 +1,4 @@
-//! The hot table: what it keeps from being flushed, and that reads, crashes, snapshots, range deletes
-//! and readers beside the writer never notice it.
+//! The hot table: what it keeps from being flushed, and that readers, crashes, snapshots and range deletes never notice it.
 
 mod bounds;
 mod filtered;
