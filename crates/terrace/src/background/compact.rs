@@ -26,6 +26,7 @@ use crate::metrics::add;
 use crate::values::segment_length;
 use crate::version::family::Family;
 use crate::version::install::{self, Change};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_base::sync::Instant;
@@ -313,6 +314,15 @@ fn note_rewrite(env: &JobEnv, choice: &Choice, result: &Result<Merged>) {
         Ok(done) => {
             let outputs = done.outputs.iter().map(|output| FileNumber::new(output.number));
             jobs.rewrites.note(outputs, above.newest_seqno(), &above.skipped);
+            if jobs.rewrites.are_many() {
+                // What is known is installed, and versions under the lock are no older.
+                let families = env.read.families.load();
+                let versions: Vec<Arc<Version>> =
+                    families.iter().map(|family| family.state().version.clone()).collect();
+                let files = versions.iter().flat_map(|version| version.files());
+                let there: HashSet<FileNumber> = files.map(|(_, file)| file.number).collect();
+                jobs.rewrites.keep(|number| there.contains(&number));
+            }
         }
         Err(Error::DiskFull(_)) => {
             let files = inputs.iter().flat_map(|(_, files)| files);

@@ -24,7 +24,10 @@ pub(crate) struct RunningCompaction {
     pub needs_bytes: u64,
 }
 
-/// What has been done, on a full disk, about files below deletions: they are rewritten without what these hide.
+/// Files that [`Rewrites`] knows at most before it forgets those that are gone.
+const MOST_KNOWN: usize = 4096;
+
+/// What has been done, for want of room, about files below deletions: they are rewritten without what these hide.
 #[derive(Debug, Default)]
 pub(crate) struct Rewrites {
     /// What has been applied to a file.
@@ -70,6 +73,17 @@ impl Rewrites {
         self.in_vain.contains_key(&file)
     }
 
+    /// Whether it knows many files. Where room is short for long most of them may be gone.
+    pub fn are_many(&self) -> bool {
+        self.applied.len() > MOST_KNOWN
+    }
+
+    /// Forgets all files but those that are there.
+    pub fn keep(&mut self, is_there: impl Fn(FileNumber) -> bool) {
+        self.applied.retain(|number, _| is_there(*number));
+        self.in_vain.retain(|number, _| is_there(*number));
+    }
+
     /// There is nothing else to do for the families that `were_asked`: theirs are tried again. Those of a family whose
     /// pause keeps it from being asked stay left out, so that its next try is another file.
     pub fn try_again(&mut self, were_asked: impl Fn(u32) -> bool) {
@@ -101,7 +115,7 @@ pub(crate) struct SchedulerState {
     pub last_chosen: u32,
     /// On a full disk: how many jobs have been chosen.
     pub full_turn: usize,
-    /// On a full disk: what has been done about files below deletions.
+    /// What has been done about files below deletions, since the disk was full last or before.
     pub rewrites: Rewrites,
     /// Threads that merge, and how many there are to be: those over that end.
     pub compaction_threads: usize,
@@ -283,6 +297,21 @@ mod tests {
         scheduler.stop();
         let stopped = scheduler.wait_until_with(|_| Ok(None::<()>), || panic!("it has stopped"));
         assert!(matches!(stopped, Err(Error::Closed)));
+    }
+
+    #[test]
+    fn of_many_rewritten_files_those_are_forgotten_that_are_gone() {
+        let number = |n: usize| FileNumber::new(n as u64);
+        let mut rewrites = Rewrites::default();
+        rewrites.note((0..MOST_KNOWN).map(number), SeqNo::new(5), &[]);
+        assert!(!rewrites.are_many());
+        rewrites.note(std::iter::once(number(MOST_KNOWN)), SeqNo::new(7), &[]);
+        rewrites.note_in_vain(number(MOST_KNOWN + 1), 0);
+        assert!(rewrites.are_many());
+        rewrites.keep(|file| file == number(MOST_KNOWN));
+        assert!(!rewrites.are_many() && !rewrites.is_in_vain(number(MOST_KNOWN + 1)));
+        let applied = |n| rewrites.applied(number(n), FileNumber::default());
+        assert_eq!((applied(0), applied(MOST_KNOWN)), (SeqNo::default(), SeqNo::new(7)));
     }
 
     /// The pause that comes with the failure leaves nothing to choose, which says nothing of the family's other files.

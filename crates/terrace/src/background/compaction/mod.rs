@@ -47,7 +47,7 @@ pub(crate) fn pick_deleted_ranges(input: &PickInput<'_>) -> Choice {
 /// What may give room back on a full disk where a merge of deletions with all that they meet finds none; `past` says what
 /// has been done of that.
 pub(crate) fn pick_under_deletions(input: &PickInput<'_>, past: &Rewrites) -> Choice {
-    under_deletions::pick(input, past)
+    under_deletions::pick(input, past, under_deletions::MOST_PAIRS)
 }
 
 /// The next step of a `compact_range`.

@@ -4,9 +4,10 @@ mod model;
 pub(super) mod simulation;
 
 use super::pick::{Choice, File, Manual, ManualStep, PickInput, Values};
+use super::under_deletions::{self, MOST_PAIRS};
 use super::{
     level_targets, leveled, pending_bytes, pick, pick_deleted_ranges, pick_idle, pick_manual,
-    pick_under_deletions, pick_values,
+    pick_values,
 };
 use crate::background::retain::tests::script;
 use crate::jobs::scheduler::{Rewrites, RunningCompaction};
@@ -244,7 +245,8 @@ fn run_script(text: &str) -> String {
                 writeln!(out, "{}", show(&pick_deleted_ranges(&drawn.input()))).unwrap();
             }
             "under-deletions" => {
-                let choice = pick_under_deletions(&drawn.input(), &drawn.past);
+                let pairs = words.get(1).map_or(MOST_PAIRS, |pairs| pairs.parse().unwrap());
+                let choice = under_deletions::pick(&drawn.input(), &drawn.past, pairs);
                 writeln!(out, "{}", show(&choice)).unwrap();
             }
             "applied" => {
