@@ -268,6 +268,10 @@ impl ClientState {
             }
             follow_login(&mut self.session, &mut self.parser);
             self.session.shard = None;
+            // Also if its reply is to come from another node.
+            if self.session.closes {
+                return Progress::Close;
+            }
             most -= 1;
         }
         if self.input.is_empty() {
@@ -370,8 +374,8 @@ impl ClientState {
                         Executed::Close => return (at, Progress::Close),
                     }
                     follow_login(session, parser);
-                    if batch.size_bytes() > MAX_BATCH_BYTES {
-                        return (at, Progress::More);
+                    if session.closes || batch.size_bytes() > MAX_BATCH_BYTES {
+                        return (at, if session.closes { Progress::Close } else { Progress::More });
                     }
                     match turn.end_command(clock) {
                         Pace::Go => {}

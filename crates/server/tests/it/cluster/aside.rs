@@ -159,3 +159,28 @@ fn who_executes_aside_more_than_the_hard_limit_of_replies_is_ended_as_at_the_own
     }
     cluster.settle();
 }
+
+#[test]
+fn who_ends_its_own_connection_in_a_transaction_gets_the_reply_and_executes_nothing_more() {
+    let cluster = three();
+    for at in 0..2 {
+        let mut client = cluster.client(0);
+        let id = match client.say("CLIENT ID") {
+            Reply::Integer(id) => id,
+            other => panic!("{other:?}"),
+        };
+        let (key, behind) = (cluster.key_of(at, "k"), cluster.key_of(at, "behind"));
+        let kill = format!("CLIENT KILL ID {id} SKIPME no");
+        let (incr, incr_behind) = (format!("INCR {key}"), format!("INCR {behind}"));
+        let commands = ["MULTI", &kill, &incr, "EXEC", &incr_behind, "ECHO behind"];
+        client.send_words(&commands);
+        assert_eq!(client.reply(), ok());
+        (0..2).for_each(|_| assert_eq!(client.reply(), Reply::Simple(b"QUEUED"[..].into())));
+        assert_eq!(client.reply(), array([int(1), int(1)]), "node {at}");
+        client.expect_end();
+        let mut other = cluster.client(0);
+        assert_eq!(other.say(&format!("GET {key}")), bulk("1"), "node {at}");
+        assert_eq!(other.say(&format!("GET {behind}")), Reply::Null, "node {at}");
+    }
+    cluster.settle();
+}
