@@ -109,10 +109,8 @@ impl Connection {
 
     /// Bytes of replies that have not left.
     pub fn held_output(&self) -> u64 {
-        let output = self
-            .state
-            .as_ref()
-            .map_or(0, |state| state.output.len() + state.remote.arrived_bytes());
+        let output =
+            self.state.as_ref().map_or(0, |state| state.output.len() + state.remote.held_bytes());
         (self.unsent_bytes() + output) as u64
     }
 

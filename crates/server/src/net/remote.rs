@@ -47,6 +47,8 @@ pub(crate) struct RemoteReplies {
     round_bytes: usize,
     /// Replies that have come, one behind the other.
     arrived: Vec<u8>,
+    /// Bytes of replies of this node that stand between those in one hole.
+    own_bytes: usize,
     /// Parts of replies that have not.
     outstanding: usize,
     /// To be sent, with their bytes.
@@ -105,6 +107,7 @@ impl Default for RemoteReplies {
             closed: 0,
             round_bytes: 0,
             arrived: Vec::new(),
+            own_bytes: 0,
             outstanding: 0,
             outgoing: Vec::new(),
             requests: Vec::new(),
@@ -115,9 +118,14 @@ impl Default for RemoteReplies {
 }
 
 impl RemoteReplies {
-    /// Bytes of replies that are not in the output yet.
+    /// Bytes of replies of other nodes that are not in the output yet.
     pub fn arrived_bytes(&self) -> usize {
         self.arrived.len()
+    }
+
+    /// Bytes of all replies that are not in the output yet.
+    pub fn held_bytes(&self) -> usize {
+        self.arrived.len() + self.own_bytes
     }
 
     /// Whether there are holes.
@@ -198,6 +206,7 @@ impl RemoteReplies {
         };
         let (at, replies_before) = (output.len(), batch_replies);
         let is_wanted = crate::dispatch::wants_reply(session);
+        self.own_bytes += merge.own_bytes();
         self.holes.push(Hole { at, replies_before, is_wanted, merge, protocol, parts, then });
         None
     }
@@ -307,12 +316,13 @@ impl RemoteReplies {
     /// The output up to the last of the first `count` holes with their replies in them, and where that is; the holes are
     /// gone.
     fn close_holes(&mut self, count: usize, output: &[u8]) -> (Vec<u8>, usize) {
-        let Self { holes, arrived, closed, .. } = self;
+        let Self { holes, arrived, own_bytes, closed, .. } = self;
         let mut woven = Vec::with_capacity(output.len() + arrived.len());
         let mut from = 0;
         for hole in holes.drain(..count) {
             woven.extend_from_slice(&output[from..hole.at]);
             from = hole.at;
+            *own_bytes -= hole.merge.own_bytes();
             if !hole.is_wanted {
                 continue;
             }
@@ -336,7 +346,7 @@ impl RemoteReplies {
             true => (self.window / (self.round_bytes / MANY_BYTES + 1)).max(1),
             false => (self.window * 2).min(MAX_WINDOW),
         };
-        (self.closed, self.round_bytes) = (0, 0);
+        (self.closed, self.round_bytes, self.own_bytes) = (0, 0, 0);
         self.arrived.clear();
         self.arrived.shrink_to(KEPT_BYTES);
     }
@@ -395,6 +405,18 @@ mod tests {
             };
             assert_eq!(output, woven, "{}", output.escape_ascii());
         }
+    }
+
+    #[test]
+    fn replies_of_this_node_in_a_hole_are_held_until_it_is_closed() {
+        let (mut remote, mut output) = holes(true);
+        let merge = Merge::Transaction([(0, b"$1\r\nx\r\n".to_vec())].to_vec());
+        remote.own_bytes = merge.own_bytes();
+        remote.holes[0].merge = merge;
+        remote.fill(0, 0, b"*1\r\n:1\r\n");
+        assert_eq!((remote.arrived_bytes(), remote.held_bytes()), (8, 15));
+        assert_eq!(remote.weave_ready(&mut output), b"+1\r\n*2\r\n$1\r\nx\r\n:1\r\n+2\r\n+3\r\n");
+        assert_eq!(remote.held_bytes(), 0);
     }
 
     #[test]

@@ -75,6 +75,14 @@ impl Merge {
         }
     }
 
+    /// Bytes of replies of this node that it holds.
+    pub fn own_bytes(&self) -> usize {
+        match self {
+            Self::Transaction(own) => own.iter().map(|(_, reply)| reply.len()).sum(),
+            _ => 0,
+        }
+    }
+
     /// Appends the reply that the `parts` make, in their order, to `out`.
     pub fn write(&self, parts: &[&[u8]], protocol: Protocol, out: &mut Vec<u8>) {
         if let Some(error) = parts.iter().find(|part| is_error(part)) {

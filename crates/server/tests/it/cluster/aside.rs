@@ -184,3 +184,33 @@ fn who_ends_its_own_connection_in_a_transaction_gets_the_reply_and_executes_noth
     }
     cluster.settle();
 }
+
+/// Each of them is below it.
+#[test]
+fn who_is_given_more_than_the_hard_limit_by_two_nodes_together_is_ended_as_at_the_owner() {
+    const HALF: usize = 300 << 10;
+    let cluster = three();
+    let mut other = cluster.client(0);
+    let mut limit = |bytes: &str| {
+        let bytes = format!("normal {bytes} 0 0");
+        assert_eq!(other.call(&["CONFIG", "SET", "client-output-buffer-limit", &bytes]), ok());
+    };
+    for at in 0..2 {
+        let (key, large) = (cluster.key_of(at, "k"), "x".repeat(HALF));
+        let (echo, get) = (["ECHO", &large], ["GET", &key]);
+        assert_eq!(cluster.client(0).call(&["SET", &key, &large]), ok());
+        for (bytes, is_ended) in [("512kb", true), ("1mb", false)] {
+            limit(bytes);
+            let mut client = cluster.client(0);
+            assert_eq!(client.say("MULTI"), ok());
+            client.call(&get);
+            client.call(&echo);
+            client.send_raw(b"EXEC\r\n");
+            match is_ended {
+                true => client.expect_end(),
+                false => assert_eq!(client.reply(), array([bulk(&large), bulk(&large)])),
+            }
+        }
+    }
+    cluster.settle();
+}
