@@ -42,7 +42,7 @@ pub(crate) fn counts(read: &ReadEnv) -> Counts {
     let (_, compaction_ns) = c.compaction_latency.total();
     Counts {
         lookups: c.gets.get(),
-        seeks: c.seeks.get(),
+        seeks: read.table_cache.seeks().get(),
         block_hits: reads.data_block_hits,
         block_misses: reads.data_block_misses,
         ghost_hits: read.table_cache.cache().stats().ghost_hits,

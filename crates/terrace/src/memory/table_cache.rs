@@ -6,8 +6,8 @@
 use crate::memory::filter_budget::FilterBudget;
 use crate::memory::left_memtables::LeftMemtables;
 use crate::memory::memtable_loan::{self, MemtableLoan};
-use crate::metrics::SAMPLE_EVERY;
 use crate::metrics::training::TrainingTally;
+use crate::metrics::{SAMPLE_EVERY, Sharded};
 use arc_swap::{ArcSwapOption, Guard};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -158,6 +158,7 @@ pub(crate) struct TableCache {
     slots: Mutex<BTreeMap<FileNumber, Arc<ReaderSlot>>>,
     filters: Arc<FilterBudget>,
     trainings: TrainingTally,
+    seeks: Sharded,
     /// Held while the capacity of the block cache is set to what follows from it.
     cache_memory: Mutex<CacheMemory>,
     /// What memtables lend, written under `cache_memory`: a write looks at it without a lock.
@@ -200,6 +201,7 @@ impl TableCache {
             slots: Mutex::new(BTreeMap::new()),
             filters,
             trainings: TrainingTally::default(),
+            seeks: Sharded::default(),
             cache_memory: Mutex::new(cache_memory),
             memtable_loan_bytes: AtomicUsize::new(0),
             claimed_bytes: AtomicUsize::new(0),
@@ -443,6 +445,11 @@ impl TableCache {
             self.memtable_loan_bytes.store(bytes, Ordering::SeqCst);
             self.options.cache.set_capacity_bytes(self.wanted_bytes(&memory));
         }
+    }
+
+    /// How often iterators were positioned: here, since they hold this and none of the other counters.
+    pub fn seeks(&self) -> &Sharded {
+        &self.seeks
     }
 
     /// What came of training.

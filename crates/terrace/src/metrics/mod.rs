@@ -202,7 +202,6 @@ counters! {
     gets: Sharded,
     gets_found: Sharded,
     gets_in_memtable: Sharded,
-    seeks: Sharded,
     batches: AtomicU64,
     ops_written: AtomicU64,
     user_bytes: AtomicU64,

@@ -10,6 +10,7 @@ pub(crate) fn of(inner: &Inner) -> Metrics {
     let mut m = Metrics::default();
     m.fill(&inner.base.counters);
     m.reads = inner.read.table_cache.counters().snapshot();
+    m.seeks = inner.read.table_cache.seeks().get();
     inner.read.filters.fill(&mut m);
     inner.read.table_cache.trainings().fill(&mut m);
     (m.value_reads, m.value_read_bytes, m.value_cache_hits) = inner.read.value_log.reads();

@@ -185,7 +185,6 @@ pub(crate) fn iter_at(
     options: &ReadOptions,
     Moment { state, seqno, held }: Moment,
 ) -> Result<Iter> {
-    env.base.counters.seeks.add(1);
     let (mut reading, mut fold) = (Reading::KeysOnly, None);
     match options.keys_only {
         true => {}
@@ -271,7 +270,13 @@ fn open(
     let most = if options.in_memory { MAX_STEPPED_OVER_IN_MEMORY } else { u64::MAX };
     let visible = Visible::new(MergingIter::new(runs), view).stepping_over_at_most(most);
     let entries = Values::new(visible, reading);
-    Ok(Iter { entries, positioned: false, _snapshot: options.snapshot.clone(), _state: state })
+    Ok(Iter {
+        entries,
+        positioned: false,
+        table_cache,
+        _snapshot: options.snapshot.clone(),
+        _state: state,
+    })
 }
 
 /// A memtable that is empty now holds nothing that a read which has its sequence number may see.
@@ -325,6 +330,8 @@ pub struct Iter {
     entries: Values<MergingIter<RunIter>>,
     /// Whether there was a seek.
     positioned: bool,
+    /// Counts the seeks.
+    table_cache: Arc<TableCache>,
     // Held, not read: what the runs read stays until they are gone.
     _snapshot: Option<Snapshot>,
     _state: Arc<ReadState>,
@@ -349,28 +356,38 @@ impl Iter {
         self.entries.covered_steps()
     }
 
+    /// Notes a seek; what became of it. One that needs the device is repeated elsewhere, and counts there.
+    #[inline]
+    fn sought(&mut self, outcome: terrace_base::Result<()>) -> Result<()> {
+        self.positioned = true;
+        if !matches!(outcome, Err(terrace_base::Error::NotInMemory)) {
+            self.table_cache.seeks().add(1);
+        }
+        Ok(outcome?)
+    }
+
     /// Moves to the first entry.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.positioned = true;
-        Ok(self.entries.seek_to_first()?)
+        let outcome = self.entries.seek_to_first();
+        self.sought(outcome)
     }
 
     /// Moves to the last entry.
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.positioned = true;
-        Ok(self.entries.seek_to_last()?)
+        let outcome = self.entries.seek_to_last();
+        self.sought(outcome)
     }
 
     /// Moves to the first entry whose key is at or after `key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.positioned = true;
-        Ok(self.entries.seek(key)?)
+        let outcome = self.entries.seek(key);
+        self.sought(outcome)
     }
 
     /// Moves to the last entry whose key is at or before `key`.
     pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
-        self.positioned = true;
-        Ok(self.entries.seek_for_prev(key)?)
+        let outcome = self.entries.seek_for_prev(key);
+        self.sought(outcome)
     }
 
     /// Moves to the next entry.

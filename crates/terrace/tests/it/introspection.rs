@@ -1,6 +1,6 @@
 //! What the store says of itself: shape, memory, estimates, jobs, and explained lookups.
 
-use terrace::{CfOptions, Db, FilterAllocator, Options};
+use terrace::{CfOptions, Db, Error, FilterAllocator, Options, ReadOptions};
 
 fn small() -> Options {
     let mut options = Options { memory_budget: 8 << 20, ..Options::default() };
@@ -22,6 +22,37 @@ fn fill(db: &Db, count: u64) {
     for n in 0..count {
         db.put(key(n * 7919 % count), value(n * 7919 % count)).unwrap();
     }
+}
+
+#[test]
+fn every_seek_of_an_iterator_is_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    fill(&db, 100);
+    let seeks = || db.metrics().seeks;
+    assert_eq!(seeks(), 0);
+    let mut iter = db.iter().unwrap();
+    assert_eq!(seeks(), 0, "it has not been anywhere");
+    for n in 0..1000 {
+        iter.seek(&key(n % 100)).unwrap();
+        iter.next().unwrap();
+    }
+    iter.seek_for_prev(&key(50)).unwrap();
+    iter.seek_to_last().unwrap();
+    assert_eq!(seeks(), 1002);
+    assert_eq!(db.iter().unwrap().entries().count(), 100);
+    assert_eq!(seeks(), 1003);
+    drop(iter);
+    db.flush().unwrap();
+    db.close().unwrap();
+    drop(db);
+    // What memory does not have is sought once more where waiting is allowed, and counts once.
+    let db = Db::open(dir.path(), small()).unwrap();
+    let in_memory = ReadOptions { in_memory: true, ..ReadOptions::default() };
+    let refused = db.iter_with(&in_memory).unwrap().seek(&key(5));
+    assert!(matches!(refused, Err(Error::NotInMemory)), "{refused:?}");
+    db.iter().unwrap().seek(&key(5)).unwrap();
+    assert_eq!(db.metrics().seeks, 1);
 }
 
 #[test]
