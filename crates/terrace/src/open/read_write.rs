@@ -20,6 +20,7 @@ use crate::merge_operator::MergeOperator;
 use crate::metrics::trends::Trends;
 use crate::open::family_options;
 use crate::open::kept_log::{self, ReplayedLog};
+use crate::open::merged;
 use crate::open::orphans;
 use crate::open::recover::{self, OnDisk, Replayed};
 use crate::options::{AdvancedOptions, FamilyOptions, Options, stored};
@@ -58,6 +59,7 @@ pub(crate) fn recover_and_write(dir: &Path, options: &Options, start: u64) -> Re
     let vfs = options.advanced.vfs.clone();
     // Before CURRENT: what was written down earlier must still be there.
     let found = evidence::read(&*vfs, dir)?;
+    merged::settle(&*vfs, dir)?;
     let (manifest, state) = open_manifest(&vfs, dir, options, &found.claims)?;
     if state.keeps_evidence {
         found.problems.iter().for_each(|(path, why)| event::evidence_damaged(path, why));

@@ -3,6 +3,7 @@
 use super::Repair;
 use super::keep::is_same;
 use super::merge::LAST_LEVEL;
+use super::merged;
 use super::misplaced::MISPLACED;
 use super::plan::{Files, Plan};
 use super::ssts::version_of;
@@ -43,6 +44,7 @@ impl Repair<'_> {
         let is_first = |(name, _): &(String, &str)| self.is_in_the_way(name);
         let (first, aside): (Vec<_>, Vec<_>) = aside.into_iter().partition(is_first);
         first.iter().try_for_each(|(name, suffix)| self.set_aside(name, suffix))?;
+        let number = self.list_merged(number, &aside)?;
         let manifest = salvage::replace(self.vfs.clone(), self.dir, number, &state)?;
         for (name, suffix) in aside {
             match kept.contains(&name) {
@@ -51,6 +53,7 @@ impl Repair<'_> {
             }
         }
         self.vfs.sync_dir(self.dir)?;
+        merged::end(&*self.vfs, self.dir)?;
         let (dir, salvages) = (self.dir, log.salvages);
         let (inner, log) =
             read_write::recover_log(dir, &self.options, (manifest, state), claims, salvages)?;

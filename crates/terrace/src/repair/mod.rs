@@ -14,9 +14,9 @@
 //!
 //! Until the new manifest is in force the store's own files are as they were; from then on it is a store like any other, but
 //! that an open may refuse its log, as before, until that is replayed. A crash leaves the one or the other, so repair can be
-//! run again; what the first run was about to tell stands in the store by then ([`unended`]), and what it had taken back from
-//! `lost/` ([`mod@taken_back`]). A store in which nothing is wrong is only opened and closed. What repair cannot know is said in
-//! `docs/repair.md`.
+//! run again; what the first run was about to tell stands in the store by then ([`unended`]), what it had taken back from
+//! `lost/` ([`mod@taken_back`]), and what it had merged when its manifest was in force ([`mod@merged`]). A store in which nothing
+//! is wrong is only opened and closed. What repair cannot know is said in `docs/repair.md`.
 
 mod base;
 mod carry_out;
@@ -25,6 +25,7 @@ mod keep;
 mod log;
 mod mend;
 mod merge;
+mod merged;
 mod misplaced;
 mod operators;
 mod plan;
@@ -41,6 +42,7 @@ use crate::merge_operator::{MergeError, MergeOperator, builtin_merge_operator};
 use crate::open::family_options;
 use crate::open::read_write;
 use crate::options::{CfOptions, Options, StoredOptions};
+use merged::MergedBefore;
 use misplaced::Misplaced;
 use plan::Plan;
 use std::collections::HashSet;
@@ -175,6 +177,7 @@ fn run(dir: &Path, options: Options, how: RepairOptions) -> Result<RepairReport>
         misplaced,
         taken_back,
         taken_back_unknown,
+        merged_before: MergedBefore::default(),
     };
     if is_unlocked {
         repair.note(
@@ -182,6 +185,7 @@ fn run(dir: &Path, options: Options, how: RepairOptions) -> Result<RepairReport>
                 .into(),
         );
     }
+    repair.settle_merged(how.dry_run)?;
     repair.recall_taken_back()?;
     if how.from_lost && !how.dry_run {
         repair.take_back()?;
@@ -219,6 +223,7 @@ fn run(dir: &Path, options: Options, how: RepairOptions) -> Result<RepairReport>
     }
     // The manifest in force names what was taken back; while the store is open nobody repairs it.
     taken_back::end(&*vfs, dir)?;
+    merged::end(&*vfs, dir)?;
     db.close()?;
     Ok(report)
 }
@@ -286,6 +291,7 @@ struct Repair<'a> {
     taken_back: HashSet<FileNumber>,
     /// Why it is not known of which one that did not end, until that is told.
     taken_back_unknown: Option<String>,
+    merged_before: MergedBefore,
 }
 
 impl Repair<'_> {

@@ -99,8 +99,9 @@ impl Repair<'_> {
             FileNumbers::new(&[&listing[..], &others[..]].concat(), state.next_file_number);
         self.find_misplaced((&listing, &others), &state, &numbers);
         listing.retain(|name| !self.misplaced.absent.contains(name));
-        ssts.readable.retain(|number, _| !numbers.is_foreign(*number));
-        ssts.unreadable.retain(|number, _| !numbers.is_foreign(*number));
+        let is_merged = |number: &FileNumber| self.merged_before.left.contains(number);
+        ssts.readable.retain(|number, _| !numbers.is_foreign(*number) && !is_merged(number));
+        ssts.unreadable.retain(|number, _| !numbers.is_foreign(*number) && !is_merged(number));
         let mut families = self.named(&state, &mut ssts, proof);
         let absent = self.misplaced.absent.iter();
         let mut aside: Vec<(String, &'static str)> =
@@ -288,6 +289,7 @@ impl Repair<'_> {
     }
 
     fn add_unnamed(&mut self, family: &str, files: &mut Files, ssts: Vec<Sst>) {
+        self.tell_merged_unknown();
         if ssts.iter().any(|sst| !sst.is_found) {
             self.tell_taken_back_unknown();
         }

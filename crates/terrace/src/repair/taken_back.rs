@@ -2,8 +2,8 @@
 //! under their own names nothing tells them from what the store has written since.
 //!
 //! `lost/FOUND` is durable before the first of them has its name again: a line for each, its name and its bytes. It goes when a
-//! repair has ended: then the manifest in force names every SST under such a name. What stands in its place and is no file moves
-//! aside.
+//! repair has ended: then the manifest in force names every SST under such a name. That manifest makes it void ([`super::merged`]).
+//! What stands in its place and is no file moves aside.
 
 use super::Repair;
 use super::base::is_loss;
@@ -81,7 +81,7 @@ fn name_of(number: FileNumber) -> String {
 }
 
 /// The bytes of a file; `None` if there is none.
-fn size_bytes(vfs: &dyn Vfs, path: &Path) -> Result<Option<u64>> {
+pub(super) fn size_bytes(vfs: &dyn Vfs, path: &Path) -> Result<Option<u64>> {
     match vfs.len(path) {
         Err(error) if is_loss(&error) => Ok(None),
         size => Ok(Some(size?)),
@@ -136,17 +136,17 @@ fn write(vfs: &dyn Vfs, dir: &Path, numbers: &HashSet<FileNumber>) -> Result<()>
         }
     }
     let temp = unended::write_temp(vfs, dir, lines)?;
-    make_way(vfs, dir)?;
+    make_way(vfs, dir, NAME)?;
     vfs.rename(&temp, &folder.join(NAME))?;
     Ok(vfs.sync_dir(&folder)?)
 }
 
-/// Moves what stands in the place of the list and is no file to another name in `lost/`.
-fn make_way(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+/// Moves what stands in the place of list `name` and is no file to another name in `lost/`.
+pub(super) fn make_way(vfs: &dyn Vfs, dir: &Path, name: &str) -> Result<()> {
     let folder = names::lost_dir(dir);
-    let path = folder.join(NAME);
+    let path = folder.join(name);
     if vfs.open(&path, OpenMode::default()).is_err_and(|error| is_no_file(&error)) {
-        let aside = orphans::free_name(vfs, dir, &format!("{NAME}{MISPLACED}"))?;
+        let aside = orphans::free_name(vfs, dir, &format!("{name}{MISPLACED}"))?;
         vfs.rename(&path, &aside)?;
         vfs.sync_dir(&folder)?;
     }
@@ -157,7 +157,7 @@ fn make_way(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
 pub(super) fn end(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     let folder = names::lost_dir(dir);
     let path = folder.join(NAME);
-    make_way(vfs, dir)?;
+    make_way(vfs, dir, NAME)?;
     if vfs.exists(&path)? {
         vfs.remove(&path)?;
         vfs.sync_dir(&folder)?;

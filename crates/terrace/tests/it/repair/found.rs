@@ -224,6 +224,117 @@ fn what_a_repair_has_written_anew_is_no_newer_than_what_it_was_made_of() {
     }
 }
 
+/// A store that has lost the SST with the values of [`keys_of_many_blocks`], and has the range tombstone that came after it. The
+/// SST is in `lost/`, with a block of the first half damaged if that is wanted; it is given as it was.
+fn store_without_what_it_deletes(is_damaged: bool) -> (Fixture, PathBuf, Vec<u8>) {
+    let fixture = Fixture::without_compactions();
+    let keys = keys_of_many_blocks();
+    merge_down(&fixture, &keys.iter().map(String::as_str).collect::<Vec<_>>(), "old");
+    let values = fixture.files(".sst");
+    let db = fixture.open();
+    db.delete_range(DELETED.start, DELETED.end).unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let mut newer = fixture.files(".sst");
+    newer.retain(|path| !values.contains(path));
+    let mut files = lose_ssts(&fixture, &newer);
+    assert_eq!((files.len(), newer.len()), (1, 1));
+    let (path, bytes) = files.remove(0);
+    let in_lost = Path::new(DIR).join("lost").join(path.file_name().unwrap());
+    assert!(fixture.sim.write_file(&in_lost, &bytes));
+    if is_damaged {
+        assert!(fixture.sim.corrupt(&in_lost, 4, 0xff));
+    }
+    (fixture, in_lost, bytes)
+}
+
+/// Keys of the second half of [`keys_of_many_blocks`].
+const DELETED: std::ops::Range<&str> = "k150".."k160";
+
+/// Takes back what is in `lost/`: what is [`DELETED`] is not there, and the other keys of the second half are if nothing
+/// `was_lost`.
+fn take_back_and_check_deleted(fixture: &Fixture, was_lost: bool, case: &str) {
+    let report = fixture.repair(true);
+    let db = fixture.open();
+    let keys = keys_of_many_blocks();
+    for key in &keys[keys.len() / 2..] {
+        let value = get(&db, key);
+        match DELETED.contains(&key.as_str()) {
+            true => assert_eq!(value, None, "{key}, {case}: {report:?}"),
+            false if was_lost => {}
+            false => assert_eq!(value.as_deref(), Some("old"), "{key}, {case}: {report:?}"),
+        }
+    }
+    db.close().unwrap();
+    assert!(!fixture.sim.exists(&list_of_merged()).unwrap(), "{case}");
+}
+
+fn list_of_merged() -> PathBuf {
+    Path::new(DIR).join("lost").join("MERGED")
+}
+
+/// When its manifest is in force, what was merged stands beside it for a while, and the tombstone was merged away.
+#[test]
+fn what_was_deleted_does_not_come_back_when_the_repair_that_finds_its_values_is_cut_short() {
+    for is_damaged in [false, true] {
+        let (fixture, in_lost, sound) = store_without_what_it_deletes(is_damaged);
+        let current = Path::new(DIR).join("CURRENT");
+        let before = fixture.sim.read_file(&current).unwrap();
+        let (mut calls, mut ended, mut listed, mut switched) = (0, false, 0, 0);
+        while !ended {
+            let cut = fixture.over(fixture.sim.kill_image());
+            cut.sim.crash_after(calls);
+            ended = cut.try_to_repair(true).is_ok();
+            let left = || fixture.over(cut.sim.kill_image());
+            let case = format!("damaged: {is_damaged}, call {calls}");
+            take_back_and_check_deleted(&left(), false, &case);
+            let opened = left();
+            opened.open().close().unwrap();
+            take_back_and_check_deleted(&opened, false, &format!("{case}, opened"));
+            let repaired = left();
+            repaired.repair(false);
+            take_back_and_check_deleted(&repaired, false, &format!("{case}, repaired"));
+            let without_power = fixture.over(cut.sim.crash_image(calls));
+            take_back_and_check_deleted(&without_power, true, &format!("{case}, power cut"));
+            if left().sim.exists(&list_of_merged()).unwrap() {
+                listed += 1;
+                cut_short_again(&left, calls, &case);
+                if left().sim.read_file(&current).unwrap() != before {
+                    switched += 1;
+                    let dry = left().look_at_all();
+                    let takes_in = |line: &String| line.contains("that no manifest names");
+                    assert!(!dry.saved.iter().any(takes_in), "{case}: {dry:?}");
+                    // What is found by then has what was damaged.
+                    let found = left();
+                    assert!(found.sim.write_file(&in_lost, &sound));
+                    let report = found.repair(true);
+                    let first = get(&found.open(), "k000");
+                    assert_eq!(first.as_deref(), Some("old"), "{case}: {report:?}");
+                }
+            }
+            calls += 1;
+        }
+        assert!(switched > 3 && listed > switched, "{switched}, {listed} of {calls}");
+    }
+}
+
+/// Cuts short what follows a repair that was cut short at call `calls`, too: another one, or an open.
+fn cut_short_again(left: &dyn Fn() -> Fixture, calls: u64, case: &str) {
+    for second in (calls % 4..28).step_by(4) {
+        for is_open in [false, true] {
+            let again = left();
+            again.sim.crash_after(second);
+            match is_open {
+                true => drop(again.try_to_open()),
+                false => drop(again.try_to_repair(true)),
+            }
+            let again = again.over(again.sim.kill_image());
+            let case = format!("{case}, then call {second}, open: {is_open}");
+            take_back_and_check_deleted(&again, false, &case);
+        }
+    }
+}
+
 /// What it has written by then is as old as what it was made of.
 #[test]
 fn a_newer_sst_wins_also_when_the_repair_that_writes_an_older_one_anew_is_cut_short() {

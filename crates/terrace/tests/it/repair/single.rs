@@ -36,7 +36,11 @@ impl Fixture {
     }
 
     pub fn open(&self) -> Db {
-        Db::open(DIR, self.options.clone()).unwrap()
+        self.try_to_open().unwrap()
+    }
+
+    pub fn try_to_open(&self) -> terrace::Result<Db> {
+        Db::open(DIR, self.options.clone())
     }
 
     pub fn repair(&self, from_lost: bool) -> RepairReport {
@@ -46,6 +50,12 @@ impl Fixture {
     pub fn try_to_repair(&self, from_lost: bool) -> terrace::Result<RepairReport> {
         let how = RepairOptions { from_lost, ..RepairOptions::default() };
         terrace::repair(DIR, self.options.clone(), how)
+    }
+
+    /// What a repair says that takes in every SST and writes nothing.
+    pub fn look_at_all(&self) -> RepairReport {
+        let how = RepairOptions { from_lost: true, dry_run: true, ..RepairOptions::default() };
+        terrace::repair(DIR, self.options.clone(), how).unwrap()
     }
 
     /// The store as it stands in `sim`.
