@@ -318,7 +318,7 @@ impl Vfs for EncryptedVfs {
         };
         let (ring, used) = self.keys.keys_to_write();
         let (header, key) = header::create(&ring, layout, path)?;
-        let below = CreateOptions { preallocate_bytes, ..options.clone() };
+        let below = CreateOptions { preallocate_bytes, zeros_ahead: false, ..options.clone() };
         let mut file = self.below.create(path, &below)?;
         if let Err(error) = file.append(&header) {
             // As if it had not been created; if that fails too, its content is none.

@@ -266,7 +266,7 @@ mod tests {
 
     fn sample() -> SimVfs {
         let vfs = SimVfs::new(0);
-        let options = LogOptions { preallocate_bytes: 256, buffered: false };
+        let options = LogOptions { preallocate_bytes: 256, ..LogOptions::default() };
         let mut writer = LogWriter::create_after(
             &vfs,
             path(),

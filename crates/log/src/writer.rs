@@ -30,6 +30,8 @@ pub const STREAM_BYTES: usize = 1 << 20;
 pub struct LogOptions {
     /// Room reserved on the device when the segment is created, 0 for none.
     pub preallocate_bytes: u64,
+    /// See [`CreateOptions::zeros_ahead`].
+    pub zeros_ahead: bool,
     /// Keep records in the process until [`LogWriter::flush`], [`LogWriter::sync`] or
     /// [`BUFFER_BYTES`].
     pub buffered: bool,
@@ -131,8 +133,9 @@ impl LogWriter {
                 "log segment {segment} after {previous:?}: numbers start at 1 and ascend"
             )));
         }
-        let preallocate_bytes = options.preallocate_bytes;
-        let create = CreateOptions { preallocate_bytes, grows: true, ..Default::default() };
+        let LogOptions { preallocate_bytes, zeros_ahead, .. } = *options;
+        let create =
+            CreateOptions { preallocate_bytes, zeros_ahead, grows: true, ..Default::default() };
         let mut file = vfs.create(path, &create)?;
         file.append(&format::encode_header(&Header { segment, previous }))?;
         Ok(Self {

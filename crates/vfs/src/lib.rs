@@ -240,10 +240,17 @@ pub struct CreateOptions {
     pub direct: bool,
     /// Reserve this much room on the device; best effort, 0 for none.
     pub preallocate_bytes: u64,
+    /// Write zeros ahead of short appends, where that makes them cheaper: less than [`MOST_ZEROS_AHEAD_BYTES`], and none before the
+    /// file has as much content. Best effort. As reserved room they stand behind what was appended until
+    /// [`AppendFile::finish`].
+    pub zeros_ahead: bool,
     /// The file is read while it grows, and after a crash up to where it came. Without this it is read once
     /// [`AppendFile::finish`] has been called.
     pub grows: bool,
 }
+
+/// See [`CreateOptions::zeros_ahead`].
+pub const MOST_ZEROS_AHEAD_BYTES: u64 = 32 << 10;
 
 /// One read of a batch.
 pub struct ReadRequest<'a> {

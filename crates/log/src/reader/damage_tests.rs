@@ -200,7 +200,7 @@ fn a_long_last_record_is_found_behind_a_value_that_looks_like_many_long_records(
     let sim = SimVfs::new(1);
     sim.create_dir_all(Path::new("/log")).unwrap();
     for preallocate_bytes in [0, 4 << 20] {
-        let options = LogOptions { preallocate_bytes, buffered: false };
+        let options = LogOptions { preallocate_bytes, ..LogOptions::default() };
         let mut writer = LogWriter::create(&sim, path(), NUMBER, &options).unwrap();
         writer.append(&[b"first"]).unwrap();
         let offset = writer.len_bytes();

@@ -14,7 +14,7 @@ fn path() -> &'static Path {
 
 fn writer(sim: &SimVfs, preallocate_bytes: u64) -> LogWriter {
     sim.create_dir_all(Path::new("/log")).unwrap();
-    let options = LogOptions { preallocate_bytes, buffered: false };
+    let options = LogOptions { preallocate_bytes, ..LogOptions::default() };
     LogWriter::create(sim, path(), NUMBER, &options).unwrap()
 }
 

@@ -76,7 +76,11 @@ fn run(
     first: SegmentNumber,
     after: Option<LogPosition>,
 ) {
-    let options = LogOptions { preallocate_bytes: rng.below(3) * 4096, buffered: rng.one_in(3) };
+    let options = LogOptions {
+        preallocate_bytes: rng.below(3) * 4096,
+        buffered: rng.one_in(3),
+        ..LogOptions::default()
+    };
     let mut segment = first;
     let mut outcome = || -> Result<()> {
         let mut writer = LogWriter::create_after(vfs, &path(segment), segment, &options, after)?;

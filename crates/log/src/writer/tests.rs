@@ -18,7 +18,8 @@ fn path() -> &'static Path {
 }
 
 fn create(vfs: &SimVfs, buffered: bool) -> LogWriter {
-    LogWriter::create(vfs, path(), ONE, &LogOptions { preallocate_bytes: 0, buffered }).unwrap()
+    let options = LogOptions { buffered, ..LogOptions::default() };
+    LogWriter::create(vfs, path(), ONE, &options).unwrap()
 }
 
 /// Offsets, kinds and payloads of all records; the end must be clean.
@@ -225,7 +226,7 @@ proptest! {
         previous in proptest::option::of((1u64..7, any::<u64>())),
     ) {
         let vfs = SimVfs::new(0);
-        let options = LogOptions { preallocate_bytes, buffered };
+        let options = LogOptions { preallocate_bytes, buffered, ..LogOptions::default() };
         let previous = previous.map(|(segment, offset)| position(segment, offset));
         let mut writer = LogWriter::create_after(&vfs, path(), SEVEN, &options, previous).unwrap();
         let mut want = Vec::new();
@@ -356,7 +357,7 @@ fn what_a_buffered_writer_holds_goes_on_in_the_next_segment() {
         assert_eq!(writer.end(), end, "records behind the end are no part of the log");
         vfs.set_capacity_bytes(None);
         let two = SegmentNumber::new(2);
-        let options = LogOptions { preallocate_bytes: 0, buffered: true };
+        let options = LogOptions { buffered: true, ..LogOptions::default() };
         let mut next =
             LogWriter::create_after(&vfs, Path::new("/2.log"), two, &options, Some(end)).unwrap();
         assert_eq!(next.carry_over(&mut writer), Some(b"held".to_vec()));

@@ -382,6 +382,8 @@ impl Options {
         let syncs = matches!(self.sync, SyncMode::Batch | SyncMode::Interval(_));
         LogOptions {
             preallocate_bytes: if syncs { self.memtable_bytes() as u64 } else { 0 },
+            // A sync would write them out, and what replaces them again.
+            zeros_ahead: self.sync != SyncMode::Batch,
             buffered: self.sync == SyncMode::Buffered,
         }
     }

@@ -24,7 +24,7 @@ use terrace_base::sync::Instant;
 use terrace_base::{SegmentNumber, SeqNo};
 use terrace_log::{LogOptions, LogPosition, LogWriter, Recovered, SegmentFile};
 use terrace_manifest::names;
-use terrace_vfs::Vfs;
+use terrace_vfs::{MOST_ZEROS_AHEAD_BYTES, Vfs};
 
 /// Reports that the kernel did not take records, while `doing` this. Nothing more goes into this segment. Those of a failed
 /// append are refused, and before anybody learns that, what they have left is cut off. One of them can stand whole in the file, and somebody who
@@ -126,11 +126,13 @@ fn create_segment(env: &CommitEnv, previous: LogPosition) -> Result<LogWriter> {
         let path = names::log_path(&env.base.dir, number.segment());
         let mut options = env.base.options.log();
         if std::mem::replace(&mut is_short, true) {
-            options.preallocate_bytes = 0;
+            (options.preallocate_bytes, options.zeros_ahead) = (0, false);
         }
         let (vfs, dir) = (&*env.base.vfs, &*env.base.dir);
         options.preallocate_bytes =
             segment_length::preallocated_bytes(vfs, dir, options.preallocate_bytes);
+        options.zeros_ahead &= segment_length::preallocated_bytes(vfs, dir, MOST_ZEROS_AHEAD_BYTES)
+            == MOST_ZEROS_AHEAD_BYTES;
         let made =
             LogWriter::create_after(&*env.base.vfs, &path, number.segment(), &options, previous)
                 .and_then(|writer| env.base.vfs.sync_dir(&env.base.dir).map(|()| writer));

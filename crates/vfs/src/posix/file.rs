@@ -3,6 +3,7 @@
 
 use super::direct;
 use super::output::{Output, read_up_to, set_direct, write_all_at};
+use super::zeros_ahead::ZerosAhead;
 use crate::counters::{count_read, count_write};
 use crate::{AppendFile, CreateOptions, OpenMode, RandomFile};
 use rustix::fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate, fcntl_setfl};
@@ -134,12 +135,13 @@ pub(super) fn create_new(path: &Path, options: &CreateOptions) -> io::Result<(Fi
 pub(super) struct BufferedFile {
     output: Output,
     len: u64,
+    ahead: ZerosAhead,
 }
 
 impl BufferedFile {
-    pub(super) fn new(file: File, path: &Path, overlong: bool) -> Self {
+    pub(super) fn new(file: File, path: &Path, options: &CreateOptions, overlong: bool) -> Self {
         let output = Output { file, path: path.to_path_buf(), overlong, poisoned: false };
-        Self { output, len: 0 }
+        Self { output, len: 0, ahead: ZerosAhead::new(options.zeros_ahead) }
     }
 
     fn try_cut(&mut self, len: u64) -> io::Result<()> {
@@ -150,11 +152,24 @@ impl BufferedFile {
         self.output.overlong |= len < self.len;
         self.output.cut(len)?;
         self.len = len;
+        self.ahead.end = len;
+        Ok(())
+    }
+
+    fn try_finish(&mut self) -> io::Result<()> {
+        self.output.check()?;
+        self.output.cut(self.len)?;
+        self.ahead.end = self.len;
         Ok(())
     }
 
     fn try_append(&mut self, data: &[u8]) -> io::Result<()> {
         self.output.check()?;
+        if let Some(zeros) = self.ahead.due(self.len, data.len()) {
+            self.output.overlong = true;
+            let written = write_all_at(&self.output.file, zeros.start, zeros.bytes());
+            self.ahead.note(&zeros, written.is_ok());
+        }
         count_write(data.len());
         let written = write_all_at(&self.output.file, self.len, data);
         match written {
@@ -187,8 +202,7 @@ impl AppendFile for BufferedFile {
     }
 
     fn finish(&mut self) -> Result<()> {
-        let cut = self.output.check().and_then(|()| self.output.cut(self.len));
-        cut.map_err(|source| Error::io("finish", &self.output.path, source))
+        self.try_finish().map_err(|source| Error::io("finish", &self.output.path, source))
     }
 
     fn cut(&mut self, len: u64) -> Result<()> {

@@ -7,6 +7,7 @@ mod direct;
 mod file;
 mod lock;
 mod output;
+mod zeros_ahead;
 
 #[cfg(test)]
 mod tests;
@@ -160,7 +161,7 @@ impl Vfs for PosixVfs {
         if options.direct && set_direct(&file, true) {
             Ok(Box::new(DirectFile::new(file, path, overlong)))
         } else {
-            Ok(Box::new(BufferedFile::new(file, path, overlong)))
+            Ok(Box::new(BufferedFile::new(file, path, options, overlong)))
         }
     }
 

@@ -1,7 +1,7 @@
 //! The machine's file system against plain memory: buffered, direct, batched, locked.
 
 use super::*;
-use crate::ReadRequest;
+use crate::{MOST_ZEROS_AHEAD_BYTES, ReadRequest};
 use proptest::prelude::*;
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ fn what_a_failed_reservation_leaves_is_cut_off() {
     let path = dir.path().join("a");
     let (left, overlong) = create_new(&path, &options).unwrap();
     left.set_len(1 << 20).unwrap();
-    let mut file = BufferedFile::new(left, &path, overlong);
+    let mut file = BufferedFile::new(left, &path, &options, overlong);
     file.append(b"all").unwrap();
     file.finish().unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"all");
@@ -166,6 +166,56 @@ fn preallocated_room_is_zeros_until_finish() {
     assert!(bytes.starts_with(b"record") && bytes[6..].iter().all(|byte| *byte == 0));
     file.finish().unwrap();
     assert_eq!((PosixVfs.len(&path).unwrap(), file.len()), (6, 6));
+}
+
+#[test]
+fn zeros_stand_ahead_of_short_appends_and_what_is_appended_takes_their_place() {
+    let dir = directory();
+    let data = noise(1_000_000, 5);
+    let path = dir.path().join("log");
+    let options = CreateOptions { zeros_ahead: true, grows: true, ..Default::default() };
+    let mut file = PosixVfs.create(&path, &options).unwrap();
+    let (mut rng, mut at, mut most_ahead) = (SplitMix64::new(6), 0, 0);
+    while at < data.len() {
+        let most = if rng.one_in(20) { 100_000 } else { 2_000 };
+        let end = data.len().min(at + 1 + rng.below(most) as usize);
+        file.append(&data[at..end]).unwrap();
+        at = end;
+        assert_eq!(file.len(), at as u64);
+        if rng.one_in(8) {
+            let on_disk = fs::read(&path).unwrap();
+            assert!(on_disk[..at] == data[..at] && on_disk[at..].iter().all(|byte| *byte == 0));
+            assert!(at as u64 >= MOST_ZEROS_AHEAD_BYTES || on_disk.len() == at, "short: {at}");
+            most_ahead = most_ahead.max((on_disk.len() - at) as u64);
+        }
+        if rng.one_in(50) {
+            file.finish().unwrap();
+            assert_eq!(PosixVfs.len(&path).unwrap(), at as u64);
+        }
+    }
+    assert!((1..MOST_ZEROS_AHEAD_BYTES).contains(&most_ahead), "{most_ahead}");
+    let before = file.len();
+    file.append(b"refused").unwrap();
+    file.cut(before).unwrap();
+    assert!(fs::read(&path).unwrap() == data);
+}
+
+/// A file that is sealed against growth stands for a full disk.
+#[test]
+fn where_zeros_find_no_room_what_is_appended_takes_the_last_of_it() {
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+    let sealed = memfd_create("log", MemfdFlags::ALLOW_SEALING).unwrap();
+    let room = 3 * MOST_ZEROS_AHEAD_BYTES + 1_000;
+    ftruncate(&sealed, room).unwrap();
+    fcntl_add_seals(&sealed, SealFlags::GROW).unwrap();
+    let options = CreateOptions { zeros_ahead: true, ..Default::default() };
+    let mut file = BufferedFile::new(File::from(sealed), Path::new("log"), &options, true);
+    let data = noise(room as usize, 7);
+    for piece in data.chunks(500) {
+        file.append(piece).unwrap();
+    }
+    assert_eq!(file.len(), room);
+    file.append(b"more").unwrap_err();
 }
 
 #[test]
@@ -356,7 +406,7 @@ fn a_failed_append_reports_and_a_removed_file_stays_readable() {
         let device = File::options().write(true).open("/dev/full").unwrap();
         let path = Path::new("/dev/full");
         let mut file: Box<dyn AppendFile> = match direct {
-            false => Box::new(BufferedFile::new(device, path, false)),
+            false => Box::new(BufferedFile::new(device, path, &CreateOptions::default(), false)),
             true => Box::new(DirectFile::new(device, path, false)),
         };
         let error = file.append(b"x").and_then(|()| file.finish()).unwrap_err();
