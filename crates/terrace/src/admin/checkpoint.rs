@@ -59,7 +59,8 @@ fn fill(inner: &Inner, dir: &Path) -> Result<()> {
     let log = match segments.last().copied() {
         Some((segment, offset)) => {
             // It stays as it is.
-            let options = LogOptions { preallocate_bytes: 0, zeros_ahead: false, ..inner.base.options.log() };
+            let options =
+                LogOptions { preallocate_bytes: 0, zeros_ahead: false, ..inner.base.options.log() };
             let (path, end) = (names::log_path(dir, fresh), LogPosition { segment, offset });
             let mut log = LogWriter::create_after(vfs, &path, fresh, &options, Some(end))?;
             log.sync()?;
