@@ -171,13 +171,13 @@ fn preallocated_room_is_zeros_until_finish() {
 #[test]
 fn zeros_stand_ahead_of_short_appends_and_what_is_appended_takes_their_place() {
     let dir = directory();
-    let data = noise(1_000_000, 5);
+    let data = noise(4_000_000, 5);
     let path = dir.path().join("log");
     let options = CreateOptions { zeros_ahead: true, grows: true, ..Default::default() };
     let mut file = PosixVfs.create(&path, &options).unwrap();
     let (mut rng, mut at, mut most_ahead) = (SplitMix64::new(6), 0, 0);
     while at < data.len() {
-        let most = if rng.one_in(20) { 100_000 } else { 2_000 };
+        let most = if rng.one_in(20) { 10_000 } else { 2_000 };
         let end = data.len().min(at + 1 + rng.below(most) as usize);
         file.append(&data[at..end]).unwrap();
         at = end;

@@ -59,8 +59,10 @@ impl ZerosAhead {
         {
             return None;
         }
-        // Never over what was appended.
-        Some(Zeros { start: self.end.max(len), end: end.next_multiple_of(STEP_BYTES) })
+        let step_end = end.next_multiple_of(STEP_BYTES);
+        // Never over what was appended, and no more than a step: what lies before it the append itself fills.
+        let start = self.end.max(len).max(step_end - STEP_BYTES);
+        Some(Zeros { start, end: step_end })
     }
 
     /// How it went. Where there is no room for zeros there is none for more: what is appended finds the last of it.
@@ -99,11 +101,19 @@ mod tests {
     }
 
     #[test]
-    fn there_are_never_more_than_is_said() {
-        for data_len in 1..LONG_APPEND_BYTES {
-            let (ahead, len) = (ZerosAhead::new(true), 3 * STEP_BYTES - data_len / 2);
-            let zeros = ahead.due(len, data_len as usize).unwrap();
-            assert!(zeros.end - (len + data_len) < MOST_ZEROS_AHEAD_BYTES, "{data_len}");
+    fn wherever_the_file_ends_zeros_stand_behind_its_content_and_within_a_step() {
+        // Where there are none, as after a long append or a `finish`, and up to where the file ends.
+        for (has_none, data_len) in
+            [(true, 1), (true, 100), (true, LONG_APPEND_BYTES - 1), (false, 100)]
+        {
+            for len in 2 * STEP_BYTES - LONG_APPEND_BYTES..2 * STEP_BYTES + LONG_APPEND_BYTES {
+                let mut ahead = ZerosAhead::new(true);
+                ahead.end = if has_none { len - len % 7 } else { len };
+                let zeros = ahead.due(len, data_len as usize).unwrap();
+                assert_eq!(zeros.bytes().len() as u64, zeros.end - zeros.start);
+                assert!(zeros.start >= len && zeros.end >= len + data_len, "{zeros:?} at {len}");
+                assert!(zeros.end - (len + data_len) < MOST_ZEROS_AHEAD_BYTES);
+            }
         }
     }
 }
