@@ -211,7 +211,7 @@ impl Dump<'_> {
             payload.len(),
             stored.len(),
             if layout.wide { ", wide offsets" } else { "" },
-            if layout.bare { ", no trailers" } else { "" },
+            if layout.is_bare() { ", no trailers" } else { "" },
             shown(block.prefix()),
         );
         self.line(handle.offset, &stored, &text)?;

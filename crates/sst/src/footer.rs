@@ -17,13 +17,13 @@ use terrace_base::{Decoder, Error, FileNumber, Result};
 /// Length of the footer.
 pub const FOOTER_BYTES: usize = 60;
 
-/// The format version of new files: blocks may have padding.
-pub const FORMAT_VERSION: u32 = 3;
+/// The format version of new files: blocks of handles may have no trailers.
+pub const FORMAT_VERSION: u32 = 4;
 
 /// The first format version.
 const FIRST_VERSION: u32 = 1;
 
-/// The format version that files had before [`FORMAT_VERSION`] if their entries have one sequence number, which
+/// The format version that files had before version 3 if their entries have one sequence number, which
 /// only the properties say: to builds that do not know it they would look old.
 const GLOBAL_SEQNO_VERSION: u32 = 2;
 

@@ -122,7 +122,7 @@ struct Window {
     bytes: Vec<u8>,
 }
 
-const NO_LAYOUT: Layout = Layout { count: 0, prefix_len: 0, wide: false, bare: false };
+const NO_LAYOUT: Layout = Layout { count: 0, prefix_len: 0, wide: false, common_trailer: 0 };
 
 impl SstReader {
     /// A cursor over the entries; not valid before its first seek.

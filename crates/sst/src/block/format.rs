@@ -30,16 +30,23 @@ pub(crate) const HEADER_BYTES: usize = 8;
 /// Offsets are `u32` instead of `u16`.
 pub(crate) const FLAG_WIDE: u8 = 1;
 
-/// Every trailer is [`BARE_TRAILER`] and none is stored.
-pub(crate) const FLAG_BARE: u8 = 2;
+/// Every trailer is [`PUT_TRAILER`] and none is stored.
+pub(crate) const FLAG_PUTS: u8 = 2;
+
+/// Every trailer is [`HANDLE_TRAILER`] and none is stored.
+pub(crate) const FLAG_HANDLES: u8 = 4;
 
 /// Bytes of a stored trailer.
 pub(crate) const ENTRY_TRAILER_BYTES: usize = 8;
 
 /// The trailer of an entry that every reader sees: sequence number 0, `Put`.
-pub(crate) const BARE_TRAILER: u64 = 1;
+pub(crate) const PUT_TRAILER: u64 = 1;
 
-const _: () = assert!(BARE_TRAILER == ValueKind::Put as u64);
+/// The same with a separated value: sequence number 0, `PutHandle`.
+pub(crate) const HANDLE_TRAILER: u64 = 3;
+
+const _: () = assert!(PUT_TRAILER == ValueKind::Put as u64);
+const _: () = assert!(HANDLE_TRAILER == ValueKind::PutHandle as u64);
 
 /// The longest prefix the header can say.
 pub(crate) const MAX_PREFIX_BYTES: usize = u16::MAX as usize;
@@ -50,21 +57,35 @@ pub(crate) struct Layout {
     pub count: u32,
     pub prefix_len: u16,
     pub wide: bool,
-    pub bare: bool,
+    /// The trailer of all entries, if none is stored, else 0: as a sequence number of 0 and a kind, it has one byte.
+    pub common_trailer: u8,
+}
+
+/// What the flags of a block say of trailers.
+#[inline]
+fn common_trailer(flags: u8) -> u8 {
+    (flags & FLAG_PUTS) / FLAG_PUTS * PUT_TRAILER as u8
+        | (flags & FLAG_HANDLES) / FLAG_HANDLES * HANDLE_TRAILER as u8
 }
 
 impl Layout {
+    /// Whether no trailer is stored.
+    #[inline]
+    pub fn is_bare(self) -> bool {
+        self.common_trailer != 0
+    }
+
     /// The header of `bytes`, which have passed [`parse`].
     #[inline]
     pub fn checked(bytes: &[u8]) -> Self {
         let Some([a, b, c, d, low, high, flags, _]) = bytes.first_chunk::<HEADER_BYTES>() else {
-            return Self { count: 0, prefix_len: 0, wide: false, bare: false };
+            return Self { count: 0, prefix_len: 0, wide: false, common_trailer: 0 };
         };
         Self {
             count: u32::from_le_bytes([*a, *b, *c, *d]),
             prefix_len: u16::from_le_bytes([*low, *high]),
             wide: flags & FLAG_WIDE != 0,
-            bare: flags & FLAG_BARE != 0,
+            common_trailer: common_trailer(*flags),
         }
     }
 
@@ -141,14 +162,15 @@ fn parse_header(bytes: &[u8]) -> Checked<Layout> {
     let Some([c0, c1, c2, c3, p0, p1, flags, 0]) = bytes.first_chunk::<HEADER_BYTES>() else {
         return Err("block header is cut off or unknown");
     };
-    if bytes.len() > MAX_BLOCK_BYTES || *flags > (FLAG_WIDE | FLAG_BARE) {
+    // Both common trailers at once, and flags that are not known.
+    if bytes.len() > MAX_BLOCK_BYTES || *flags >= FLAG_PUTS | FLAG_HANDLES {
         return Err("block too long or with unknown flags");
     }
     let layout = Layout {
         count: u32::from_le_bytes([*c0, *c1, *c2, *c3]),
         prefix_len: u16::from_le_bytes([*p0, *p1]),
         wide: flags & FLAG_WIDE != 0,
-        bare: flags & FLAG_BARE != 0,
+        common_trailer: common_trailer(*flags),
     };
     // Every entry takes a head, so this also keeps the sums below from overflowing.
     if layout.count == 0 || layout.count as usize > bytes.len() / HEAD_BYTES {
@@ -170,36 +192,33 @@ fn check_entry(entry: &[u8], head: u32, layout: Layout, most_rest: usize) -> Che
         return Err("short key with bytes in the padding of its head");
     }
     let trailer_at = at + tail_len(rest_len);
-    let trailer = if layout.bare {
+    let (trailer, value_at) = if layout.is_bare() {
         if trailer_at > entry.len() {
             return Err("key passes the end of its entry");
         }
-        BARE_TRAILER
+        (u64::from(layout.common_trailer), trailer_at)
     } else {
         match entry.get(trailer_at..).and_then(<[u8]>::first_chunk) {
-            Some(bytes) => u64::from_le_bytes(*bytes),
+            Some(bytes) => (u64::from_le_bytes(*bytes), trailer_at + ENTRY_TRAILER_BYTES),
             None => return Err("key or trailer passes the end of its entry"),
         }
     };
     match trailer_kind(trailer) {
         Some(ValueKind::Delete | ValueKind::Put | ValueKind::Merge) => Ok(()),
         Some(ValueKind::PutTtl) => {
-            let value_at = trailer_at + ENTRY_TRAILER_BYTES;
             match entry.len() - value_at < terrace_base::key::EXPIRY_BYTES {
                 true => Err("expiring entry without an expiry"),
                 false => Ok(()),
             }
         }
         Some(ValueKind::Merged) => {
-            let value_at = trailer_at + ENTRY_TRAILER_BYTES;
             match entry.len() - value_at < terrace_base::key::OLDEST_SEQNO_BYTES {
                 true => Err("combined operand without its oldest sequence number"),
                 false => Ok(()),
             }
         }
         Some(kind @ (ValueKind::PutHandle | ValueKind::PutTtlHandle)) => {
-            let stored = &entry[trailer_at + ENTRY_TRAILER_BYTES..];
-            match terrace_base::ValueHandle::of_entry(kind, stored) {
+            match terrace_base::ValueHandle::of_entry(kind, &entry[value_at..]) {
                 None => Err("value handle of the wrong length"),
                 Some(_) => Ok(()),
             }
@@ -208,8 +227,18 @@ fn check_entry(entry: &[u8], head: u32, layout: Layout, most_rest: usize) -> Che
     }
 }
 
-/// The trailer with which an entry is stored without one.
-pub(crate) fn is_bare(trailer: u64) -> bool {
-    debug_assert_eq!(BARE_TRAILER, pack_trailer(SeqNo::ZERO, ValueKind::Put));
-    trailer == BARE_TRAILER
+/// `trailer`, if a block of which all entries have it stores none, else 0.
+pub(crate) fn unstored(trailer: u64) -> u64 {
+    debug_assert_eq!(PUT_TRAILER, pack_trailer(SeqNo::ZERO, ValueKind::Put));
+    debug_assert_eq!(HANDLE_TRAILER, pack_trailer(SeqNo::ZERO, ValueKind::PutHandle));
+    if trailer == PUT_TRAILER || trailer == HANDLE_TRAILER { trailer } else { 0 }
+}
+
+/// The flag of blocks of which all entries have `trailer` and store none; 0 if they store theirs.
+pub(crate) fn trailer_flag(trailer: u64) -> u8 {
+    match unstored(trailer) {
+        PUT_TRAILER => FLAG_PUTS,
+        HANDLE_TRAILER => FLAG_HANDLES,
+        _ => 0,
+    }
 }

@@ -9,7 +9,7 @@ pub(crate) mod search;
 pub(crate) mod writer;
 
 use crate::block_handle::Checked;
-use format::{BARE_TRAILER, ENTRY_TRAILER_BYTES, HEADER_BYTES, Layout, tail_len};
+use format::{ENTRY_TRAILER_BYTES, HEADER_BYTES, Layout, tail_len};
 use search::{HEAD_BYTES, Head, head_of};
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -180,10 +180,10 @@ impl<'a> BlockRef<'a> {
         };
         let (tail, after) = entry[key_at..].split_at(tail_len(rest_len));
         let (trailer, value_len) = match after.split_first_chunk::<ENTRY_TRAILER_BYTES>() {
-            Some((trailer, value)) if !self.layout.bare => {
+            Some((trailer, value)) if !self.layout.is_bare() => {
                 (u64::from_le_bytes(*trailer), value.len())
             }
-            _ => (BARE_TRAILER, after.len()),
+            _ => (u64::from(self.layout.common_trailer), after.len()),
         };
         RawEntry { rest_len, tail, trailer, value: ValueRange { start: end - value_len, end } }
     }

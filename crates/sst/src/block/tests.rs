@@ -2,10 +2,11 @@
 
 use super::writer::{BlockWriter, VISITS};
 use super::*;
+use format::{FLAG_HANDLES, FLAG_PUTS, HANDLE_TRAILER, PUT_TRAILER};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use terrace_base::key::{compare_internal, pack_trailer, seek_trailer};
-use terrace_base::{SeqNo, ValueKind};
+use terrace_base::{HANDLE_BYTES, SegmentNumber, SeqNo, ValueHandle, ValueKind};
 
 type Model = Vec<(Vec<u8>, u64, Vec<u8>)>;
 
@@ -46,14 +47,38 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|(front, back)| [front.as_bytes(), &back].concat())
 }
 
-fn model(entries: Vec<(Vec<u8>, u64, Vec<u8>)>, bare: bool) -> Model {
+/// The trailers of a block.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Trailers {
+    Any,
+    /// Sequence number 0: of puts, of separated values, of some of both.
+    Puts,
+    Handles,
+    Both,
+}
+
+fn trailers() -> impl Strategy<Value = Trailers> {
+    use Trailers::{Any, Both, Handles, Puts};
+    prop_oneof![Just(Any), Just(Puts), Just(Handles), Just(Both)]
+}
+
+fn model(entries: Vec<(Vec<u8>, u64, Vec<u8>)>, trailers: Trailers) -> Model {
     let kind =
         |seqno: u64| if seqno.is_multiple_of(5) { ValueKind::Delete } else { ValueKind::Put };
-    let trailer = |seqno| match bare {
-        true => BARE_TRAILER,
-        false => pack_trailer(SeqNo::new(seqno), kind(seqno)),
+    let entry = |(key, seqno, value): (Vec<u8>, u64, Vec<u8>)| {
+        let is_handle = trailers == Trailers::Handles
+            || trailers == Trailers::Both && seqno.is_multiple_of(3);
+        match (trailers, is_handle) {
+            (Trailers::Any, _) => (key, pack_trailer(SeqNo::new(seqno), kind(seqno)), value),
+            (_, true) => {
+                let (segment, len) = (SegmentNumber::new(seqno), value.len() as u32);
+                let handle = ValueHandle { segment, offset: seqno, len, compression: 0 };
+                (key, HANDLE_TRAILER, handle.encode().to_vec())
+            }
+            (_, false) => (key, PUT_TRAILER, value),
+        }
     };
-    let mut model: Model = entries.into_iter().map(|(k, s, v)| (k, trailer(s), v)).collect();
+    let mut model: Model = entries.into_iter().map(entry).collect();
     model.sort_by(|a, b| compare_internal(&a.0, a.1, &b.0, b.1));
     model.dedup_by(|a, b| a.0 == b.0 && a.1 == b.1);
     model
@@ -101,11 +126,42 @@ fn a_block_may_hold_one_huge_value_or_the_empty_key() {
         &vec![(b"k".to_vec(), pack_trailer(SeqNo::new(9), ValueKind::Put), huge)],
         &[(b"".to_vec(), 0)],
     );
-    check(&vec![(Vec::new(), BARE_TRAILER, Vec::new())], &[(b"\0".to_vec(), 0)]);
+    check(&vec![(Vec::new(), PUT_TRAILER, Vec::new())], &[(b"\0".to_vec(), 0)]);
     let long = vec![1u8; terrace_base::key::MAX_KEY_BYTES];
     let mut longer = long.clone();
     longer[65_535] = 2;
-    check(&vec![(long, BARE_TRAILER, vec![1]), (longer, BARE_TRAILER, vec![2])], &[]);
+    check(&vec![(long, PUT_TRAILER, vec![1]), (longer, PUT_TRAILER, vec![2])], &[]);
+}
+
+/// Eight bytes less for each entry: half of what a key tree over separated values takes is handles.
+#[test]
+fn blocks_of_handles_that_all_readers_see_store_no_trailers() {
+    let block_bytes = |seqno| {
+        let entry = |n: u64| {
+            let handle = [n as u8; HANDLE_BYTES].to_vec();
+            let trailer = pack_trailer(SeqNo::new(seqno), ValueKind::PutHandle);
+            (n.to_be_bytes().to_vec(), trailer, handle)
+        };
+        build(&(0..100).map(entry).collect()).len()
+    };
+    assert_eq!(block_bytes(1) - block_bytes(0), 100 * ENTRY_TRAILER_BYTES);
+}
+
+#[test]
+fn a_block_with_two_common_trailers_or_a_short_handle_is_refused() {
+    let handle = vec![0; HANDLE_BYTES];
+    let bytes = build(&vec![(b"key".to_vec(), HANDLE_TRAILER, handle)]);
+    assert_eq!(bytes[6], FLAG_HANDLES);
+    assert!(format::parse(&bytes).is_ok());
+    let with_flags = |flags: u8| [&bytes[..6], &[flags], &bytes[7..]].concat();
+    let other = format::parse(&with_flags(FLAG_PUTS)).unwrap();
+    assert_eq!(u64::from(other.common_trailer), PUT_TRAILER);
+    for flags in [FLAG_PUTS | FLAG_HANDLES, 8, 8 | FLAG_HANDLES] {
+        assert!(format::parse(&with_flags(flags)).is_err(), "{flags}");
+    }
+    let short = build(&vec![(b"key".to_vec(), PUT_TRAILER, vec![0; HANDLE_BYTES - 1])]);
+    let as_handle = [&short[..6], &[FLAG_HANDLES], &short[7..]].concat();
+    assert!(format::parse(&short).is_ok() && format::parse(&as_handle).is_err());
 }
 
 #[test]
@@ -126,9 +182,9 @@ proptest! {
     fn blocks_round_trip(
         entries in vec((key(), 0u64..40, vec(any::<u8>(), 0..20)), 1..80),
         probes in vec((key(), (0u64..42).prop_map(|s| seek_trailer(SeqNo::new(s)))), 0..30),
-        bare: bool,
+        trailers in trailers(),
     ) {
-        check(&model(entries, bare), &probes);
+        check(&model(entries, trailers), &probes);
     }
 
     #[test]
@@ -137,8 +193,9 @@ proptest! {
         damage in vec((any::<usize>(), any::<u8>()), 1..4),
         cut: usize,
         probe in key(),
+        trailers in trailers(),
     ) {
-        let mut bytes = build(&model(entries, false));
+        let mut bytes = build(&model(entries, trailers));
         for (at, byte) in damage {
             let at = at % bytes.len();
             bytes[at] = byte;

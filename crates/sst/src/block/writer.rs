@@ -1,7 +1,8 @@
 //! Builds one data block after another without an allocation per entry. Called by the SST writer.
 
 use super::format::{
-    ENTRY_TRAILER_BYTES, FLAG_BARE, FLAG_WIDE, HEADER_BYTES, MAX_PREFIX_BYTES, is_bare, tail_len,
+    ENTRY_TRAILER_BYTES, FLAG_WIDE, HEADER_BYTES, MAX_PREFIX_BYTES, tail_len, trailer_flag,
+    unstored,
 };
 use super::search::{HEAD_BYTES, head_of};
 use std::cell::Cell;
@@ -29,7 +30,8 @@ pub(crate) struct BlockWriter {
     prefix_len: usize,
     key_bytes: usize,
     value_bytes: usize,
-    all_bare: bool,
+    /// The trailer of all entries, if none is to be stored, else 0.
+    common_trailer: u64,
     shortest_key: usize,
     longest_key: usize,
     /// What was last counted exactly.
@@ -64,6 +66,11 @@ impl BlockWriter {
         self.entries.len()
     }
 
+    /// Whether no trailer is stored.
+    fn is_bare(&self) -> bool {
+        self.common_trailer != 0
+    }
+
     fn first_key(&self) -> &[u8] {
         self.entries.first().map_or(&[], |first| &self.raw[..first.key_end])
     }
@@ -82,13 +89,13 @@ impl BlockWriter {
     /// About the size of the block: exact but for rests that end inside their heads and those whose length takes
     /// several bytes, and never more than it is.
     pub fn size_bytes(&self) -> usize {
-        self.size_of(self.len(), self.prefix_len, self.key_bytes, self.value_bytes, self.all_bare)
+        self.size_of(self.len(), self.prefix_len, self.key_bytes, self.value_bytes, self.is_bare())
     }
 
     /// Whether the block, which is not empty, would take more than `target` bytes with one more entry.
     pub fn exceeds(&self, target: usize, key: &[u8], trailer: u64, value: &[u8]) -> bool {
         let prefix_len = self.prefix_with(key);
-        let bare = self.all_bare && is_bare(trailer);
+        let bare = self.is_bare() && trailer == self.common_trailer;
         let (keys, values) = (self.key_bytes + key.len(), self.value_bytes + value.len());
         let n = self.len() + 1;
         let about = self.size_of(n, prefix_len, keys, values, bare);
@@ -112,7 +119,11 @@ impl BlockWriter {
     /// Appends an entry; the caller keeps internal order.
     pub fn add(&mut self, key: &[u8], trailer: u64, value: &[u8]) {
         self.prefix_len = self.prefix_with(key);
-        self.all_bare = (self.all_bare || self.is_empty()) && is_bare(trailer);
+        self.common_trailer = match self.is_empty() {
+            true => unstored(trailer),
+            false if trailer == self.common_trailer => trailer,
+            false => 0,
+        };
         self.shortest_key =
             if self.is_empty() { key.len() } else { self.shortest_key.min(key.len()) };
         self.longest_key = self.longest_key.max(key.len());
@@ -127,9 +138,9 @@ impl BlockWriter {
     /// Appends the block to `out` and starts the next one.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         let n = self.entries.len();
-        let offset_bytes = offset_bytes(self.region_bytes(self.prefix_len, self.all_bare));
+        let offset_bytes = offset_bytes(self.region_bytes(self.prefix_len, self.is_bare()));
         let flags = if offset_bytes == 4 { FLAG_WIDE } else { 0 }
-            | if self.all_bare { FLAG_BARE } else { 0 };
+            | trailer_flag(self.common_trailer);
         let start = out.len();
         out.extend_from_slice(&(n as u32).to_le_bytes());
         out.extend_from_slice(&(self.prefix_len as u16).to_le_bytes());
@@ -146,7 +157,7 @@ impl BlockWriter {
             out[head_at..head_at + HEAD_BYTES].copy_from_slice(&head_of(rest).to_le_bytes());
             put_varint(out, rest.len() as u64);
             out.extend_from_slice(&rest[rest.len() - tail_len(rest.len())..]);
-            if !self.all_bare {
+            if !self.is_bare() {
                 out.extend_from_slice(&entry.trailer.to_le_bytes());
             }
             out.extend_from_slice(&self.raw[entry.key_end..entry.value_end]);
@@ -186,7 +197,7 @@ impl BlockWriter {
         self.prefix_len = 0;
         self.key_bytes = 0;
         self.value_bytes = 0;
-        self.all_bare = false;
+        self.common_trailer = 0;
         self.shortest_key = 0;
         self.longest_key = 0;
         self.counted.set(Counted::default());

@@ -51,10 +51,18 @@ fn an_ingested_file_of_version_2_is_read() {
 }
 
 #[test]
+fn a_file_of_version_3_is_read() {
+    let vfs = SimVfs::new(1);
+    assert!(vfs.write_file(path(12), fixture("version-3")));
+    assert_eq!(version(&vfs, 12), "3");
+    check(&vfs, 12, &golden_model(), &golden_tombstones());
+}
+
+#[test]
 fn a_file_of_version_1_that_belongs_to_no_store_is_ingested() {
     let model = with_seqno(&golden_model(), SeqNo::ZERO);
     let vfs = check_copy(&fixture("version-1-external"), 14, &model);
-    assert_eq!(version(&vfs, 14), "3");
+    assert_eq!(version(&vfs, 14), "4");
     let tombstones = tombstones_at(&golden_tombstones(), GLOBAL);
     check(&vfs, 14, &with_seqno(&golden_model(), GLOBAL), &tombstones);
 }
