@@ -1,8 +1,12 @@
 //! Which segments garbage collection takes next: a pure choice from the stats.
 //!
 //! Collecting a segment costs its live bytes, which are written once more, and frees the rest. So
-//! the segments with the largest share of garbage go first, and only while the share of the whole
-//! log is above the ratio. In a store that is overwritten uniformly with a log of utilisation `u`
+//! segments with a large share of garbage go first, and only while the share of the whole
+//! log is above the ratio. Of two with the same share the older one goes first: where some keys are
+//! overwritten more often than others, what lives in an old segment will live on, and what lives in a young one
+//! will soon be garbage without being moved. So segments are ordered by what collecting frees per byte that it moves,
+//! times the root of the segment's age ([`urgency`]; the policy "cost-benefit" of the source below, section 3.6, with a root
+//! since hidden garbage makes the shares uncertain). In a store that is overwritten uniformly with a log of utilisation `u`
 //! the worst segments then have a live share `L` with `u = (1 - L) / -ln L`, and every written byte
 //! is written `1 / (1 - L)` times (Rosenblum and Ousterhout, "The Design and Implementation of a
 //! Log-Structured File System", TOCS 1992, section 3.4, with the utilisation of what is cleaned
@@ -86,18 +90,20 @@ pub(crate) fn choose(stats: &GarbageStats<'_>) -> HashSet<SegmentNumber> {
             rest.push(segment);
         }
     }
-    rest.sort_by(|a, b| {
-        b.garbage_share().total_cmp(&a.garbage_share()).then(a.number.cmp(&b.number))
-    });
     if garbage <= stats.ratio * bytes {
         return victims;
     }
     let least = MIN_SHARE.min(stats.ratio / 2.0);
+    rest.retain(|segment| segment.garbage_share() >= least);
+    let newest = stats.segments.iter().map(|segment| segment.number).max().unwrap_or_default();
+    rest.sort_by(|a, b| {
+        urgency(b, newest).total_cmp(&urgency(a, newest)).then(a.number.cmp(&b.number))
+    });
     let most_moving = (MAX_MOVING * live).max(stats.least_moving_bytes as f64);
     for segment in rest {
         let enough = garbage <= stats.ratio * bytes && gain >= MIN_GAIN * stats.tree_bytes as f64;
         let full = moving > 0.0 && moving + segment.live_bytes as f64 > most_moving;
-        if enough || full || segment.garbage_share() < least {
+        if enough || full {
             break;
         }
         victims.insert(segment.number);
@@ -107,6 +113,15 @@ pub(crate) fn choose(stats: &GarbageStats<'_>) -> HashSet<SegmentNumber> {
         bytes -= segment.garbage_bytes() as f64;
     }
     victims
+}
+
+/// What collecting `segment` frees per byte that it moves, times the root of its age. The age is the count of files that were begun
+/// since, up to `newest`: about as many come with each flush, and the number of a segment is known after a reopen as well.
+fn urgency(segment: &SegmentStats, newest: SegmentNumber) -> f64 {
+    let age = newest.get().saturating_sub(segment.number.get()) + 1;
+    // Nothing to move comes first, whatever its age.
+    let moved = segment.live_bytes.clamp(1, segment.size_bytes.max(1)) as f64;
+    segment.garbage_bytes() as f64 / moved * (age as f64).sqrt()
 }
 
 /// The victim segments while the disk is full: those with the largest share of garbage whose live bytes find room
@@ -253,8 +268,51 @@ mod tests {
         assert_eq!(chosen_for(1000, 0), [0; 0]);
     }
 
+    /// Each line of `segments`: number, size, live bytes. Gives the victims, of which one at a time is chosen, in their order.
+    fn order(segments: &str) -> Vec<u64> {
+        let mut segments: Vec<SegmentStats> = segments
+            .lines()
+            .map(|line| {
+                let fields: Vec<u64> =
+                    line.split_whitespace().map(|n| n.parse().unwrap()).collect();
+                let [number, size_bytes, live_bytes] = fields[..] else { panic!("{line}") };
+                SegmentStats { number: SegmentNumber::new(number), size_bytes, live_bytes }
+            })
+            .collect();
+        let mut order = Vec::new();
+        loop {
+            let chosen = choose(&GarbageStats {
+                segments: &segments,
+                victims: &HashSet::new(),
+                open_bytes: 0,
+                unknown_bytes: 1 << 40,
+                tree_bytes: 0,
+                least_moving_bytes: 0,
+                ratio: 0.3,
+            });
+            // There is so much garbage that only what may move at once ends the choice.
+            let (Some(victim), true) = (chosen.iter().next(), chosen.len() <= 1) else {
+                assert!(chosen.is_empty(), "{chosen:?}");
+                return order;
+            };
+            order.push(victim.get());
+            segments.retain(|segment| segment.number != *victim);
+        }
+    }
+
     #[test]
-    fn the_worst_segments_go_first_and_none_while_the_log_is_clean_enough() {
+    fn of_segments_with_as_much_garbage_the_older_go_first_and_a_young_one_once_it_has_much_more() {
+        let alike = "7 1000 500\n3 1000 500\n5 1000 500\n4 1000 500";
+        assert_eq!(order(alike), [3, 4, 5, 7]);
+        // Segment 100 is ten times as old as 191: three times as much must be freed there for each byte that moves.
+        assert_eq!(order("100 1000 500\n191 1000 260\n200 1000 950"), [100, 191]);
+        assert_eq!(order("100 1000 500\n191 1000 220\n200 1000 950"), [191, 100]);
+        // An old one with hardly any garbage is never worth it, nor in the way of others.
+        assert_eq!(order("1 1000 910\n100000 1000 800"), [100_000]);
+    }
+
+    #[test]
+    fn the_most_urgent_segments_go_first_and_none_while_the_log_is_clean_enough() {
         let (mut collected, mut clean) = (0, 0);
         for seed in 0..2_000 {
             let mut rng = SplitMix64::new(seed);
@@ -285,9 +343,12 @@ mod tests {
                 continue;
             }
             let chosen = &chosen;
+            let enough = |segment: &&SegmentStats| segment.garbage_share() >= MIN_SHARE;
+            let newest = segments.iter().map(|segment| segment.number).max();
             let share = |taken: bool| {
-                let all = segments.iter().filter(move |b| chosen.contains(&b.number) == taken);
-                all.map(SegmentStats::garbage_share)
+                let all = segments.iter().filter(enough);
+                let all = all.filter(move |b| chosen.contains(&b.number) == taken);
+                all.map(|segment| urgency(segment, newest.unwrap()))
             };
             let least = share(true).fold(f64::INFINITY, f64::min);
             assert!(least >= share(false).fold(0.0, f64::max), "seed {seed}");

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use terrace_base::{MAX_VALUE_SEGMENT, Rng, SegmentNumber, SplitMix64};
 
 /// Bytes of an entry in an SST: handle, what differs from the key before, filter, index.
-const TREE_ENTRY_BYTES: f64 = 18.0;
+const TREE_ENTRY_BYTES: f64 = 28.0;
 const KEY_BYTES: f64 = 16.0;
 /// What a value takes in the log beside key and value.
 const LOG_ENTRY_BYTES: f64 = 34.0;
@@ -452,30 +452,32 @@ fn run(setup: Setup) -> Outcome {
 }
 
 #[test]
-fn uniform_overwrites_stay_within_the_marks() {
+fn uniform_overwrites_stay_within_the_marks_but_for_the_tree() {
     let outcome = run(Setup::of(Draw::Uniform, 4096.0));
     assert!(outcome.load <= 1.05, "load {:.3}", outcome.load);
-    assert!(outcome.amplification <= 2.0, "{:.3}", outcome.amplification);
+    assert!(outcome.amplification <= 2.07, "{:.3}", outcome.amplification);
     assert!(outcome.peak <= 1.51, "{:.3}", outcome.peak);
     // And it stays so.
     let long = run(Setup { rounds: 10, ..Setup::of(Draw::Uniform, 4096.0) });
-    assert!(long.amplification <= 2.15 && long.peak <= 1.51, "{:.3}", long.amplification);
+    assert!(long.amplification <= 2.2 && long.peak <= 1.52, "{:.3}", long.amplification);
 }
 
 #[test]
 fn trees_of_other_sizes_cost_what_they_must() {
     let large = run(Setup::of(Draw::Uniform, 16384.0));
     assert!(large.amplification <= 2.0 && large.peak <= 1.51);
-    // The tree is a twentieth of the store, and L0 waits until its merge pays.
+    // The tree is a fortieth of the store, and L0 waits until its merge pays.
     let small = run(Setup::of(Draw::Uniform, 1024.0));
-    assert!(small.amplification <= 2.3 && small.peak <= 1.65);
+    assert!(small.amplification <= 2.3 && small.peak <= 1.72);
 }
 
 #[test]
 fn skewed_and_sequential_overwrites_cost_less() {
     let uniform = run(Setup::of(Draw::Uniform, 4096.0));
+    // Without regard to ages: 1.93.
     let zipf = run(Setup::of(Draw::Zipf, 4096.0));
     assert!(zipf.amplification < uniform.amplification && zipf.peak <= 1.6);
+    assert!(zipf.amplification <= 1.76, "{:.3}", zipf.amplification);
     let sequential = run(Setup::of(Draw::Sequential, 4096.0));
     // Whole segments die: next to nothing is moved.
     assert!(sequential.amplification < 1.3 && sequential.peak <= 1.55);
