@@ -123,19 +123,17 @@ pub(crate) fn may_contain(shape: &FilterShape, loaded: &[u8], units: u8, hash: u
     let equation = Equation::of(hash, shape.seed, &Layout::of(granules));
     let probe = Probe::of(&equation);
 
-    let interleaved = probe.words.map(|word| word + (word & !(GRANULE_WORDS - 1)));
-    let first = probe.parity(words, interleaved);
-    let second = probe.parity(words, interleaved.map(|word| word + GRANULE_WORDS));
-    if (first | second << 1) != equation.results & 3 {
+    if !probe.passes_first(words, &equation) {
         return false;
     }
+    probe.prefetch_planes(loaded, plane_bytes);
     // Two planes at a time: one branch to foresee, and one wait for memory instead of two.
     let mut results = equation.results >> FIRST_UNIT_COLUMNS;
     let mut plane = FIRST_UNIT_COLUMNS * plane_words;
     while plane < words.len() {
         let next = plane + plane_words;
-        let first = probe.parity(words, probe.words.map(|word| plane + word));
-        let second = probe.parity(words, probe.words.map(|word| next + word));
+        let first = probe.parity(words, probe.in_plane(plane));
+        let second = probe.parity(words, probe.in_plane(next));
         let asked = if next < words.len() { 3 } else { 1 };
         if ((first | second << 1) ^ results) & asked != 0 {
             return false;
@@ -163,6 +161,37 @@ impl Probe {
         Self {
             words: [first, first + 1, first + 2],
             rows: [low << shift, high << shift | carried(low), carried(high)],
+        }
+    }
+
+    /// Where the words are in the plane that begins with word `plane`.
+    #[inline]
+    fn in_plane(&self, plane: usize) -> [usize; 3] {
+        let [first, second, third] = self.words;
+        [plane + first, plane + second, plane + third]
+    }
+
+    /// Whether the columns of the first unit let the key pass.
+    #[inline]
+    fn passes_first(&self, words: &[[u8; WORD_BYTES]], equation: &Equation) -> bool {
+        let place = |word: usize| word + (word & !(GRANULE_WORDS - 1));
+        let [first, second, third] =
+            [place(self.words[0]), place(self.words[1]), place(self.words[2])];
+        let own = self.parity(words, [first, second, third]);
+        let [first, second, third] =
+            [first + GRANULE_WORDS, second + GRANULE_WORDS, third + GRANULE_WORDS];
+        let other = self.parity(words, [first, second, third]);
+        (own | other << 1) == equation.results & 3
+    }
+
+    /// Asks for the lines of the columns after those of the first unit.
+    #[inline]
+    fn prefetch_planes(&self, loaded: &[u8], plane_bytes: usize) {
+        let first = self.words[0] * WORD_BYTES;
+        let last = first + 3 * WORD_BYTES - 1;
+        for plane in (FIRST_UNIT_COLUMNS * plane_bytes..loaded.len()).step_by(plane_bytes) {
+            prefetch_read(loaded, plane + first);
+            prefetch_read(loaded, plane + last);
         }
     }
 

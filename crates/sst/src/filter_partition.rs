@@ -13,7 +13,7 @@ use crate::block_handle::Checked;
 use std::ops::Range;
 use terrace_base::checksum::hash_key;
 use terrace_base::key::shortest_separator;
-use terrace_buf::Buf;
+use terrace_buf::{Buf, Slice};
 use terrace_filter::{FilterBuilder, FilterPolicy, FilterShape};
 
 /// Partitions have at most this many keys whatever their units: what a builder holds in memory
@@ -23,7 +23,8 @@ const MAX_KEYS: usize = 1 << 16;
 /// Some of the units of a filter partition in memory.
 #[derive(Debug)]
 pub(crate) struct FilterPartition {
-    buf: Buf,
+    /// The whole buffer, with its length: that in front of the bytes is a line of memory more.
+    bytes: Slice,
     shape: FilterShape,
     units: u8,
 }
@@ -32,28 +33,28 @@ impl FilterPartition {
     /// The first `units` units of a filter of `shape`, which `buf` holds.
     pub fn load(buf: Buf, shape: FilterShape, units: u8) -> Checked<Self> {
         match units > 0 && units <= shape.unit_count && buf.len() == shape.prefix_bytes(units) {
-            true => Ok(Self { buf, shape, units }),
+            true => Ok(Self { bytes: buf.into(), shape, units }),
             false => Err("impossible filter length"),
         }
     }
 
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
-        self.shape.may_contain(&self.buf, self.units, hash)
+        self.shape.may_contain(&self.bytes, self.units, hash)
     }
 
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        self.shape.prefetch(&self.buf, hash);
+        self.shape.prefetch(&self.bytes, hash);
     }
 
     pub fn charge_bytes(&self) -> usize {
-        self.buf.charge_bytes()
+        self.bytes.pinned_bytes()
     }
 
     /// The units' bytes, one unit after another.
     pub fn payload(&self) -> &[u8] {
-        &self.buf
+        &self.bytes
     }
 
     /// How many of the units there are.
