@@ -208,6 +208,16 @@ fn prefetch_line(address: *const u8) {
 #[inline]
 fn prefetch_line(_address: *const u8) {}
 
+/// Asks for the cache lines that a value begins and ends in, and waits for neither.
+#[inline]
+pub fn prefetch_value<T>(value: &T) {
+    let start = std::ptr::from_ref(value).cast::<u8>();
+    prefetch_line(start);
+    if size_of::<T>() > align_of::<T>() {
+        prefetch_line(start.wrapping_add(size_of::<T>() - 1));
+    }
+}
+
 /// Immutable shared bytes. One pointer wide; a clone is one relaxed increment.
 pub struct Buf {
     data: NonNull<u8>,

@@ -43,6 +43,26 @@ pub struct BlockGuess {
     pub within: u8,
 }
 
+/// What the line of a key says of its block, without the cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockAim {
+    /// The first block of the line, and that of the next line; the latter is 0 below the first line.
+    start: u32,
+    next: u32,
+    /// The last block that can be meant, less `start`.
+    top: u32,
+    /// How far above the place of that block the line is, in steps of a cell.
+    above: u64,
+}
+
+impl BlockAim {
+    /// The last block that can be meant; the one that is is seldom far before it.
+    #[inline]
+    pub fn last_block(&self) -> u32 {
+        self.start + self.top
+    }
+}
+
 /// A model of data blocks, ready for lookups. Takes 1 to 4 bytes per block and what its [`Model`]
 /// takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,8 +118,19 @@ impl BlockModel {
     /// [`Self::locate`] for a key with the number `x`.
     #[inline]
     pub fn locate_number(&self, x: u64) -> Option<BlockGuess> {
+        Some(self.locate_at(&self.aim_number(x)?))
+    }
+
+    /// The first half of [`Self::locate`], which reads no cells; `None` as there.
+    #[inline]
+    pub fn aim(&self, key: &[u8]) -> Option<BlockAim> {
+        self.aim_number(self.model.project(key))
+    }
+
+    #[inline]
+    fn aim_number(&self, x: u64) -> Option<BlockAim> {
         let Some((line, along, next)) = self.model.line_at(x) else {
-            return Some(BlockGuess { block: 0, within: 0 });
+            return Some(BlockAim { start: 0, next: 0, top: 0, above: 0 });
         };
         if line.is_run() {
             return None;
@@ -110,6 +141,16 @@ impl BlockModel {
         let last = next.saturating_sub(start + 1);
         let top = (height >> bits).min(u64::from(last)) as u32;
         let above = height - (u64::from(top) << bits);
+        Some(BlockAim { start, next, top, above })
+    }
+
+    /// The second half of [`Self::locate`]; `aim` must come from the same model.
+    #[inline]
+    pub fn locate_at(&self, aim: &BlockAim) -> BlockGuess {
+        let BlockAim { start, next, top, above } = *aim;
+        if next == 0 {
+            return BlockGuess { block: 0, within: 0 };
+        }
         let back = match self.cell_bytes {
             1 => self.count_above::<1>(start, top, above),
             2 => self.count_above::<2>(start, top, above),
@@ -118,7 +159,16 @@ impl BlockModel {
         };
         let block = (start + top).saturating_sub(back);
         let within = if back <= top { self.within(block, next, above, back) } else { u8::MAX };
-        Some(BlockGuess { block, within })
+        BlockGuess { block, within }
+    }
+
+    /// The cells that [`Self::locate_at`] reads, for a caller that asks for their memory beforehand.
+    #[inline]
+    pub fn cells_at(&self, aim: &BlockAim) -> &[u8] {
+        let last = aim.last_block() as usize;
+        let first = last.saturating_sub(2 * self.model.delta() as usize - 1);
+        let bytes = self.cell_bytes();
+        self.cells.get(first * bytes..(last + 2) * bytes).unwrap_or_default()
     }
 
     /// How many of the blocks before and at `start + top`, down to `start`, begin with a key of a

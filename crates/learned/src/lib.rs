@@ -45,7 +45,7 @@ mod stats;
 mod trainer;
 
 pub use blocks::{
-    BlockGuess, BlockModel, BlockModelBuilder, BlockTraining, DrawnSegment, SAMPLED_KEYS,
+    BlockAim, BlockGuess, BlockModel, BlockModelBuilder, BlockTraining, DrawnSegment, SAMPLED_KEYS,
 };
 pub use builder::{
     BlockHead, DEFAULT_DELTA, DEFAULT_MAX_BUFFER_BYTES, DEFAULT_MAX_RUN_PERCENT,

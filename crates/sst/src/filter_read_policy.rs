@@ -38,7 +38,11 @@ impl FilterReadPolicy {
     pub fn note(&self, found: bool) {
         let share = self.0.load(Ordering::Relaxed);
         let target = if found { ONE } else { 0 };
-        self.0.store(share - share / MEMORY + target / MEMORY, Ordering::Relaxed);
+        let moved = share - share / MEMORY + target / MEMORY;
+        // Where all lookups agree, threads do not take the line from each other.
+        if moved != share {
+            self.0.store(moved, Ordering::Relaxed);
+        }
     }
 
     /// What pays, by the reads it costs on average.

@@ -73,12 +73,18 @@ impl SstReader {
     /// As [`SstReader::get`], for a key whose filter [`SstReader::prefetch_filter`] has
     /// located, and whose entry [`SstReader::prefetch_entry`] may have.
     #[inline]
-    pub fn get_at(
+    pub fn get_at<T: LookupTrace>(
         &self,
         (at, expected): (FilterAt, EntryAt),
         lookup: &Lookup<'_>,
-        trace: &mut impl LookupTrace,
+        trace: &mut T,
     ) -> Result<Option<Entry>> {
+        if T::IS_BLIND
+            && let Some(entry) = self.get_expected(expected, lookup)
+        {
+            self.count_passed(at, lookup);
+            return Ok(Some(entry));
+        }
         let Some(slot) = self.slots.filters.get(at.0) else {
             // Past all filter partitions there is no key, unless the file has no filters at all.
             if self.top.filters().is_empty() {
@@ -97,9 +103,34 @@ impl SstReader {
                 trace.filter(at.0, filter.units(), said(may_contain));
                 may_contain
             }
-            None => return self.get_without_resident_filter(at.0, lookup, trace),
+            None => return self.get_without_resident_filter((at.0, expected), lookup, trace),
         };
         self.get_if(may_contain, (slot, expected), lookup, trace)
+    }
+
+    /// Counts a lookup that has found its key without asking the filter, as if it had asked: filters let keys pass that
+    /// are there.
+    #[inline]
+    pub(crate) fn count_passed(&self, at: FilterAt, lookup: &Lookup<'_>) {
+        let Some(slot) = self.slots.filters.get(at.0) else { return };
+        let is_resident = slot.resident.load().is_some();
+        if is_resident {
+            self.counters.count(Event::FilterHit);
+            self.count_filter(true);
+        } else {
+            self.counters.count(Event::FilterAbsent);
+            if self.may_read_filter(slot, lookup) {
+                self.filter_read_policy.note(true);
+            }
+        }
+        self.note_outcome(slot, true, is_resident);
+    }
+
+    /// Whether a lookup whose filter partition is not in memory may read it.
+    #[inline]
+    pub(crate) fn may_read_filter(&self, slot: &FilterSlot, lookup: &Lookup<'_>) -> bool {
+        let is_done_without = lookup.in_memory || slot.damaged_from().is_some();
+        self.filter_memory == FilterMemory::Cached && !is_done_without
     }
 
     /// The rest of a lookup whose filter was asked.
@@ -150,7 +181,7 @@ impl SstReader {
     #[cold]
     fn get_without_resident_filter(
         &self,
-        filter_at: usize,
+        (filter_at, expected): (usize, EntryAt),
         lookup: &Lookup<'_>,
         trace: &mut impl LookupTrace,
     ) -> Result<Option<Entry>> {
@@ -159,12 +190,11 @@ impl SstReader {
         let mut unfiltered = || {
             self.counters.count(Event::FilterAbsent);
             trace.filter(filter_at, 0, FilterSaid::NotInMemory);
-            let found = self.get_data(EntryAt::default(), lookup, trace)?;
+            let found = self.get_data(expected, lookup, trace)?;
             self.note_outcome(slot, found.is_some(), false);
             Ok(found)
         };
-        let is_done_without = lookup.in_memory || slot.damaged_from().is_some();
-        if self.filter_memory == FilterMemory::Elastic || is_done_without {
+        if !self.may_read_filter(slot, lookup) {
             return unfiltered();
         }
         let found = match self.filter_read_policy.plan() {
@@ -176,7 +206,7 @@ impl SstReader {
                 Some(filter) => {
                     let may_contain = filter.may_contain(lookup.hash);
                     trace.filter(filter_at, filter.units(), said(may_contain));
-                    self.get_if(may_contain, (slot, EntryAt::default()), lookup, trace)?
+                    self.get_if(may_contain, (slot, expected), lookup, trace)?
                 }
                 None => unfiltered()?,
             },

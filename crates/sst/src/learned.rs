@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_base::Result;
 use terrace_base::sync::Instant;
-use terrace_buf::Buf;
+use terrace_buf::{Buf, prefetch_value};
 use terrace_cache::CacheKey;
 
 /// Where the cache keeps a model that was trained in memory: no block lies there.
@@ -95,15 +95,40 @@ impl SstReader {
         }
         let model = self.slots.model.load();
         let Some(model) = &*model else { return EntryAt::default() };
-        let guess = model.locate(user_key);
-        if let Some(guess) = guess
-            && let Some(slot) = model.block_slot(guess.block as usize)
+        let Some(aim) = model.blocks().aim(user_key) else { return EntryAt::default() };
+        // Most likely the slot's line: no wait for the cell first.
+        if let Some(slot) = model.block_slot(aim.last_block() as usize) {
+            prefetch_value(slot);
+        }
+        let guess = model.blocks().locate_at(&aim);
+        let mut is_in_memory = false;
+        if let Some(slot) = model.block_slot(guess.block as usize)
             && let Some(block) = &*slot.load()
         {
             prefetch(block);
             prefetch_around(block, model.place_within(guess.within));
+            is_in_memory = true;
         }
-        EntryAt(guess)
+        EntryAt { guess: Some(guess), is_in_memory }
+    }
+
+    /// The newest visible version of the key, if it is where [`SstReader::prefetch_entry`] expected it, in memory.
+    #[inline]
+    pub(crate) fn get_expected(&self, expected: EntryAt, lookup: &Lookup<'_>) -> Option<Entry> {
+        let block = expected.guess.filter(|_| expected.is_in_memory)?.block as usize;
+        let model = self.slots.model.load();
+        let model = model.as_ref()?;
+        let resident = model.block_slot(block)?.load();
+        let resident = resident.as_ref()?;
+        let entry = match find_in_block(self, resident, lookup) {
+            InBlock::FoundFirst(entry) if !model.is_continued(block) => entry,
+            InBlock::Found(entry) => entry,
+            _ => return None,
+        };
+        model.touch();
+        self.note_model_block_hit(resident, model, block);
+        self.counters.count(Event::LookupByModel);
+        Some(entry)
     }
 
     /// The newest visible version of the key as the learned index finds it.
@@ -132,7 +157,7 @@ impl SstReader {
         lookup: &Lookup<'_>,
         trace: &mut impl LookupTrace,
     ) -> Result<ByModel> {
-        let guess = expected.0.or_else(|| model.locate(lookup.user_key));
+        let guess = expected.guess.or_else(|| model.locate(lookup.user_key));
         trace.model(guess.map(|guess| guess.block));
         let Some(guess) = guess else { return Ok(ByModel::AskIndex) };
         let (mut block, mut within) = (guess.block as usize, guess.within);

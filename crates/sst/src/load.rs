@@ -9,6 +9,7 @@ use crate::block_handle::{self, BlockHandle};
 use crate::counters::Event;
 use crate::damage::is_damage;
 use crate::filter_partition::FilterPartition;
+use crate::index::learned::LearnedIndex;
 use crate::index::partition::IndexPartition;
 use crate::index::top_level::FilterPlace;
 use crate::lookup::Lookup;
@@ -145,10 +146,7 @@ impl SstReader {
         {
             prefetch(block);
             prefetch_around(block, model.place_within(within));
-            self.counters.count(Event::DataBlockHit);
-            if block.mark() {
-                self.tell_cache(model.handle(at));
-            }
+            self.note_model_block_hit(block, model, at);
             return Ok(ask(block));
         }
         match self.find_model_block_in_cache(model, at) {
@@ -176,11 +174,16 @@ impl SstReader {
         let block = model.block_slot(at)?.load();
         let block = block.as_ref()?;
         prefetch(block);
+        self.note_model_block_hit(block, model, at);
+        Some(block.clone())
+    }
+
+    #[inline]
+    pub(crate) fn note_model_block_hit(&self, block: &Buf, model: &LearnedIndex, at: usize) {
         self.counters.count(Event::DataBlockHit);
         if block.mark() {
             self.tell_cache(model.handle(at));
         }
-        Some(block.clone())
     }
 
     /// As [`Self::find_in_cache`], of a file with a learned index.

@@ -38,7 +38,18 @@ pub struct FilterAt(pub(crate) usize);
 /// Where the learned index of a file takes a key to be, if it was asked
 /// ([`SstReader::prefetch_entry`](crate::SstReader::prefetch_entry)).
 #[derive(Debug, Clone, Copy, Default)]
-pub struct EntryAt(pub(crate) Option<BlockGuess>);
+pub struct EntryAt {
+    pub(crate) guess: Option<BlockGuess>,
+    pub(crate) is_in_memory: bool,
+}
+
+impl EntryAt {
+    /// Whether that block is in memory.
+    #[inline]
+    pub fn is_in_memory(self) -> bool {
+        self.is_in_memory
+    }
+}
 
 /// A version found by a lookup.
 #[derive(Debug, Clone)]

@@ -57,6 +57,10 @@ pub trait LookupTrace {
     /// prefetched together.
     const ONE_BY_ONE: bool = false;
 
+    /// Whether nobody looks. Only then may a lookup that most likely finds its key search the data before it asks the
+    /// filter, whose answer is known if it does.
+    const IS_BLIND: bool = false;
+
     /// Memtable `at`, newest first (0: the hot table, 1: the mutable one), was asked: the trailer of its newest version, and the newest
     /// range tombstone met so far that covers the key.
     #[inline(always)]
@@ -119,4 +123,6 @@ pub trait LookupTrace {
 }
 
 /// Observes nothing.
-impl LookupTrace for () {}
+impl LookupTrace for () {
+    const IS_BLIND: bool = true;
+}

@@ -6,7 +6,6 @@
 
 use super::{Page, SstIter};
 use crate::block::{DataBlock, prefetch, prefetch_around};
-use crate::lookup::EntryAt;
 use crate::residency::{ResidentModel, SlotEntry};
 use terrace_buf::Buf;
 
@@ -37,12 +36,8 @@ impl SstIter {
         if !self.takes_cached_blocks() {
             return false;
         }
-        let EntryAt(Some(guess)) = (match expected {
-            EntryAt(None) => self.reader.prefetch_entry(user_key),
-            expected => expected,
-        }) else {
-            return false;
-        };
+        let asked = || self.reader.prefetch_entry(user_key).guess;
+        let Some(guess) = expected.guess.or_else(asked) else { return false };
         let block = guess.block as usize;
         let ordinal = block as u64;
         let model = self.reader.slots.model.load();

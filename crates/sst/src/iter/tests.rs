@@ -86,9 +86,9 @@ fn a_seek_to_an_end_forgets_what_was_prepared() {
     let mut iter = reader.iter(ScanOptions::default());
     for seek in [SstIter::seek_to_first, SstIter::seek_to_last] {
         iter.prepare_seek(&key(KEYS / 2));
-        assert!(iter.expected.0.is_some());
+        assert!(iter.expected.guess.is_some());
         seek(&mut iter).unwrap();
-        assert!(iter.valid() && iter.expected.0.is_none());
+        assert!(iter.valid() && iter.expected.guess.is_none());
     }
 }
 

@@ -1,8 +1,8 @@
 //! Point reads (get): memtables newest first, then the sorted runs newest first.
 //!
 //! The key is hashed once. The filter lines of all candidate SSTs are prefetched together before
-//! the first one is tested, so that a miss costs one memory latency, not one per run; and a thread that finds most
-//! of its keys asks for the entry in the last candidate with them. A cached
+//! the first one is tested, so that a miss costs one memory latency, not one per run; a thread that finds most
+//! of its keys asks for the entry in the last candidate with them, and searches it before that filter. A cached
 //! read takes no lock and allocates nothing; the value is a slice pinned to its block.
 //!
 //! A value in the log is read by one read of the device ([`crate::values::value_log`]). If its segment has
@@ -428,21 +428,22 @@ impl<'a, T: LookupTrace> Search<'a, T> {
                     break;
                 }
             };
-            let at = guard.as_ref().map(|reader| reader.prefetch_filter(self.lookup));
-            let Some(at) = at else {
+            let Some(reader) = guard.as_ref() else {
                 stopped = Some(Error::NotInMemory);
                 break;
             };
             self.trace.opened(run.place());
+            // Most keys are in the last run: its filter will hardly be asked.
+            let is_last = runs.get(count + 1).is_none_or(Option::is_none);
+            if is_last {
+                expected = self.expect(run, reader);
+            }
+            let at = match expected.is_in_memory() {
+                true => reader.filter_at(self.lookup),
+                false => reader.prefetch_filter(self.lookup),
+            };
             *place = Some((run, guard, at));
             count += 1;
-        }
-        // Most keys are in the last run.
-        if outcomes::are_mostly_found()
-            && let Some(Some((run, guard, _))) = group[..count].last()
-            && let Some(reader) = guard.as_ref()
-        {
-            expected = self.expect(run, reader);
         }
         for (number, (run, guard, at)) in group.iter().flatten().enumerate() {
             let Some(reader) = guard.as_ref() else { continue };
