@@ -42,6 +42,16 @@ impl FilterShape {
         }
     }
 
+    /// Asks for the cache lines that [`FilterShape::may_contain`] with the same arguments reads after the first, unless
+    /// that denies the key: for a caller that has other work until they come. It reads the first, so
+    /// [`FilterShape::prefetch`] should have been called before.
+    #[inline]
+    pub fn prefetch_rest(&self, loaded: &[u8], hash: u64) {
+        if self.kind == FilterKind::Ribbon {
+            ribbon::prefetch_rest(self, loaded, hash);
+        }
+    }
+
     /// The false positive rate to expect of the first `units` units of a filter over `key_count`
     /// keys, between 0 and 1; 1 without units. The model of each kind is in its module.
     pub fn expected_fpr(&self, units: u8, key_count: u64) -> f64 {

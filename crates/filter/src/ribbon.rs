@@ -221,6 +221,20 @@ pub(crate) fn prefetch(shape: &FilterShape, loaded: &[u8], hash: u64) {
     prefetch_read(loaded, offset + 2 * granule_bytes - 1);
 }
 
+/// See [`FilterShape::prefetch_rest`].
+#[inline]
+pub(crate) fn prefetch_rest(shape: &FilterShape, loaded: &[u8], hash: u64) {
+    let granules = shape.unit_bytes as usize / GRANULE_BYTES;
+    if granules == 0 {
+        return;
+    }
+    let equation = Equation::of(hash, shape.seed, &Layout::of(granules));
+    let probe = Probe::of(&equation);
+    if probe.passes_first(loaded.as_chunks().0, &equation) {
+        probe.prefetch_planes(loaded, granules * GRANULE_BYTES);
+    }
+}
+
 /// `2^-columns` exactly, whatever the keys and however many; 1 without units.
 pub(crate) fn expected_fpr(units: u8) -> f64 {
     if units == 0 { 1.0 } else { 0.5f64.powi(i32::from(units) + 1) }

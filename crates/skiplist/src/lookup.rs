@@ -25,6 +25,20 @@ impl Skiplist {
         (!version.is_none()).then(|| (self.arena.trailer(version), self.arena.value(version)))
     }
 
+    /// Asks for what [`Self::get_hashed`] reads first for a key of this hash: a line of the index.
+    #[inline]
+    pub fn prefetch_index(&self, hash: u64) {
+        self.index.prefetch(hash);
+    }
+
+    /// Asks for what it reads next: the node, if there is one under this hash. Reads the line of the index.
+    #[inline]
+    pub fn prefetch_node(&self, hash: u64) {
+        if let Some(node) = self.index.guess(hash) {
+            self.arena.prefetch_entry(node);
+        }
+    }
+
     /// What the index knows of a key.
     #[inline]
     pub(crate) fn indexed(&self, user_key: &[u8], hash: u64) -> Place {

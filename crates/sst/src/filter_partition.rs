@@ -48,6 +48,12 @@ impl FilterPartition {
         self.shape.prefetch(&self.bytes, hash);
     }
 
+    /// Asks for what [`Self::may_contain`] reads after what [`Self::prefetch`] asks for.
+    #[inline]
+    pub fn prefetch_rest(&self, hash: u64) {
+        self.shape.prefetch_rest(&self.bytes, hash);
+    }
+
     pub fn charge_bytes(&self) -> usize {
         self.bytes.pinned_bytes()
     }

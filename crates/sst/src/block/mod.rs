@@ -31,6 +31,12 @@ const PREFETCH_BYTES: usize = 320;
 const PREFETCH_BEFORE_BYTES: usize = 64;
 const PREFETCH_AFTER_BYTES: usize = 192;
 
+/// Bytes of a cache line, at which blocks begin.
+const LINE_BYTES: usize = 64;
+
+/// Bytes of an entry that are fetched at once.
+const PREFETCH_ENTRY_BYTES: usize = 256;
+
 /// A checked block and the memory it lies in: one pointer, so that a slot can hold it.
 #[derive(Clone)]
 pub(crate) struct DataBlock {
@@ -84,6 +90,25 @@ pub(crate) fn prefetch(block: &Buf) {
     block.prefetch(0, PREFETCH_BYTES);
 }
 
+/// Asks for the lines of a block whose entries begin at `entries_at`, most likely, that a lookup reads before its entry.
+#[inline]
+pub(crate) fn prefetch_front(block: &Buf, entries_at: usize) {
+    block.prefetch_header();
+    block.prefetch(0, entries_at.min(PREFETCH_BYTES));
+}
+
+/// Asks for the lines of the entry that a lookup compares first. Reads those of [`prefetch_front`].
+#[inline]
+pub(crate) fn prefetch_entry(block: &Buf, aim: Aim) {
+    let Aim::At(at) = aim else { return };
+    let block_ref = BlockRef::checked(block);
+    if at < block_ref.count() {
+        let Range { start, end } = block_ref.entry_range(at);
+        // From the start of its first line, so that the last one is met.
+        block.prefetch(start / LINE_BYTES * LINE_BYTES, end.min(start + PREFETCH_ENTRY_BYTES));
+    }
+}
+
 /// Asks for the lines of a block around `offset`, where an entry should be.
 #[inline]
 pub(crate) fn prefetch_around(block: &Buf, offset: usize) {
@@ -125,6 +150,15 @@ pub(crate) enum Located {
     Absent,
     /// Everything in the block sorts before; versions may follow in the next block.
     PastEnd,
+}
+
+/// Where a key is in a block, as far as heads say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Aim {
+    /// At this entry or after it: the first whose head is not below that of the key. The key has the block's prefix.
+    At(usize),
+    /// It is not in the block, and would be at this index.
+    Beside(usize),
 }
 
 /// A checked block, wherever its bytes lie.
@@ -220,7 +254,13 @@ impl<'a> BlockRef<'a> {
     /// As [`Self::find`], with the index of the entry found, or where it would be.
     #[inline]
     pub fn find_at(&self, user_key: &[u8], trailer: u64) -> (usize, Located) {
-        match self.position(user_key, trailer) {
+        self.find_aimed(self.aim(user_key), user_key, trailer)
+    }
+
+    /// As [`Self::find_at`], with what [`Self::aim`] has said of the same key.
+    #[inline]
+    pub fn find_aimed(&self, aim: Aim, user_key: &[u8], trailer: u64) -> (usize, Located) {
+        match self.position_at(aim, user_key, trailer) {
             (at, Some(RawEntry { trailer, value, .. })) => (at, Located::Found { trailer, value }),
             (at, None) if at == self.count() => (at, Located::PastEnd),
             (at, None) => (at, Located::Absent),
@@ -236,19 +276,48 @@ impl<'a> BlockRef<'a> {
     /// The lower bound, and its entry if that has the same user key.
     #[inline]
     fn position(&self, user_key: &[u8], trailer: u64) -> (usize, Option<RawEntry<'a>>) {
-        let prefix = self.prefix();
-        let Some((front, rest)) = user_key.split_at_checked(prefix.len()) else {
-            // A key shorter than the prefix is below every key or above every key.
-            let at = if user_key < prefix { 0 } else { self.count() };
-            return (at, None);
-        };
-        if front != prefix {
-            return (if front < prefix { 0 } else { self.count() }, None);
+        self.position_at(self.aim(user_key), user_key, trailer)
+    }
+
+    #[inline]
+    fn position_at(
+        &self,
+        aim: Aim,
+        user_key: &[u8],
+        trailer: u64,
+    ) -> (usize, Option<RawEntry<'a>>) {
+        match aim {
+            Aim::At(at) => self.position_from(at, user_key, trailer),
+            Aim::Beside(at) => (at, None),
         }
+    }
+
+    /// What the heads say of the key, without a look at an entry.
+    #[inline]
+    pub fn aim(&self, user_key: &[u8]) -> Aim {
+        let prefix = self.prefix();
+        match user_key.split_at_checked(prefix.len()) {
+            Some((front, rest)) if front == prefix => {
+                Aim::At(search::lower_bound(self.heads(), head_of(rest)))
+            }
+            // A key shorter than the prefix is below every key or above every key, as one with another front is.
+            _ if user_key < prefix => Aim::Beside(0),
+            _ => Aim::Beside(self.count()),
+        }
+    }
+
+    /// As [`Self::position`], from the first entry with the head of the key on.
+    #[inline]
+    fn position_from(
+        &self,
+        mut at: usize,
+        user_key: &[u8],
+        trailer: u64,
+    ) -> (usize, Option<RawEntry<'a>>) {
+        let rest = &user_key[usize::from(self.layout.prefix_len)..];
         let heads = self.heads();
         let head = head_of(rest);
         let stored = head.to_le_bytes();
-        let mut at = search::lower_bound(heads, head);
         if heads.get(at + WALK_MAX) == Some(&stored) {
             at = self.halve_run(at, head, rest, trailer);
         }

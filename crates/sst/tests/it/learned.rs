@@ -2,6 +2,7 @@
 //! keys of all kinds, with files in any state.
 
 use crate::files::*;
+use crate::model::check_batch;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use terrace_base::key::{MAX_KEY_BYTES, pack_trailer, seek_trailer};
@@ -140,10 +141,7 @@ fn check_keys(rng: &mut SplitMix64, reader: &Arc<SstReader>, model: &Model) {
         lookups.push(Lookup::new(key, SeqNo::new(seqno)));
     }
     for batch in lookups.chunks(64) {
-        for (lookup, entry) in batch.iter().zip(reader.multi_get(batch).unwrap()) {
-            let want = expected(model, lookup.user_key, lookup.trailer >> 8);
-            assert_eq!(entry.map(|e| (e.trailer, e.value.to_vec())), want);
-        }
+        check_batch(rng, reader, model, batch);
     }
 }
 

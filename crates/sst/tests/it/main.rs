@@ -9,6 +9,7 @@ mod external;
 mod files;
 mod golden;
 mod learned;
+mod likely;
 mod model;
 mod pages;
 mod units;

@@ -6,7 +6,10 @@ use terrace_base::{
     FileNumber, InternalIter, MAX_SEQNO, RangeTombstone, RangeTombstones, Rng, SeqNo, SplitMix64,
     ValueKind,
 };
-use terrace_sst::{Compression, Lookup, ScanOptions, SstIter, SstOptions, SstReader, SstWriter};
+use terrace_sst::{
+    BatchLookup, Compression, Lookup, ScanOptions, SstIter, SstOptions, SstReader, SstWriter,
+    multi_get,
+};
 use terrace_vfs::SimVfs;
 
 const POLICIES: [&str; 6] =
@@ -66,10 +69,25 @@ pub fn check_lookups(rng: &mut SplitMix64, reader: &SstReader, model: &Model) {
         lookups.push(lookup);
     }
     for batch in lookups.chunks(1 + rng.below(70) as usize) {
-        for (lookup, entry) in batch.iter().zip(reader.multi_get(batch).unwrap()) {
-            let want = expected(model, lookup.user_key, lookup.trailer >> 8);
-            assert_eq!(entry.map(|e| (e.trailer, e.value.to_vec())), want);
-        }
+        check_batch(rng, reader, model, batch);
+    }
+}
+
+/// Lookups together, those of some keys as of keys that most likely are there.
+pub fn check_batch(
+    rng: &mut SplitMix64,
+    reader: &SstReader,
+    model: &Model,
+    lookups: &[Lookup<'_>],
+) {
+    let one_in = 1 + rng.below(3);
+    let mut batch: Vec<_> =
+        lookups.iter().map(|lookup| BatchLookup::new(reader, *lookup)).collect();
+    batch.iter_mut().for_each(|batch| batch.is_likely = rng.one_in(one_in));
+    multi_get(&mut batch).unwrap();
+    for BatchLookup { lookup, found, .. } in batch {
+        let want = expected(model, lookup.user_key, lookup.trailer >> 8);
+        assert_eq!(found.map(|e| (e.trailer, e.value.to_vec())), want, "{:?}", lookup.user_key);
     }
 }
 

@@ -232,6 +232,19 @@ impl MemTable {
         self.list.get_hashed(key, hash, trailer)
     }
 
+    /// Asks for the memory that [`Self::get`] reads first; [`Self::prefetch_entry`], a little later, for what it reads
+    /// next.
+    #[inline]
+    pub fn prefetch_index(&self, hash: u64) {
+        self.list.prefetch_index(hash);
+    }
+
+    /// See [`Self::prefetch_index`].
+    #[inline]
+    pub fn prefetch_entry(&self, hash: u64) {
+        self.list.prefetch_node(hash);
+    }
+
     /// Whether there is any range tombstone.
     #[inline]
     pub fn has_range_tombstones(&self) -> bool {

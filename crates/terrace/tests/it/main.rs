@@ -46,6 +46,7 @@ mod limits;
 mod live_options;
 mod log_garbage;
 mod lost_files;
+mod many_gets;
 mod memory_split;
 mod memtable_loan;
 mod merge;

@@ -2,7 +2,7 @@
 //! what one run must read from the device for all of them is read in one batch.
 
 use super::sampled::SampledLookup;
-use super::{Answer, AskedRuns, MAX_TRIES, Reading, Search, from_memtable, in_memtable, pinned};
+use super::{Answer, AskedRuns, MAX_TRIES, Reading, Search};
 use crate::error::{Error, Result};
 use crate::metrics::{Sampled, sample};
 use crate::read::merged;
@@ -11,10 +11,10 @@ use crate::values::value_log::SegmentMap;
 use crate::version::family::Family;
 use crate::version::read_env::ReadEnv;
 use crate::version::read_state::ReadState;
-use std::sync::Arc;
+use open_keys::OpenKeys;
 use terrace_base::{SeqNo, ValueHandle};
 use terrace_buf::{BufMut, Slice};
-use terrace_sst::{BatchLookup, Lookup, LookupTrace, SstReader};
+use terrace_sst::{Lookup, LookupTrace};
 
 /// Bytes of data blocks that may be read for one run at a time, about; and how many keys that is at least, and at
 /// most.
@@ -26,12 +26,6 @@ const MOST_AT_ONCE: usize = 4096;
 /// part in [`KEPT_PART`] of what they would keep.
 const KEEPING_ANSWERS: usize = 64;
 const KEPT_PART: usize = 4;
-
-struct Open<'a> {
-    at: usize,
-    lookup: Lookup<'a>,
-    covered: SeqNo,
-}
 
 /// The values of `keys`, all as of one moment. Reads of one SST are batched.
 pub(crate) fn multi_get(
@@ -216,7 +210,7 @@ fn search(
     let at_once = BYTES_AT_ONCE / family.options().block_size.max(1);
     let mut found = Vec::with_capacity(keys.len());
     for some in keys.chunks(at_once.clamp(LEAST_AT_ONCE, MOST_AT_ONCE)) {
-        let mut answers = search_some(env, state, some, seqno, reading)?;
+        let mut answers = OpenKeys::search(env, state, some, seqno, reading)?;
         let keeping = KEEPING_ANSWERS.saturating_sub(found.len()).min(answers.len());
         answers[keeping..].iter_mut().for_each(loosen);
         found.extend(answers);
@@ -236,84 +230,4 @@ fn loosen(answer: &mut Answer) {
     }
 }
 
-fn search_some(
-    env: &ReadEnv,
-    state: &ReadState,
-    keys: &[&[u8]],
-    seqno: SeqNo,
-    reading: Reading<'_>,
-) -> Result<Vec<Answer>> {
-    let Reading { fill_cache, now_ms, .. } = reading;
-    let mut found: Vec<Answer> = keys.iter().map(|_| Answer::Absent).collect();
-    let mut open: Vec<Open<'_>> = Vec::with_capacity(keys.len());
-    'keys: for (at, key) in keys.iter().enumerate() {
-        let lookup = Lookup { fill_cache, ..Lookup::new(key, seqno) };
-        let mut covered = SeqNo::ZERO;
-        for memtable in state.memtables() {
-            if let Some((trailer, value)) = in_memtable(memtable, &lookup, seqno, &mut covered) {
-                env.base.counters.gets_in_memtable.add(1);
-                found[at] = from_memtable((env, now_ms), trailer, value, covered);
-                continue 'keys;
-            }
-        }
-        open.push(Open { at, lookup, covered });
-    }
-    let levels = state.version.levels();
-    for index in 0..levels[0].files().len() {
-        run((env, now_ms), &mut open, &mut found, seqno, |key| {
-            let file = &levels[0].files()[index];
-            file.contains(key).then_some(file)
-        })?;
-    }
-    for level in &levels[1..] {
-        if level.is_empty() {
-            continue;
-        }
-        run((env, now_ms), &mut open, &mut found, seqno, |key| {
-            level.find(key).and_then(|index| level.files().get(index))
-        })?;
-    }
-    Ok(found)
-}
-
-/// Looks all open keys up in one sorted run and closes those that were found.
-fn run<'v>(
-    (env, now_ms): (&ReadEnv, Option<u64>),
-    open: &mut Vec<Open<'_>>,
-    found: &mut [Answer],
-    seqno: SeqNo,
-    file_of: impl Fn(&[u8]) -> Option<&'v Arc<terrace_manifest::FileMeta>>,
-) -> Result<()> {
-    let followed = sample() == Sampled::Followed;
-    let mut readers: Vec<(usize, Arc<SstReader>)> = Vec::with_capacity(open.len());
-    for (slot, entry) in open.iter_mut().enumerate() {
-        let Some(file) = file_of(entry.lookup.user_key) else { continue };
-        let reader = env.table_cache.reader(file)?;
-        if file.range_tombstone_count > 0 {
-            let newest = reader.range_tombstones().covering_seqno(entry.lookup.user_key, seqno);
-            entry.covered = entry.covered.max(newest.unwrap_or_default());
-        }
-        readers.push((slot, reader));
-    }
-    let mut lookups: Vec<BatchLookup<'_>> =
-        readers.iter().map(|(slot, reader)| BatchLookup::new(reader, open[*slot].lookup)).collect();
-    terrace_sst::multi_get(&mut lookups)?;
-    let answers: Vec<_> = lookups.into_iter().map(|lookup| lookup.found).collect();
-    let mut closed = vec![false; open.len()];
-    for ((slot, reader), answer) in readers.iter().zip(answers) {
-        if followed && answer.is_some() {
-            env.table_cache.slot(reader.file_number()).note(true);
-        }
-        if let Some(entry) = answer {
-            let Open { at, covered, .. } = open[*slot];
-            found[at] = pinned((env, now_ms), entry, covered);
-            closed[*slot] = true;
-        }
-    }
-    let mut slot = 0;
-    open.retain(|_| {
-        slot += 1;
-        !closed[slot - 1]
-    });
-    Ok(())
-}
+mod open_keys;

@@ -1,0 +1,86 @@
+//! What the lookups of a batch miss in memory, read in one batch and kept until the end (multi_get).
+
+use crate::block::DataBlock;
+use crate::block_handle::BlockHandle;
+use crate::damage::is_damage;
+use crate::filter_partition::FilterPartition;
+use crate::reader::SstReader;
+use crate::residency::{ResidentIndex, SlotEntry};
+use std::collections::HashMap;
+use std::sync::Arc;
+use terrace_base::{Error, Result};
+use terrace_buf::BufMut;
+use terrace_vfs::ReadRequest;
+
+/// What a lookup cannot go on without, or could use soon.
+#[derive(Clone, Copy)]
+pub(super) enum Want {
+    Filter(usize),
+    /// That of a lookup whose filter is read at the same time, and may end it.
+    EarlyIndex(usize),
+    Index(usize),
+    Data(BlockHandle),
+}
+
+/// What was read in this batch, kept until its end: the cache may be too small to.
+#[derive(Default)]
+pub(super) struct Loaded {
+    pub filters: HashMap<(u64, usize), Arc<SlotEntry<FilterPartition>>>,
+    pub index: HashMap<(u64, usize), Arc<SlotEntry<ResidentIndex>>>,
+    pub data: HashMap<(u64, u64), DataBlock>,
+}
+
+/// Reads everything wanted in one batch and empties `wants`; `fill_cache` is about data blocks.
+pub(super) fn read_wanted(
+    wants: &mut Vec<(&SstReader, Want)>,
+    loaded: &mut Loaded,
+    fill_cache: bool,
+) -> Result<()> {
+    let handle = |(reader, want): &(&SstReader, Want)| match *want {
+        Want::Filter(at) => reader.top.filters()[at].whole(),
+        Want::EarlyIndex(at) | Want::Index(at) => reader.top.index()[at].handle,
+        Want::Data(handle) => handle,
+    };
+    wants.sort_by_key(|want| (want.0.cache_file, handle(want).offset));
+    wants.dedup_by_key(|want| (want.0.cache_file, handle(want).offset));
+    let buf = |want| BufMut::for_overwrite(handle(want).stored_len as usize);
+    let mut bufs: Vec<BufMut> = wants.iter().map(buf).collect();
+    let requests = wants.iter().zip(&mut bufs);
+    let mut requests: Vec<ReadRequest<'_>> = requests
+        .map(|(want, buf)| ReadRequest::new(&*want.0.file, handle(want).offset, buf))
+        .collect();
+    let Some((first, _)) = wants.first() else { return Ok(()) };
+    first.vfs.read_batch(&mut requests);
+    let results: Vec<Result<()>> =
+        requests.into_iter().map(|request| request.result.unwrap_or_else(not_executed)).collect();
+    for (((reader, want), buf), result) in wants.drain(..).zip(bufs).zip(results) {
+        if result.is_ok() {
+            reader.count_read(buf.len());
+        }
+        match want {
+            Want::Filter(at) => {
+                let filter = result.and_then(|()| reader.adopt_filter(at, buf, true));
+                if let Some(filter) = reader.unless_damaged(at, filter)? {
+                    loaded.filters.insert((reader.cache_file, at), filter);
+                }
+            }
+            Want::EarlyIndex(at) | Want::Index(at) => {
+                match result.and_then(|()| reader.adopt_index(at, buf, true)) {
+                    // Wanted again if the filter lets the lookup pass.
+                    Err(error) if is_damage(&error) && matches!(want, Want::EarlyIndex(_)) => {}
+                    index => drop(loaded.index.insert((reader.cache_file, at), index?)),
+                }
+            }
+            Want::Data(handle) => {
+                result?;
+                let block = reader.adopt_data_block(handle, buf, fill_cache)?;
+                loaded.data.insert((reader.cache_file, handle.offset), block);
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn not_executed() -> Result<()> {
+    Err(Error::InvalidArgument("the file system left a read of a batch unexecuted".into()))
+}
