@@ -64,8 +64,8 @@ pub(crate) struct Layout {
 /// What the flags of a block say of trailers.
 #[inline]
 fn common_trailer(flags: u8) -> u8 {
-    (flags & FLAG_PUTS) / FLAG_PUTS * PUT_TRAILER as u8
-        | (flags & FLAG_HANDLES) / FLAG_HANDLES * HANDLE_TRAILER as u8
+    ((flags & FLAG_PUTS) / FLAG_PUTS * PUT_TRAILER as u8)
+        | ((flags & FLAG_HANDLES) / FLAG_HANDLES * HANDLE_TRAILER as u8)
 }
 
 impl Layout {
