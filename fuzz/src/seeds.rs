@@ -70,7 +70,7 @@ fn segment(
 ) -> Vec<u8> {
     let vfs = SimVfs::new(0);
     let path = Path::new("segment");
-    let options = LogOptions { preallocate_bytes, buffered: false };
+    let options = LogOptions { preallocate_bytes, ..LogOptions::default() };
     let written = LogWriter::create(&vfs, path, number, &options).and_then(|mut writer| {
         for (at, payload) in payloads.iter().enumerate() {
             if synced && at % 2 == 1 {

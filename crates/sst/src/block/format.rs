@@ -205,12 +205,10 @@ fn check_entry(entry: &[u8], head: u32, layout: Layout, most_rest: usize) -> Che
     };
     match trailer_kind(trailer) {
         Some(ValueKind::Delete | ValueKind::Put | ValueKind::Merge) => Ok(()),
-        Some(ValueKind::PutTtl) => {
-            match entry.len() - value_at < terrace_base::key::EXPIRY_BYTES {
-                true => Err("expiring entry without an expiry"),
-                false => Ok(()),
-            }
-        }
+        Some(ValueKind::PutTtl) => match entry.len() - value_at < terrace_base::key::EXPIRY_BYTES {
+            true => Err("expiring entry without an expiry"),
+            false => Ok(()),
+        },
         Some(ValueKind::Merged) => {
             match entry.len() - value_at < terrace_base::key::OLDEST_SEQNO_BYTES {
                 true => Err("combined operand without its oldest sequence number"),

@@ -66,8 +66,8 @@ fn model(entries: Vec<(Vec<u8>, u64, Vec<u8>)>, trailers: Trailers) -> Model {
     let kind =
         |seqno: u64| if seqno.is_multiple_of(5) { ValueKind::Delete } else { ValueKind::Put };
     let entry = |(key, seqno, value): (Vec<u8>, u64, Vec<u8>)| {
-        let is_handle = trailers == Trailers::Handles
-            || trailers == Trailers::Both && seqno.is_multiple_of(3);
+        let is_handle =
+            trailers == Trailers::Handles || trailers == Trailers::Both && seqno.is_multiple_of(3);
         match (trailers, is_handle) {
             (Trailers::Any, _) => (key, pack_trailer(SeqNo::new(seqno), kind(seqno)), value),
             (_, true) => {

@@ -139,8 +139,8 @@ impl BlockWriter {
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         let n = self.entries.len();
         let offset_bytes = offset_bytes(self.region_bytes(self.prefix_len, self.is_bare()));
-        let flags = if offset_bytes == 4 { FLAG_WIDE } else { 0 }
-            | trailer_flag(self.common_trailer);
+        let flags =
+            if offset_bytes == 4 { FLAG_WIDE } else { 0 } | trailer_flag(self.common_trailer);
         let start = out.len();
         out.extend_from_slice(&(n as u32).to_le_bytes());
         out.extend_from_slice(&(self.prefix_len as u16).to_le_bytes());

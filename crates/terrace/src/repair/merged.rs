@@ -17,7 +17,7 @@ use terrace_vfs::Vfs;
 pub(super) struct MergedBefore {
     /// SSTs in the directory that it has merged or written anew, where they may not be moved.
     pub left: HashSet<FileNumber>,
-    /// Why it is not known which ones these are, until that is told.
+    /// Why it is not known which ones these are, until that is reported.
     unknown: Option<String>,
 }
 

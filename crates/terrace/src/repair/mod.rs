@@ -289,7 +289,7 @@ struct Repair<'a> {
     misplaced: Misplaced,
     /// SSTs that were in `lost/`: this repair took them back, or one that did not end.
     taken_back: HashSet<FileNumber>,
-    /// Why it is not known of which one that did not end, until that is told.
+    /// Why it is not known of which one that did not end, until that is reported.
     taken_back_unknown: Option<String>,
     merged_before: MergedBefore,
 }
