@@ -1,6 +1,6 @@
 //! The target for dumps of stores.
 
-use terrace_dump::{ChunkWriter, RecordReader, RecordWriter};
+use terrace_dump::{ChunkWriter, DumpedFamily, RecordReader, RecordWriter};
 
 /// Reads the bytes as a dump, and as the records in one.
 pub fn records(data: &[u8]) -> bool {
@@ -39,10 +39,22 @@ pub fn seeds() -> Vec<Vec<u8>> {
         records.entry(b"late", b"value", Some(4_102_444_800_000))?;
         Ok::<_, terrace_dump::Error>(records.finish()?.0)
     };
-    // Records of families by themselves.
-    let described =
-        b"\x05\x01a\x07counter\x06\x01b\x00\x11compaction=tiered\x06\x01c\x03max\x0clearning=off";
+    let describe = || {
+        let described = |name: &str, merge_operator: &str, options: &str| DumpedFamily {
+            name: name.into(),
+            merge_operator: (!merge_operator.is_empty()).then(|| merge_operator.into()),
+            options: (!options.is_empty()).then(|| options.into()),
+        };
+        let families = [
+            described("a", "counter", ""),
+            described("b", "", "compaction=tiered"),
+            described("c", "max", "learning=off"),
+        ];
+        let mut records = RecordWriter::start_for(Vec::new(), &families)?;
+        families.iter().try_for_each(|family| records.described_family(family))?;
+        Ok::<_, terrace_dump::Error>(records.finish()?.0)
+    };
     // One without families has no checksum to be made right: that of nothing is 0.
     let empty = [&[4][..], &[0; 36]].concat();
-    write().into_iter().chain([described.to_vec(), empty]).collect()
+    write().into_iter().chain(describe()).chain([empty]).collect()
 }

@@ -56,6 +56,10 @@ fn acl(call: &mut Call<'_>) -> Outcome {
             let names: Vec<&[u8]> = call.args_from(2).collect();
             let count = call.server.acl.delete_users(&names)?;
             settle(call, &names, ClientInfo::kill);
+            // The own connection ends behind the reply.
+            let own = call.session.user.as_ref();
+            let ends = own.is_some_and(|user| names.contains(&user.name().as_bytes()));
+            call.session.closes |= ends;
             call.reply.integer(count as i64);
         }
         (b"cat", 2) => {
