@@ -75,8 +75,11 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
     out
 }
 
+/// What is done to a life that is to become shorter.
+type Change<'a> = &'a dyn Fn(&mut Life);
+
 /// The life with its end, or with what goes wrong, at an earlier operation.
-fn sooner(life: &Life, change: &mut dyn FnMut(&dyn Fn(&mut Life))) {
+fn sooner(life: &Life, change: &mut dyn FnMut(Change<'_>)) {
     for at_op in life.cut.into_iter().flat_map(|cut| earlier(cut.at_op)) {
         change(&|life| {
             if let Some(cut) = &mut life.cut {
