@@ -136,13 +136,12 @@ impl<'a> OpenKeys<'a> {
 
     /// Which key is to be looked up in which file, file by file, so that each is entered once.
     fn by_file(&self, file_of: impl Fn(&[u8]) -> Option<usize>) -> Vec<Asked> {
-        let asked = |(key, open): (usize, &Open<'_>)| {
+        let in_file = |(key, open): (usize, &Open<'_>)| {
             let file = file_of(open.lookup.user_key)?;
             Some(Asked { file: file as u32, key: key as u32 })
         };
-        let mut found = Vec::with_capacity(self.open.len());
-        found.extend(self.open.iter().enumerate().filter_map(asked));
-        let mut asked: Vec<Asked> = found;
+        let mut asked = Vec::with_capacity(self.open.len());
+        asked.extend(self.open.iter().enumerate().filter_map(in_file));
         asked.sort_unstable_by_key(|Asked { file, key }| u64::from(*file) << 32 | u64::from(*key));
         asked
     }
