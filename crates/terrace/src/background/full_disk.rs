@@ -49,6 +49,7 @@ impl LastLook {
     pub fn not_full(&mut self, env: &JobEnv) {
         self.rotated = env.base.counters.groups.load(Ordering::Relaxed);
         (self.waited, self.pause) = (0, 0);
+        env.versions.evidence.may_be_long();
         self.unsized_room.not_full(env.base.clock.monotonic_us());
     }
 
@@ -155,6 +156,7 @@ pub(super) fn look_for_room(env: &JobEnv, last: &mut LastLook) -> Result<()> {
 fn look(env: &JobEnv, last: &mut LastLook) -> Result<()> {
     let reserve_bytes = env.base.dynamic.reserve_bytes();
     lend_reserve(env, reserve_bytes)?;
+    env.versions.evidence.keep_short(reserve_bytes);
     env.purge();
     match env.base.health.has_no_room() {
         true => install::shrink_manifest(&env.versions)?,
@@ -167,14 +169,15 @@ fn look(env: &JobEnv, last: &mut LastLook) -> Result<()> {
     if has_room(env, last, reserve_bytes)? {
         let free = env.base.vfs.free_space_bytes(&env.base.dir)?;
         event::disk_has_room(free);
+        // Before writers ask why their flush does not happen. Where it is not known, merges that found no room keep their
+        // pauses.
+        env.jobs.errors.room_came(if free == u64::MAX { 0 } else { free });
         {
             let mut jobs = env.jobs.scheduler.lock();
             jobs.rewrites = Rewrites::default();
             env.base.health.resume();
         }
         last.waited = 0;
-        // Where it is not known, merges that found no room keep their pauses.
-        env.jobs.errors.room_came(if free == u64::MAX { 0 } else { free });
         env.jobs.scheduler.job_ended();
     }
     Ok(())
@@ -185,20 +188,31 @@ fn look(env: &JobEnv, last: &mut LastLook) -> Result<()> {
 fn lend_reserve(env: &JobEnv, reserve_bytes: u64) -> Result<()> {
     let merges_only = {
         let jobs = env.jobs.scheduler.lock();
+        let health = &env.base.health;
         // Where there is some room, writers wait for flushes, which therefore go on.
-        let may_turn = !env.base.health.wants_reserve_only();
-        let merges_only = may_turn && jobs.is_quiet() && !env.base.health.merges_only();
-        env.base.health.set_merges_only(merges_only);
+        let may_turn = !health.wants_reserve_only();
+        if may_turn && health.merges_only() && !jobs.is_quiet() && jobs.flushing.is_empty() {
+            // The merges' turn is not over.
+            return Ok(());
+        }
+        let merges_only = may_turn && jobs.is_quiet() && !health.merges_only();
+        health.set_merges_only(merges_only);
         merges_only
     };
     match merges_only {
         true => {
             reserve::release(&*env.base.vfs, &env.base.dir)?;
             env.jobs.errors.hurry(Work::Compaction);
-            env.jobs.scheduler.wake();
         }
-        false => reserve::keep_for_log(&*env.base.vfs, &env.base.dir, reserve_bytes)?,
+        false => {
+            reserve::keep_for_log(&*env.base.vfs, &env.base.dir, reserve_bytes)?;
+            // What the reserve has no room for is tried at its own pauses.
+            if env.read.memtable_bytes() as u64 <= reserve_bytes {
+                env.jobs.errors.hurry(Work::Flush);
+            }
+        }
     }
+    env.jobs.scheduler.wake();
     Ok(())
 }
 

@@ -10,7 +10,7 @@
 use crate::event;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrace_base::sync::{Mutex, MutexGuard};
 use terrace_base::{Result, SegmentNumber, SeqNo};
 use terrace_log::LogPosition;
@@ -20,6 +20,10 @@ use terrace_vfs::Vfs;
 
 /// A file of this length is replaced by one with a single record.
 const MAX_BYTES: u64 = 1 << 20;
+/// While the disk is full, one of one part in this many of the reserve, and at least of so many bytes: each synced deletion
+/// makes it longer.
+const RESERVE_PARTS: u64 = 32;
+const LEAST_MAX_BYTES: u64 = 4 << 10;
 
 /// The evidence of one store. Takes no other lock; may be called under any.
 pub(crate) struct Evidence {
@@ -29,6 +33,8 @@ pub(crate) struct Evidence {
     files: Mutex<[Option<EvidenceFile>; EVIDENCE_FILES]>,
     /// Per file, whether claims were made since it was written.
     behind: [AtomicBool; EVIDENCE_FILES],
+    /// Length at which a file is replaced.
+    max_bytes: AtomicU64,
     /// Whether the last attempt to write one failed.
     stale: AtomicBool,
 }
@@ -43,6 +49,7 @@ impl Evidence {
             claims: Mutex::new(known),
             files: Mutex::new(Default::default()),
             behind: Default::default(),
+            max_bytes: AtomicU64::new(MAX_BYTES),
             stale: AtomicBool::new(false),
         }
     }
@@ -117,6 +124,24 @@ impl Evidence {
         self.catch_up(files);
     }
 
+    /// The disk is full: long files are replaced now, and later ones stay short, so that they take little of the reserve.
+    pub fn keep_short(&self, reserve_bytes: u64) {
+        let max_bytes = (reserve_bytes / RESERVE_PARTS).clamp(LEAST_MAX_BYTES, MAX_BYTES);
+        self.max_bytes.store(max_bytes, Ordering::Relaxed);
+        let files = self.files.lock();
+        for (file, behind) in files.iter().zip(&self.behind) {
+            if file.as_ref().is_some_and(|file| file.len_bytes() >= max_bytes) {
+                behind.store(true, Ordering::SeqCst);
+            }
+        }
+        self.catch_up(files);
+    }
+
+    /// The disk is not full: files may be long.
+    pub fn may_be_long(&self) {
+        self.max_bytes.store(MAX_BYTES, Ordering::Relaxed);
+    }
+
     /// Makes both files durable: the last thing before a store is closed.
     pub fn settle(&self) {
         let mut files = self.files.lock();
@@ -156,13 +181,14 @@ impl Evidence {
     fn write(&self, files: &mut [Option<EvidenceFile>; EVIDENCE_FILES]) {
         // A segment that begins, or an edit: an occasion to write a file anew that failed.
         let occasion = self.behind[1].load(Ordering::SeqCst);
+        let max_bytes = self.max_bytes.load(Ordering::Relaxed);
         for (at, file) in files.iter_mut().enumerate() {
             if !self.behind[at].swap(false, Ordering::SeqCst) {
                 continue;
             }
             let claims = self.claims();
             let written = match file {
-                Some(open) if open.len_bytes() < MAX_BYTES => open.note(&claims),
+                Some(open) if open.len_bytes() < max_bytes => open.note(&claims),
                 None if !occasion => continue,
                 _ => self.replacement(at, &claims).map(|fresh| *file = Some(fresh)),
             };

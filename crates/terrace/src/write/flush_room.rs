@@ -8,10 +8,12 @@ use std::sync::atomic::Ordering;
 
 /// The memtables that take writes may have one part in this many of the room.
 const ROOM_PARTS: u64 = 32;
-/// Or one part in this many of the reserve, within these bounds, if that is more: shorter files are not worth their number.
+/// Or one part in this many of the reserve, within these bounds, if that is more.
 const RESERVE_PARTS: u64 = 4;
-pub(super) const LEAST_BYTES: u64 = 16 << 10;
+const LEAST_BYTES: u64 = 8 << 10;
 const MOST_LEAST_BYTES: u64 = 256 << 10;
+/// The least without a reserve.
+const LEAST_WITHOUT_RESERVE: u64 = 16 << 10;
 /// What is free is looked at when the log has grown by one part in this many of what memtables may have.
 const LOOK_PARTS: u64 = 8;
 
@@ -41,8 +43,17 @@ impl FlushRoom {
 
 /// What memtables may have with `free` bytes besides the reserve.
 fn most_bytes(free: u64, reserve_bytes: u64) -> u64 {
-    let least = (reserve_bytes / RESERVE_PARTS).clamp(LEAST_BYTES, MOST_LEAST_BYTES);
-    (free / ROOM_PARTS).max(least)
+    (free / ROOM_PARTS).max(least_bytes(reserve_bytes))
+}
+
+/// What a memtable may always have: shorter files are not worth their number. Writers wait when twice as much is not flushed,
+/// and the flush of that fits into the reserve beside what is kept for deleted ranges (`full_disk`), from 32 KiB of reserve
+/// on.
+pub(super) fn least_bytes(reserve_bytes: u64) -> u64 {
+    match reserve_bytes {
+        0 => LEAST_WITHOUT_RESERVE,
+        _ => (reserve_bytes / RESERVE_PARTS).clamp(LEAST_BYTES, MOST_LEAST_BYTES),
+    }
 }
 
 #[cfg(test)]
@@ -56,6 +67,8 @@ mod tests {
         assert_eq!(most_bytes(1 << 20, 1 << 20), 256 << 10);
         assert_eq!(most_bytes(0, 100 << 20), 256 << 10);
         assert_eq!(most_bytes(0, 64 << 10), 16 << 10);
+        assert_eq!(most_bytes(0, 32 << 10), 8 << 10);
+        assert_eq!(most_bytes(0, 1 << 10), 8 << 10);
         assert_eq!(most_bytes(0, 0), 16 << 10);
     }
 }

@@ -63,14 +63,14 @@ pub(super) fn admit(env: &CommitEnv, lead: &Lead<'_>, group: &[Pending]) -> Resu
         true => env.base.dynamic.reserve_bytes() / WORTH_PART,
         false => 0,
     };
-    let until = Instant::now() + LONGEST_WAIT;
+    let (until, end) = (Instant::now() + LONGEST_WAIT, end_of_search());
     for _ in 1..TRIES {
         if has_room(env, lead, bytes) {
             return Ok(());
         }
         settle(env, &mut lead.log())?;
         let goes_on =
-            flush_log(env, lead, least_bytes)? || (waits && wait_for_jobs(env, lead, until)?);
+            flush_log(env, lead, least_bytes, end)? || (waits && wait_for_jobs(env, lead, until)?);
         if !goes_on {
             break;
         }
@@ -117,17 +117,20 @@ fn has_room(env: &CommitEnv, lead: &Lead<'_>, bytes: u64) -> bool {
     }
     let log = lead.log();
     let segment = if log.broken { SEGMENT_BYTES.min(reserve_bytes / SEGMENT_PART) } else { 0 };
-    let flush = (!is_hopeless(env)).then(|| unflushed_bytes(env).min(log_bytes(&log)));
-    is_enough(room.saturating_sub(segment), bytes, flush, reserve_bytes)
+    let flush = unflushed_bytes(env).min(log_bytes(&log));
+    // What a job has written so far is room again if it gives up.
+    let is_quiet = env.jobs.scheduler.lock().is_quiet();
+    let for_flush = if is_quiet { room } else { room.max(reserve_bytes) };
+    is_enough((room.saturating_sub(segment), for_flush), bytes, flush, reserve_bytes)
 }
 
-/// Whether `bytes` may be taken of `room` where a flush writes `flush` bytes before that, if there can be one: they leave
-/// the last part of the reserve and, if that flush can be had at all, twice what it writes with them. Jobs leave a quarter
-/// of the reserve to the log.
-fn is_enough(room: u64, bytes: u64, flush: Option<u64>, reserve_bytes: u64) -> bool {
+/// Whether `bytes` may be taken of `room` where a flush writes `flush` bytes before that: they leave the last part of the
+/// reserve and, if that flush can be had at all with `for_flush` bytes of room, twice what it writes with them. Jobs leave a
+/// quarter of the reserve to the log. That flushes have failed for now is no reason to use up the room for them.
+fn is_enough((room, for_flush): (u64, u64), bytes: u64, flush: u64, reserve_bytes: u64) -> bool {
     let (left, last) = (room.saturating_sub(bytes), reserve_bytes / LAST_PART);
-    let can_be_had = |flush: &u64| room > 0 && last.saturating_add(*flush) <= room / 4 * 3;
-    let for_flush = flush.filter(can_be_had).map_or(0, |flush| 2 * (flush + bytes));
+    let can_be_had = for_flush > 0 && last.saturating_add(flush) <= for_flush / 4 * 3;
+    let for_flush = if can_be_had { 2 * (flush + bytes) } else { 0 };
     last.saturating_add(for_flush) <= left
 }
 
@@ -161,7 +164,7 @@ pub(super) fn end_of_search() -> Instant {
 /// worth it, or lets a job end. False if none has by `until`.
 pub(super) fn find_room(env: &CommitEnv, lead: &Lead<'_>, until: Instant) -> Result<bool> {
     settle(env, &mut lead.log())?;
-    Ok(flush_log(env, lead, env.base.dynamic.reserve_bytes() / WORTH_PART)?
+    Ok(flush_log(env, lead, env.base.dynamic.reserve_bytes() / WORTH_PART, until)?
         || wait_for_jobs(env, lead, until)?)
 }
 
@@ -182,6 +185,8 @@ fn wait_for_jobs(env: &CommitEnv, lead: &Lead<'_>, until: Instant) -> Result<boo
     let (has_ended, gives_back) = env.jobs.scheduler.wait_until_with(look, meanwhile)?;
     if gives_back {
         reserve::release(&*env.base.vfs, &env.base.dir)?;
+        env.jobs.errors.hurry(Work::Compaction);
+        env.jobs.scheduler.wake();
     }
     Ok(has_ended)
 }
@@ -193,8 +198,8 @@ fn gives_back(health: &Health, jobs: &SchedulerState) -> bool {
 }
 
 /// Flushes all memtables and lets go of the log that they needed, if that is at least `least_bytes`. False if there is
-/// nothing to flush, or it cannot be flushed now.
-fn flush_log(env: &CommitEnv, lead: &Lead<'_>, least_bytes: u64) -> Result<bool> {
+/// nothing to flush, or it cannot be flushed now, or not by `until`.
+fn flush_log(env: &CommitEnv, lead: &Lead<'_>, least_bytes: u64, until: Instant) -> Result<bool> {
     let families = env.read.families.load_full();
     lead.drain();
     let is_worth_it = || unflushed_bytes(env) > 0 && log_bytes(&lead.log()) >= least_bytes;
@@ -222,7 +227,7 @@ fn flush_log(env: &CommitEnv, lead: &Lead<'_>, least_bytes: u64) -> Result<bool>
     let look = |jobs: &mut SchedulerState| {
         let goes_on = health.check_may_free().is_ok() && health.may_flush();
         let is_over = jobs.flushing.is_empty() && !(goes_on && families.iter().any(may_begin));
-        Ok(is_over.then_some(()))
+        Ok((is_over || Instant::now() >= until).then_some(()))
     };
     env.jobs.scheduler.wait_until_with(look, || settle(env, &mut lead.log()))?;
     if families.iter().any(waits) {
@@ -266,7 +271,7 @@ mod tests {
 
     #[test]
     fn removals_leave_the_last_part_of_the_reserve_and_what_a_flush_takes_that_can_be_had() {
-        let enough = |room, bytes, flush| is_enough(room, bytes, Some(flush), 8000);
+        let enough = |room, bytes, flush| is_enough((room, room), bytes, flush, 8000);
         // What is taken is flushed as well.
         assert!(enough(8000, 2333, 0) && !enough(8000, 2334, 0));
         assert!(enough(8000, 333, 3000) && !enough(8000, 334, 3000));
@@ -274,9 +279,10 @@ mod tests {
         assert!(!enough(8000, 0, 4000) && !enough(8000, 0, 5000));
         // It cannot be had anyway.
         assert!(enough(8000, 7000, 5001) && !enough(8000, 7001, 5001));
-        assert!(is_enough(8000, 7000, None, 8000) && !is_enough(8000, 7001, None, 8000));
         assert!(!enough(999, 0, 0));
+        // A job has what it takes for now.
+        assert!(enough(4000, 3000, 3000) && !is_enough((4000, 8000), 0, 3000, 8000));
         // Without a reserve the log says whether there is room.
-        assert!(is_enough(0, 0, Some(0), 0) && is_enough(0, 100, Some(0), 0));
+        assert!(is_enough((0, 0), 0, 0, 0) && is_enough((0, 0), 100, 0, 0));
     }
 }

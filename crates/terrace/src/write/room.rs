@@ -9,7 +9,7 @@ use crate::metrics::add;
 use crate::options::HotTableMode;
 use crate::version::family::Family;
 use crate::write::env::CommitEnv;
-use crate::write::flush_room::LEAST_BYTES;
+use crate::write::flush_room;
 use crate::write::hot_swap::{self, Swap};
 use crate::write::log_segments::end_segment;
 use crate::write::queue::{Lead, LogState, Pending};
@@ -183,17 +183,27 @@ fn largest_over_bound<'a>(
         return None;
     }
     let largest = families.iter().max_by_key(|family| size(family))?;
-    is_over_bound(all_bytes, size(largest), (most, most_flushed)).then_some(largest)
+    let bounds = Bounds { most, most_flushed, reserve: env.base.dynamic.reserve_bytes() };
+    bounds.are_over(all_bytes, size(largest)).then_some(largest)
 }
 
-/// Whether the largest memtable, of `largest_bytes`, is flushed while all have `all_bytes`. Where only room is short it is let
-/// grow to the least that is worth a file: of many families each would be flushed with a few entries again and again.
-fn is_over_bound(
-    all_bytes: usize,
-    largest_bytes: usize,
-    (most, most_flushed): (usize, usize),
-) -> bool {
-    all_bytes > most || (all_bytes > most_flushed && largest_bytes >= LEAST_BYTES as usize)
+/// What the mutable memtables of all families may have together.
+struct Bounds {
+    most: usize,
+    /// For want of room.
+    most_flushed: usize,
+    reserve: u64,
+}
+
+impl Bounds {
+    /// Whether the largest memtable, of `largest_bytes`, is flushed while all have `all_bytes`. Where only room is short it is
+    /// let grow to the least that is worth a file: of many families each would be flushed with a few entries again and again.
+    /// But not beyond half of the reserve, so that the flush of all fits into it.
+    fn are_over(&self, all_bytes: usize, largest_bytes: usize) -> bool {
+        let is_worth_it = || largest_bytes as u64 >= flush_room::least_bytes(self.reserve);
+        let fits = || self.reserve == 0 || all_bytes as u64 <= self.reserve / 2;
+        all_bytes > self.most || (all_bytes > self.most_flushed && (is_worth_it() || !fits()))
+    }
 }
 
 /// Makes the family's memtable immutable and starts the next log segment, so that a segment
@@ -287,12 +297,19 @@ mod tests {
 
     #[test]
     fn of_many_families_none_is_flushed_with_a_few_entries_for_want_of_room() {
-        let least = LEAST_BYTES as usize;
-        let is_over = |largest| is_over_bound(100 * least, largest, (200 * least, 10 * least));
-        assert!(!is_over(least - 1) && is_over(least));
+        let reserve = 400_000;
+        let bounds = |most, most_flushed| Bounds { most, most_flushed, reserve };
+        let is_over = |largest| bounds(1_000_000, 100_000).are_over(200_000, largest);
+        assert!(!is_over(99_999) && is_over(100_000));
         // Memory is memory.
-        assert!(is_over_bound(100 * least, 1, (99 * least, usize::MAX)));
-        assert!(!is_over_bound(10 * least, least, (200 * least, 10 * least)));
+        assert!(bounds(199_999, usize::MAX).are_over(200_000, 1));
+        assert!(!bounds(1_000_000, 100_000).are_over(100_000, 100_000));
+        // The flush of all of them is to fit into the reserve.
+        assert!(bounds(1_000_000, 100_000).are_over(200_001, 1));
+        assert!(!bounds(1_000_000, 200_001).are_over(200_001, 1));
+        assert!(
+            !Bounds { most: 1_000_000, most_flushed: 100_000, reserve: 0 }.are_over(200_001, 1)
+        );
     }
 
     #[test]

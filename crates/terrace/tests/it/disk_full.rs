@@ -95,6 +95,30 @@ fn a_full_disk_takes_deletions_and_is_emptied_by_them() {
     }
 }
 
+/// The merges that would apply the deletions do not fit, and no write comes that would find the disk full once more.
+#[test]
+fn keys_that_were_deleted_on_a_full_disk_give_their_room_back_while_nothing_is_written() {
+    for seed in 0..4 {
+        let (sim, clock) = (SimVfs::new(seed), stopped_clock());
+        let mut options = options(&sim, seed, 32 << 10);
+        options.advanced.clock = Arc::new(clock.clone());
+        let store = Store::open(options).unwrap();
+        let capacity = used_bytes(&sim) + (600 << 10);
+        sim.set_capacity_bytes(Some(capacity));
+        for key in fill(&store).keys() {
+            eventually("a deletion is taken", || {
+                clock.advance(10);
+                taken(seed, store.db.delete(key))
+            });
+        }
+        eventually("the room comes back", || {
+            clock.advance(200);
+            used_bytes(&sim) < capacity / 3
+        });
+        check(&store, &BTreeMap::new());
+    }
+}
+
 /// Something else has filled the disk, and the memtables are more than the reserve has room for: nothing that is deleted by
 /// key can be flushed.
 #[test]

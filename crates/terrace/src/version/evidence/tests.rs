@@ -76,3 +76,40 @@ fn a_long_file_is_replaced() {
     assert!(sim.len(&path).unwrap() < MAX_BYTES / 2);
     assert_eq!(read(&sim, Path::new(DIR)).unwrap().claims, evidence.claims());
 }
+
+#[test]
+fn on_a_full_disk_files_are_short() {
+    let (sim, evidence, state) = started();
+    let len = |number| {
+        let path = terrace_manifest::names::evidence_path(Path::new(DIR), number);
+        sim.len(&path).unwrap()
+    };
+    let rounds = 1000;
+    let note = |n| {
+        evidence.note_log(log(50 + n), SeqNo::new(n));
+        evidence.note_manifest(manifest(100 + n), &state, None);
+    };
+    (0..rounds).for_each(note);
+    assert!(len(1) > 50 * rounds && len(2) > 50 * rounds);
+    let reserve = 512 << 10;
+    evidence.keep_short(reserve);
+    assert!(len(1) < 1 << 10 && len(2) < 1 << 10, "{} {}", len(1), len(2));
+    for n in rounds..2 * rounds {
+        note(n);
+        assert!(len(1).max(len(2)) <= reserve / 32 + 256);
+    }
+    assert_eq!(read(&sim.crash_image(1), Path::new(DIR)).unwrap().claims, evidence.claims());
+    evidence.may_be_long();
+    (2 * rounds..3 * rounds).for_each(note);
+    assert!(len(1) > 50 * rounds);
+    assert_eq!(read(&sim, Path::new(DIR)).unwrap().claims, evidence.claims());
+    // A disk that takes nothing: the long file stays, and is true.
+    fail(&sim, FaultKind::Enospc, OpClass::Append);
+    evidence.keep_short(reserve);
+    assert!(evidence.is_stale());
+    let found = read(&sim, Path::new(DIR)).unwrap().claims;
+    assert_eq!(found.log, log(50 + 3 * rounds - 1));
+    sim.set_fault(None);
+    note(3 * rounds);
+    assert!(!evidence.is_stale() && len(1).max(len(2)) < 1 << 10);
+}
