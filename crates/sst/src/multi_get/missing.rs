@@ -6,7 +6,7 @@ use crate::damage::is_damage;
 use crate::filter_partition::FilterPartition;
 use crate::reader::SstReader;
 use crate::residency::{ResidentIndex, SlotEntry};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use terrace_base::{Error, Result};
 use terrace_buf::BufMut;
@@ -19,7 +19,19 @@ pub(super) enum Want {
     /// That of a lookup whose filter is read at the same time, and may end it.
     EarlyIndex(usize),
     Index(usize),
+    /// A data block that the learned index names. If it is damaged, the index partition may name a sound one.
+    ModelData(BlockHandle),
     Data(BlockHandle),
+}
+
+impl Want {
+    /// Whether lookups go on without it if it is damaged.
+    fn is_optional(self) -> bool {
+        match self {
+            Self::Filter(_) | Self::EarlyIndex(_) | Self::ModelData(_) => true,
+            Self::Index(_) | Self::Data(_) => false,
+        }
+    }
 }
 
 /// What was read in this batch, kept until its end: the cache may be too small to.
@@ -28,6 +40,15 @@ pub(super) struct Loaded {
     pub filters: HashMap<(u64, usize), Arc<SlotEntry<FilterPartition>>>,
     pub index: HashMap<(u64, usize), Arc<SlotEntry<ResidentIndex>>>,
     pub data: HashMap<(u64, u64), DataBlock>,
+    /// Data blocks named by learned indexes that turned out to be damaged.
+    pub damaged: HashSet<(u64, u64)>,
+}
+
+impl Loaded {
+    /// Whether any data block was read, or turned out to be damaged.
+    pub fn has_data(&self) -> bool {
+        !(self.data.is_empty() && self.damaged.is_empty())
+    }
 }
 
 /// Reads everything wanted in one batch and empties `wants`; `fill_cache` is about data blocks.
@@ -39,9 +60,10 @@ pub(super) fn read_wanted(
     let handle = |(reader, want): &(&SstReader, Want)| match *want {
         Want::Filter(at) => reader.top.filters()[at].whole(),
         Want::EarlyIndex(at) | Want::Index(at) => reader.top.index()[at].handle,
-        Want::Data(handle) => handle,
+        Want::ModelData(handle) | Want::Data(handle) => handle,
     };
-    wants.sort_by_key(|want| (want.0.cache_file, handle(want).offset));
+    // Of several wants of the same bytes one stays: one whose damage is an error, if there is one.
+    wants.sort_by_key(|want| (want.0.cache_file, handle(want).offset, want.1.is_optional()));
     wants.dedup_by_key(|want| (want.0.cache_file, handle(want).offset));
     let buf = |want| BufMut::for_overwrite(handle(want).stored_len as usize);
     let mut bufs: Vec<BufMut> = wants.iter().map(buf).collect();
@@ -67,14 +89,18 @@ pub(super) fn read_wanted(
             Want::EarlyIndex(at) | Want::Index(at) => {
                 match result.and_then(|()| reader.adopt_index(at, buf, true)) {
                     // Wanted again if the filter lets the lookup pass.
-                    Err(error) if is_damage(&error) && matches!(want, Want::EarlyIndex(_)) => {}
+                    Err(error) if is_damage(&error) && want.is_optional() => {}
                     index => drop(loaded.index.insert((reader.cache_file, at), index?)),
                 }
             }
-            Want::Data(handle) => {
-                result?;
-                let block = reader.adopt_data_block(handle, buf, fill_cache)?;
-                loaded.data.insert((reader.cache_file, handle.offset), block);
+            Want::ModelData(handle) | Want::Data(handle) => {
+                let place = (reader.cache_file, handle.offset);
+                match result.and_then(|()| reader.adopt_data_block(handle, buf, fill_cache)) {
+                    Err(error) if is_damage(&error) && want.is_optional() => {
+                        loaded.damaged.insert(place);
+                    }
+                    block => drop(loaded.data.insert(place, block?)),
+                }
             }
         }
     }

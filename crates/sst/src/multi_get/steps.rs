@@ -158,16 +158,20 @@ fn ask_model<'a>(
         return Some(by_index(reader, &batch.lookup));
     };
     model.touch();
-    if !loaded.data.is_empty() {
-        let offset = model.handle(at.block).offset;
-        if let Some(kept) = loaded.data.get(&(reader.cache_file, offset)) {
+    if loaded.has_data() {
+        let place = (reader.cache_file, model.handle(at.block).offset);
+        if loaded.damaged.contains(&place) {
+            // The block, or what the model says of its place: the index partition will tell.
+            return Some(by_index(reader, &batch.lookup));
+        }
+        if let Some(kept) = loaded.data.get(&place) {
             return Some(after_model_block(batch, &model, kept.buf(), at));
         }
     }
     match reader.resident_model_block(&model, at.block) {
         Some(block) => Some(after_model_block(batch, &model, &block, at)),
         None => {
-            wants.push((reader, Want::Data(model.handle(at.block))));
+            wants.push((reader, Want::ModelData(model.handle(at.block))));
             None
         }
     }
