@@ -117,11 +117,13 @@ pub(crate) fn choose(stats: &GarbageStats<'_>) -> HashSet<SegmentNumber> {
 
 /// What collecting `segment` frees per byte that it moves, times the root of its age. The age is the count of files that were begun
 /// since, up to `newest`: about as many come with each flush, and the number of a segment is known after a reopen as well.
+/// Infinite if there is nothing to move.
 fn urgency(segment: &SegmentStats, newest: SegmentNumber) -> f64 {
+    if segment.live_bytes == 0 {
+        return f64::INFINITY;
+    }
     let age = newest.get().saturating_sub(segment.number.get()) + 1;
-    // Nothing to move comes first, whatever its age.
-    let moved = segment.live_bytes.clamp(1, segment.size_bytes.max(1)) as f64;
-    segment.garbage_bytes() as f64 / moved * (age as f64).sqrt()
+    segment.garbage_bytes() as f64 / segment.live_bytes as f64 * (age as f64).sqrt()
 }
 
 /// The victim segments while the disk is full: those with the largest share of garbage whose live bytes find room
@@ -309,6 +311,19 @@ mod tests {
         assert_eq!(order("100 1000 500\n191 1000 220\n200 1000 950"), [191, 100]);
         // An old one with hardly any garbage is never worth it, nor in the way of others.
         assert_eq!(order("1 1000 910\n100000 1000 800"), [100_000]);
+    }
+
+    #[test]
+    fn a_segment_without_live_bytes_goes_first_whatever_its_age_and_size() {
+        let segment = |number, size_bytes, live_bytes| SegmentStats {
+            number: SegmentNumber::new(number),
+            size_bytes,
+            live_bytes,
+        };
+        let newest = SegmentNumber::new(1_000_000);
+        // Old, and nearly all of it is garbage.
+        let other = urgency(&segment(1, 1 << 30, 1), newest);
+        assert!(other.is_finite() && urgency(&segment(1_000_000, 100, 0), newest) > other);
     }
 
     #[test]
