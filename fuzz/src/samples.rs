@@ -51,6 +51,7 @@ pub fn small_ssts() -> Vec<Vec<u8>> {
     // A block that is padded to the end of a page.
     files.push(sst(&plain(), 1, 4030, false));
     files.push(bare_sst());
+    files.push(bare_handles_sst());
     files
 }
 
@@ -160,6 +161,23 @@ fn bare_sst() -> Vec<u8> {
             [&b""[..], b"a", b"aa", b"aaaa", b"aaaab", b"b", b"\xff", b"\xff\xff\xff\xff\xff"]
         {
             writer.add(key, pack_trailer(SeqNo::ZERO, ValueKind::Put), key)?;
+        }
+        Ok(())
+    })
+}
+
+/// An SST of separated values that all have sequence number 0: its block stores no trailers.
+fn bare_handles_sst() -> Vec<u8> {
+    write_sst(&plain(), |writer| {
+        for at in 0..20u64 {
+            let handle = ValueHandle {
+                segment: SegmentNumber::new(at / 7),
+                offset: 44 + 100 * at,
+                len: 99,
+                compression: 0,
+            };
+            let trailer = pack_trailer(SeqNo::ZERO, ValueKind::PutHandle);
+            writer.add(format!("key{at:05}").as_bytes(), trailer, &handle.encode())?;
         }
         Ok(())
     })

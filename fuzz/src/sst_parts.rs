@@ -352,6 +352,17 @@ mod tests {
     }
 
     #[test]
+    fn blocks_that_store_no_trailers_are_among_the_samples() {
+        const FLAGS_AT: usize = 6;
+        let plain = |file: &Vec<u8>| {
+            let (kind, content) = Parts::split(file).expect("a small SST").block;
+            (kind % 4 == 0).then(|| content[FLAGS_AT])
+        };
+        let flags: Vec<u8> = small_ssts().iter().filter_map(plain).collect();
+        assert!(flags.contains(&2) && flags.contains(&4), "{flags:?}");
+    }
+
+    #[test]
     fn a_block_of_another_length_finds_its_place() {
         for file in small_ssts() {
             let mut parts = Parts::split(&file).expect("a small SST");

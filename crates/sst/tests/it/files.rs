@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use terrace_base::key::{pack_trailer, seek_trailer};
-use terrace_base::{FileNumber, RangeTombstones, Result, Rng, SeqNo, SplitMix64, ValueKind};
+use terrace_base::key::{EXPIRY_BYTES, pack_trailer, seek_trailer, trailer_kind, trailer_seqno};
+use terrace_base::{
+    FileNumber, RangeTombstones, Result, Rng, SegmentNumber, SeqNo, SplitMix64, ValueHandle,
+    ValueKind,
+};
 use terrace_sst::{
     BlockCache, Compression, FilterMemory, Lookup, ReadCounters, ReaderOptions, SstOptions,
     SstReader, SstSummary, SstWriter,
@@ -99,6 +102,37 @@ pub fn random_model(rng: &mut SplitMix64, most_entries: u64) -> Model {
         }
     }
     model
+}
+
+/// `model`, or as often with handles in the place of values. Every other time then with one version of each key, which
+/// all readers see, so that blocks store no trailers.
+pub fn with_handles(rng: &mut SplitMix64, model: Model) -> Model {
+    if rng.one_in(2) {
+        return model;
+    }
+    let is_bare = rng.one_in(2);
+    let mut separated = Model::new();
+    for ((key, inverted), value) in model {
+        let handle = ValueHandle {
+            segment: SegmentNumber::new(rng.below(5) + 7),
+            offset: rng.below(1 << 30),
+            len: rng.below(1 << 16) as u32,
+            compression: rng.below(3) as u8,
+        }
+        .encode();
+        let (seqno, kind) = (trailer_seqno(!inverted), trailer_kind(!inverted).unwrap());
+        let (seqno, kind, value) = match kind {
+            _ if is_bare => (SeqNo::ZERO, ValueKind::PutHandle, handle.to_vec()),
+            ValueKind::Put => (seqno, ValueKind::PutHandle, handle.to_vec()),
+            ValueKind::PutTtl => {
+                let expiring = [&value[..EXPIRY_BYTES], &handle].concat();
+                (seqno, ValueKind::PutTtlHandle, expiring)
+            }
+            kind => (seqno, kind, value),
+        };
+        separated.insert((key, !pack_trailer(seqno, kind)), value);
+    }
+    separated
 }
 
 pub fn random_key(rng: &mut SplitMix64, style: u64) -> Vec<u8> {

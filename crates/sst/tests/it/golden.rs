@@ -1,10 +1,12 @@
-//! The format, pinned: a small file and its annotated dump. `UPDATE=1` rewrites the dump; a
+//! The format, pinned: small files and their annotated dumps. `UPDATE=1` rewrites the dumps; a
 //! difference without a new format version is a mistake.
 
 use crate::files::*;
 use std::path::PathBuf;
 use terrace_base::key::pack_trailer;
-use terrace_base::{FileNumber, RangeTombstone, RangeTombstones, SeqNo, ValueKind};
+use terrace_base::{
+    FileNumber, RangeTombstone, RangeTombstones, SegmentNumber, SeqNo, ValueHandle, ValueKind,
+};
 use terrace_sst::{Compression, DumpDetail, SstOptions, dump};
 use terrace_vfs::{OpenMode, SimVfs, Vfs};
 
@@ -50,9 +52,29 @@ pub fn golden_options(compression: Compression) -> SstOptions {
     }
 }
 
-fn golden_dump(compression: Compression) -> String {
-    let vfs = SimVfs::new(1);
-    write(&vfs, 12, golden_options(compression), &golden_model(), golden_tombstones()).unwrap();
+/// Separated values that all readers see, of which blocks store no trailers since version 4.
+fn bare_handles() -> Model {
+    let entry = |at: u32| {
+        let handle = ValueHandle {
+            segment: SegmentNumber::new(7 + u64::from(at / 4)),
+            offset: 44 + 3000 * u64::from(at),
+            len: 2048 + at,
+            compression: (at % 3) as u8,
+        };
+        let trailer = pack_trailer(SeqNo::ZERO, ValueKind::PutHandle);
+        ((format!("terrace/{at:02}").into_bytes(), !trailer), handle.encode().to_vec())
+    };
+    (0..6).map(entry).collect()
+}
+
+/// Writes file 12; its dump.
+fn written(
+    vfs: &SimVfs,
+    compression: Compression,
+    model: &Model,
+    tombstones: RangeTombstones,
+) -> String {
+    write(vfs, 12, golden_options(compression), model, tombstones).unwrap();
     let file = vfs.open(&path(12), OpenMode::default()).unwrap();
     let mut text = String::new();
     dump(&*file, Some(FileNumber::new(12)), DumpDetail::Entries, &mut text).unwrap();
@@ -60,16 +82,30 @@ fn golden_dump(compression: Compression) -> String {
     text
 }
 
+/// Compares a dump with the one that is kept under `name`, or keeps it.
+fn check_golden(name: &str, text: &str) {
+    let name = format!("tests/golden/{name}.sst.txt");
+    let golden = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name);
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&golden, text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&golden).unwrap();
+    assert!(text == expected, "the dump differs from {}:\n{text}", golden.display());
+}
+
 #[test]
 fn the_format_is_what_the_golden_dumps_say() {
     for compression in [Compression::None, Compression::Lz4] {
-        let text = golden_dump(compression);
-        let name = format!("tests/golden/small-{}.sst.txt", compression.name());
-        let golden = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name);
-        if std::env::var_os("UPDATE").is_some() {
-            std::fs::write(&golden, &text).unwrap();
-        }
-        let expected = std::fs::read_to_string(&golden).unwrap();
-        assert!(text == expected, "the dump differs from {}:\n{text}", golden.display());
+        let text = written(&SimVfs::new(1), compression, &golden_model(), golden_tombstones());
+        check_golden(&format!("small-{}", compression.name()), &text);
     }
+}
+
+#[test]
+fn a_block_of_separated_values_without_trailers_is_what_the_golden_dump_says() {
+    const FLAGS_AT: usize = 6;
+    let vfs = SimVfs::new(1);
+    let text = written(&vfs, Compression::None, &bare_handles(), RangeTombstones::default());
+    assert_eq!(vfs.read_file(path(12)).unwrap()[FLAGS_AT], 4, "{text}");
+    check_golden("handles-none", &text);
 }

@@ -276,6 +276,7 @@ fn random_entries_are_found() {
     for seed in 0..12 {
         let mut rng = SplitMix64::new(seed);
         let model = random_model(&mut rng, 900);
+        let model = with_handles(&mut rng, model);
         check(seed, &model, options([64, 200, 700][seed as usize % 3]));
     }
 }

@@ -159,6 +159,7 @@ fn every_read_agrees_with_a_map() {
         let mut rng = SplitMix64::new(seed);
         let vfs = SimVfs::new(seed);
         let model = random_model(&mut rng, [20, 400, 1500][seed as usize % 3]);
+        let model = with_handles(&mut rng, model);
         let (options, tombstones) = (random_options(&mut rng), random_tombstones(&mut rng));
         let summary = write(&vfs, seed, options.clone(), &model, tombstones.clone()).unwrap();
         let cache_bytes = [0, 10_000, 100_000, 16 << 20][rng.below(4) as usize];
