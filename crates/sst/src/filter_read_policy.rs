@@ -47,10 +47,21 @@ impl FilterReadPolicy {
 
     /// What pays, by the reads it costs on average.
     pub fn plan(&self) -> Plan {
-        match self.0.load(Ordering::Relaxed) {
-            share if share > ONE / 10 * 9 => Plan::SkipFilter,
-            share if share > ONE / 2 => Plan::Together,
-            _ => Plan::FilterFirst,
+        self.plan_after(0)
+    }
+
+    /// As [`Self::plan`], for a lookup of a batch of which `skipped` others have done without the same filter, with
+    /// outcomes that are not known yet. One read of it serves them all, so it pays once one of them is to be expected
+    /// in vain. Their share is taken for at least one in [`MEMORY`], since the estimate forgets older outcomes.
+    pub fn plan_after(&self, skipped: u32) -> Plan {
+        let share = self.0.load(Ordering::Relaxed);
+        let vain = ONE.saturating_sub(share).max(ONE / MEMORY);
+        if share > ONE / 10 * 9 && skipped < ONE / vain {
+            Plan::SkipFilter
+        } else if share > ONE / 2 {
+            Plan::Together
+        } else {
+            Plan::FilterFirst
         }
     }
 }
@@ -71,5 +82,23 @@ mod tests {
         assert_eq!(filter_read_policy.plan(), Plan::FilterFirst);
         (0..100).for_each(|n| filter_read_policy.note(n % 2 == 0));
         assert_ne!(filter_read_policy.plan(), Plan::SkipFilter);
+    }
+
+    #[test]
+    fn a_batch_skips_a_filter_until_one_of_its_lookups_is_likely_in_vain() {
+        let filter_read_policy = FilterReadPolicy::default();
+        assert_eq!(filter_read_policy.plan_after(0), Plan::Together);
+        (0..1000).for_each(|_| filter_read_policy.note(true));
+        let skips = || {
+            let skips = |skipped: &u32| filter_read_policy.plan_after(*skipped) == Plan::SkipFilter;
+            (0..1000).take_while(skips).count()
+        };
+        assert_eq!(skips(), MEMORY as usize);
+        assert_eq!(filter_read_policy.plan_after(1000), Plan::Together);
+        (0..3).for_each(|_| filter_read_policy.note(false));
+        while filter_read_policy.plan() != Plan::SkipFilter {
+            filter_read_policy.note(true);
+        }
+        assert!((9..=11).contains(&skips()), "{} where nearly one in ten is absent", skips());
     }
 }

@@ -1,13 +1,12 @@
 //! Many lookups at once: every round takes each lookup as far as memory goes and reads all that
-//! is missing in one batch. A cold lookup takes two rounds: filter with index, then data. In the first round lookups
-//! wait for memory together ([`ahead`]).
+//! is missing in one batch. A cold lookup takes two or three rounds: filter, index with it or after it, data. In the first
+//! round lookups wait for memory together ([`ahead`]).
 
 use crate::lookup::{Entry, Lookup};
 use crate::reader::SstReader;
 pub use lookup::BatchLookup;
 pub(crate) use missing::not_executed;
-use missing::{Loaded, read_wanted};
-use steps::Wants;
+use missing::{Loaded, Wants, read_wanted};
 use terrace_base::{Error, Result};
 
 impl SstReader {
@@ -28,7 +27,7 @@ impl SstReader {
 pub fn multi_get(lookups: &mut [BatchLookup<'_>]) -> Result<()> {
     let mut loaded = Loaded::default();
     let fill_cache = lookups.iter().all(|batch| batch.lookup.fill_cache);
-    let mut wants = Wants::new();
+    let mut wants = Wants::default();
     for some in lookups.chunks_mut(ahead::TOGETHER) {
         ahead::advance(some, &loaded, &mut wants);
         advance(some, &loaded, &mut wants)?;

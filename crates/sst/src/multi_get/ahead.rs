@@ -9,8 +9,8 @@
 //! model, is left to the steps that follow.
 
 use super::lookup::{BatchLookup, ModelBlock, Stage};
-use super::missing::Loaded;
-use super::steps::{self, Wants};
+use super::missing::{Loaded, Wants};
+use super::steps;
 use crate::block::{Aim, BlockRef, Located, prefetch_entry, prefetch_front};
 use crate::counters::Event;
 use crate::filter_partition::FilterPartition;

@@ -34,6 +34,29 @@ impl Want {
     }
 }
 
+/// What the lookups of a batch miss in memory.
+#[derive(Default)]
+pub(super) struct Wants<'a> {
+    wants: Vec<(&'a SstReader, Want)>,
+    /// Lookups that have gone on without a filter partition that they could have read.
+    skipped: HashMap<(u64, usize), u32>,
+}
+
+impl<'a> Wants<'a> {
+    pub fn is_empty(&self) -> bool {
+        self.wants.is_empty()
+    }
+
+    pub fn push(&mut self, reader: &'a SstReader, want: Want) {
+        self.wants.push((reader, want));
+    }
+
+    /// How many lookups have gone on without filter partition `at`, to be counted up.
+    pub fn skipped(&mut self, reader: &SstReader, at: usize) -> &mut u32 {
+        self.skipped.entry((reader.cache_file, at)).or_default()
+    }
+}
+
 /// What was read in this batch, kept until its end: the cache may be too small to.
 #[derive(Default)]
 pub(super) struct Loaded {
@@ -51,12 +74,13 @@ impl Loaded {
     }
 }
 
-/// Reads everything wanted in one batch and empties `wants`; `fill_cache` is about data blocks.
+/// Reads everything wanted in one batch, which is wanted no longer then; `fill_cache` is about data blocks.
 pub(super) fn read_wanted(
-    wants: &mut Vec<(&SstReader, Want)>,
+    wants: &mut Wants<'_>,
     loaded: &mut Loaded,
     fill_cache: bool,
 ) -> Result<()> {
+    let wants = &mut wants.wants;
     let handle = |(reader, want): &(&SstReader, Want)| match *want {
         Want::Filter(at) => reader.top.filters()[at].whole(),
         Want::EarlyIndex(at) | Want::Index(at) => reader.top.index()[at].handle,

@@ -2,7 +2,7 @@
 //! what is missing.
 
 use super::lookup::{BatchLookup, IndexedBlock, ModelBlock, Stage};
-use super::missing::{Loaded, Want};
+use super::missing::{Loaded, Want, Wants};
 use crate::block::{BlockRef, DataBlock, Located};
 use crate::counters::Event;
 use crate::filter_read_policy::Plan;
@@ -11,9 +11,6 @@ use crate::reader::SstReader;
 use crate::residency::{FilterSlot, ResidentIndex, ResidentModel, SlotEntry};
 use terrace_base::Result;
 use terrace_buf::{Buf, Slice};
-
-/// What the lookups of a batch miss.
-pub(super) type Wants<'a> = Vec<(&'a SstReader, Want)>;
 
 /// Takes one lookup as far as memory goes; adds what it misses to `wants`.
 pub(super) fn advance<'a>(
@@ -99,8 +96,8 @@ fn after_filter(batch: &mut BatchLookup<'_>, slot: &FilterSlot, may_contain: boo
     Stage::Passed
 }
 
-/// Of a filter partition that is not in memory. `None`: it is wanted, and with it the index partition if that is
-/// missing too.
+/// Of a filter partition that is not in memory. `None`: it is wanted, and with it the index partition if both are to be
+/// read together ([`FilterReadPolicy`](crate::filter_read_policy::FilterReadPolicy)), as [`SstReader::get`] reads them.
 #[cold]
 fn ask_missing_filter<'a>(
     batch: &mut BatchLookup<'a>,
@@ -117,15 +114,19 @@ fn ask_missing_filter<'a>(
     if let Some(filter) = loaded.filters.get(&(reader.cache_file, at)) {
         return Some(after_filter(batch, slot, filter.may_contain(lookup.hash)));
     }
-    if reader.filter_read_policy.plan() == Plan::SkipFilter {
+    let skipped = wants.skipped(reader, at);
+    let plan = reader.filter_read_policy.plan_after(*skipped);
+    if plan == Plan::SkipFilter {
+        *skipped += 1;
         reader.counters.count(Event::FilterAbsent);
         return Some(Stage::Passed);
     }
-    wants.push((reader, Want::Filter(at)));
-    if let Stage::Index(index_at) = first_stage(reader, &lookup)
-        && reader.index_is_missing(index_at)
-    {
-        wants.push((reader, Want::EarlyIndex(index_at)));
+    wants.push(reader, Want::Filter(at));
+    if plan == Plan::Together && !reader.model.is_active() {
+        let index_at = reader.top.index_at(lookup.user_key);
+        if reader.index_is_missing(index_at) {
+            wants.push(reader, Want::EarlyIndex(index_at));
+        }
     }
     None
 }
@@ -171,7 +172,7 @@ fn ask_model<'a>(
     match reader.resident_model_block(&model, at.block) {
         Some(block) => Some(after_model_block(batch, &model, &block, at)),
         None => {
-            wants.push((reader, Want::ModelData(model.handle(at.block))));
+            wants.push(reader, Want::ModelData(model.handle(at.block)));
             None
         }
     }
@@ -244,7 +245,7 @@ fn ask_index<'a>(
     match loaded.index.get(&(reader.cache_file, at)) {
         Some(index) => Some(ask(index)),
         None => {
-            wants.push((reader, Want::Index(at)));
+            wants.push(reader, Want::Index(at));
             None
         }
     }
@@ -258,7 +259,7 @@ fn ask_block<'a>(
 ) -> Result<Option<Stage>> {
     let (reader, lookup) = (batch.reader, batch.lookup);
     let Some(found) = find_block(reader, at, loaded) else {
-        wants.push((reader, Want::Data(at.handle)));
+        wants.push(reader, Want::Data(at.handle));
         return Ok(None);
     };
     match found.block().find(lookup.user_key, lookup.trailer) {

@@ -11,6 +11,7 @@ mod golden;
 mod learned;
 mod likely;
 mod model;
+mod multi_get;
 mod pages;
 mod units;
 mod values;
