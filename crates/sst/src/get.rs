@@ -113,7 +113,16 @@ impl SstReader {
     #[inline]
     pub(crate) fn count_passed(&self, at: FilterAt, lookup: &Lookup<'_>) {
         let Some(slot) = self.slots.filters.get(at.0) else { return };
-        let is_resident = slot.resident.load().is_some();
+        let is_resident = match &*slot.resident.load() {
+            Some(filter) => {
+                // Only a filter that the cache holds can be evicted as unused.
+                if self.filter_memory == FilterMemory::Cached {
+                    filter.touch();
+                }
+                true
+            }
+            None => false,
+        };
         if is_resident {
             self.counters.count(Event::FilterHit);
             self.count_filter(true);
@@ -307,5 +316,69 @@ fn step_said(step: &Option<Step>) -> BlockSaid {
         Some(Step::Done(Some(_))) => BlockSaid::Found,
         Some(_) => BlockSaid::Absent,
         None => BlockSaid::After,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::residency::{BlockCache, CacheContent, CachedBlock};
+    use crate::{ReadCounters, ReaderOptions, SstOptions, SstWriter};
+    use std::path::Path;
+    use std::sync::Arc;
+    use terrace_base::key::pack_trailer;
+    use terrace_base::{FileNumber, MAX_SEQNO, SeqNo, ValueKind};
+    use terrace_cache::Cached;
+    use terrace_vfs::{SimVfs, Vfs};
+
+    const KEYS: u64 = 2000;
+
+    fn key(at: u64) -> Vec<u8> {
+        format!("{:016}", at * 7).into_bytes()
+    }
+
+    fn file_with_model() -> Arc<SstReader> {
+        let (sim, path, number) = (SimVfs::new(1), Path::new("/000001.sst"), FileNumber::new(1));
+        let options = SstOptions { block_size: 512, ..SstOptions::default() };
+        let mut writer = SstWriter::create(&sim, path, number, options).unwrap();
+        for at in 0..KEYS {
+            writer.add(&key(at), pack_trailer(SeqNo::new(7), ValueKind::Put), b"value").unwrap();
+        }
+        let size_bytes = writer.finish().unwrap().size_bytes;
+        let vfs: Arc<dyn Vfs> = Arc::new(sim);
+        let options = ReaderOptions {
+            cache: Arc::new(BlockCache::new(64 << 20)),
+            filter_memory: FilterMemory::Cached,
+            models: true,
+            direct: false,
+            counters: Arc::new(ReadCounters::new()),
+        };
+        SstReader::open(&vfs, path, number, size_bytes, &options).unwrap()
+    }
+
+    /// The cache would evict it before what is used less.
+    #[test]
+    fn a_filter_is_used_by_lookups_that_find_their_key_before_they_ask_it() {
+        let reader = file_with_model();
+        // Until every block is in its slot.
+        for _ in 0..4 {
+            for at in 0..KEYS {
+                assert!(reader.get(&Lookup::new(&key(at), MAX_SEQNO)).unwrap().is_some());
+            }
+        }
+        let was_used = |at: usize| {
+            let filter = reader.slots.filters[at].resident.load_full().unwrap();
+            CachedBlock(CacheContent::Filter(filter)).take_touched()
+        };
+        for at in 0..KEYS {
+            let user_key = key(at);
+            let lookup = Lookup::new(&user_key, MAX_SEQNO);
+            let filter_at = reader.filter_at(&lookup);
+            was_used(filter_at.0);
+            let expected = reader.prefetch_entry(&user_key);
+            assert!(expected.is_in_memory() && !was_used(filter_at.0));
+            assert!(reader.get_at((filter_at, expected), &lookup, &mut ()).unwrap().is_some());
+            assert!(was_used(filter_at.0), "key {at}");
+        }
     }
 }
