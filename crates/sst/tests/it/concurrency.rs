@@ -1,6 +1,7 @@
 //! Many readers over a cache that evicts all the time.
 
 use crate::files::*;
+use crate::model::check_batch;
 use std::sync::Arc;
 use terrace_base::{InternalIter, MAX_SEQNO, RangeTombstones, Rng, SplitMix64};
 use terrace_sst::{BatchLookup, Lookup, ScanOptions, SstOptions, SstReader, multi_get};
@@ -22,12 +23,24 @@ fn read_at_random(files: &[(Arc<SstReader>, Model)], seed: u64) {
         let (key, _) = model.keys().nth(skip).unwrap();
         let want = expected(model, key, MAX_SEQNO.get());
         let lookup = Lookup::new(key, MAX_SEQNO);
-        let answer = match round % 3 {
+        let answer = match round % 5 {
             0 => reader.get_unfiltered(&lookup).unwrap(),
             1 => reader.get(&lookup).unwrap(),
-            _ => reader.multi_get(&[lookup]).unwrap().remove(0),
+            2 => reader.multi_get(&[lookup]).unwrap().remove(0),
+            _ => {
+                let at = (reader.prefetch_filter(&lookup), reader.prefetch_entry(key));
+                reader.get_at(at, &lookup, &mut ()).unwrap()
+            }
         };
         assert_eq!(answer.map(|e| (e.trailer, e.value.to_vec())), want);
+        if round % 10 == 0 {
+            // Stored keys, and one beside each.
+            let near = model.keys().skip(skip).take(20);
+            let near = near.flat_map(|(key, _)| [key.clone(), [&key[..], b"!"].concat()]);
+            let near: Vec<Vec<u8>> = near.collect();
+            let batch: Vec<_> = near.iter().map(|key| Lookup::new(key, MAX_SEQNO)).collect();
+            check_batch(&mut rng, reader, model, &batch);
+        }
         if round % 40 == 0 {
             let mut iter = reader.iter(ScanOptions::default());
             iter.seek(key, u64::MAX).unwrap();
