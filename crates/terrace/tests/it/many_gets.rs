@@ -4,8 +4,7 @@ use crate::harness::{DIR, START_MS, effort, over_seeds, small_options, stopped_c
 use std::time::Duration;
 use terrace::vfs::SimVfs;
 use terrace::{
-    AppendOperator, Compression, Db, Error, MemoryShares, Options, ReadOptions, Result, Slice,
-    Snapshot, WriteBatch,
+    AppendOperator, Compression, Db, Error, MemoryShares, Options, ReadOptions, Slice, WriteBatch,
 };
 use terrace_base::rng::{Rng, SplitMix64};
 
@@ -13,6 +12,8 @@ use terrace_base::rng::{Rng, SplitMix64};
 const NUMBERS: u64 = 6000;
 /// The most milliseconds after which a key expires.
 const MOST_MS: u64 = 1000;
+/// A key that is written once and never deleted.
+const LASTING: &[u8] = b"lasting";
 
 fn key(number: u64) -> Vec<u8> {
     format!("{number:012}").into_bytes()
@@ -82,46 +83,47 @@ fn bytes(found: Option<Slice>) -> Option<Vec<u8>> {
     found.map(|value| value.to_vec())
 }
 
-fn alone(db: &Db, keys: &[Vec<u8>], reading: &ReadOptions) -> Result<Vec<Option<Vec<u8>>>> {
-    keys.iter().map(|key| db.get_with(key, reading).map(bytes)).collect()
-}
-
-/// Whether the answers were there.
-fn compare(db: &Db, rng: &mut SplitMix64, snapshots: &[Snapshot]) -> bool {
-    let keys = chosen(rng);
-    let reading = ReadOptions {
-        snapshot: snapshots.get(rng.below(snapshots.len() as u64 * 2 + 1) as usize).cloned(),
-        now_ms: rng.one_in(2).then(|| START_MS + rng.below(MOST_MS)),
-        fill_cache: !rng.one_in(4),
-        in_memory: rng.one_in(3),
-        ..ReadOptions::default()
+/// One call for `keys` against gets of each of them, which may read: first if `alone_first`. How many were found; `None`
+/// if the call may not read and is refused.
+fn compare(db: &Db, keys: &[Vec<u8>], reading: &ReadOptions, alone_first: bool) -> Option<usize> {
+    let plain = ReadOptions { in_memory: false, ..reading.clone() };
+    let alone = || -> Vec<Option<Vec<u8>>> {
+        keys.iter().map(|key| bytes(db.get_with(key, &plain).unwrap())).collect()
     };
     // What is read first finds the other's partitions in memory.
-    let before = rng.one_in(2).then(|| alone(db, &keys, &reading));
-    let many = db.multi_get_with(&keys, &reading);
-    let want = before.unwrap_or_else(|| alone(db, &keys, &reading));
-    match (many, want) {
-        (Ok(many), Ok(want)) => {
+    let before = alone_first.then(alone);
+    let many = db.multi_get_with(keys, reading);
+    let want = before.unwrap_or_else(alone);
+    match many {
+        Ok(many) => {
             assert_eq!(many.len(), keys.len());
-            for ((many, want), key) in many.into_iter().zip(want).zip(&keys) {
-                assert_eq!(bytes(many), want, "{} {reading:?}", key.escape_ascii());
+            for ((many, want), key) in many.into_iter().zip(&want).zip(keys) {
+                assert_eq!(bytes(many), *want, "{} {reading:?}", key.escape_ascii());
             }
-            true
+            Some(want.iter().flatten().count())
         }
-        // Where one key has operands, all are folded, which takes more of the files.
-        (Err(Error::NotInMemory), _) if reading.in_memory => false,
-        (many, want) => panic!("together {many:?}, alone {want:?}"),
+        Err(Error::NotInMemory) if reading.in_memory => None,
+        Err(error) => panic!("{error}, {reading:?}"),
     }
+}
+
+fn in_memory() -> ReadOptions {
+    ReadOptions { in_memory: true, ..ReadOptions::default() }
 }
 
 #[test]
 fn many_keys_are_found_as_each_of_them_alone() {
-    let (mut by_model, mut by_index, mut refused, mut in_memtables) = (0, 0, 0, 0);
+    let (mut by_model, mut by_index, mut in_memtables) = (0, 0, 0);
     let calls = effort(1500);
     over_seeds("many gets", calls, |seed, wanted| {
         let mut rng = SplitMix64::new(seed);
         let vfs = SimVfs::new(seed);
-        let db = Db::open(DIR, options(&vfs, &mut rng)).unwrap();
+        let options = options(&vfs, &mut rng);
+        let db = Db::open(DIR, options.clone()).unwrap();
+        let lasting = [LASTING.to_vec(), key(1)];
+        db.put(LASTING, b"value").unwrap();
+        let found = compare(&db, &lasting, &in_memory(), false);
+        assert_eq!(found, Some(1), "all that there is lies in the memtable");
         let mut snapshots = Vec::new();
         let calls = wanted.min(300);
         for n in 0..calls {
@@ -138,13 +140,53 @@ fn many_keys_are_found_as_each_of_them_alone() {
                     db.get(written(&mut rng)).unwrap();
                 }
             }
-            refused += u64::from(!compare(&db, &mut rng, &snapshots));
+            let keys = chosen(&mut rng);
+            let snapshot = snapshots.get(rng.below(snapshots.len() as u64 * 2 + 1) as usize);
+            let reading = ReadOptions {
+                snapshot: snapshot.cloned(),
+                now_ms: rng.one_in(2).then(|| START_MS + rng.below(MOST_MS)),
+                fill_cache: !rng.one_in(4),
+                in_memory: rng.one_in(3),
+                ..ReadOptions::default()
+            };
+            compare(&db, &keys, &reading, rng.one_in(2));
         }
         let metrics = db.metrics();
         by_model += metrics.reads.lookups_by_model;
         by_index += metrics.reads.lookups_by_index;
         in_memtables += metrics.gets_in_memtable;
+        drop(snapshots);
+        db.flush().unwrap();
+        db.close().unwrap();
+        let db = Db::open(DIR, options).unwrap();
+        let refused = compare(&db, &lasting, &in_memory(), false);
+        assert_eq!(refused, None, "nothing of a store that was just opened is in memory");
         calls
     });
-    assert!(by_model > calls && by_index > calls && in_memtables > calls && refused > 0);
+    assert!(by_model > calls && by_index > calls && in_memtables > calls);
+}
+
+/// In files and a memtable, with and without separated values, and more than the answers that keep their blocks.
+#[test]
+fn keys_that_were_read_are_found_in_memory() {
+    let vfs = SimVfs::new(1);
+    let mut options = small_options(std::sync::Arc::new(vfs), &stopped_clock());
+    options.memory_budget = 64 << 20;
+    options.column_families.clear();
+    options.default_family.value_separation_threshold = 300;
+    let db = Db::open(DIR, options).unwrap();
+    let put = |number: u64| {
+        let value = vec![number as u8; [20, 90, 400][number as usize % 3]];
+        db.put(key(number), value).unwrap();
+    };
+    (0..600).step_by(2).for_each(put);
+    db.compact_range::<&[u8]>(..).unwrap();
+    (0..600).step_by(10).for_each(put);
+    db.flush().unwrap();
+    (0..600).step_by(50).for_each(put);
+    db.wait_idle().unwrap();
+    let keys: Vec<Vec<u8>> = (0..600).map(key).collect();
+    let found = compare(&db, &keys, &ReadOptions::default(), true);
+    assert_eq!(found, Some(300));
+    assert_eq!(compare(&db, &keys, &in_memory(), false), Some(300));
 }
