@@ -23,8 +23,16 @@ impl SstReader {
 /// Executes lookups in any number of files of one file system: filters first, then index and
 /// data, with one batch of reads per round. Lookups in the same file should follow each other. After an error the
 /// `found` of all are unspecified. A lookup with [`Lookup::in_memory`] that needs a read is such an error, before
-/// anything is read.
+/// anything is read; what all of them have counted as heat is taken back then ([`SstReader::take_back`]).
 pub fn multi_get(lookups: &mut [BatchLookup<'_>]) -> Result<()> {
+    let outcome = execute(lookups);
+    if matches!(outcome, Err(Error::NotInMemory)) {
+        lookups.iter().for_each(BatchLookup::take_back);
+    }
+    outcome
+}
+
+fn execute(lookups: &mut [BatchLookup<'_>]) -> Result<()> {
     let mut loaded = Loaded::default();
     let fill_cache = lookups.iter().all(|batch| batch.lookup.fill_cache);
     let mut wants = Wants::default();

@@ -42,6 +42,13 @@ impl<'a> BatchLookup<'a> {
             stage: Stage::Filter,
         }
     }
+
+    /// Takes back what the lookup has counted as heat, if it has come to its end.
+    pub(super) fn take_back(&self) {
+        if matches!(self.stage, Stage::Done) {
+            self.reader.take_back(&self.lookup, self.found.is_some());
+        }
+    }
 }
 
 /// How far a lookup has come.

@@ -1,10 +1,14 @@
-//! What lookups of many keys at once read of filters, indexes and models that are not in memory: as little as gets would.
+//! What lookups of many keys at once read of filters, indexes and models that are not in memory: as little as gets would;
+//! and what is left of those that may not read.
 
 use crate::files::*;
 use std::sync::Arc;
 use terrace_base::key::pack_trailer;
-use terrace_base::{MAX_SEQNO, RangeTombstones, SeqNo, ValueKind};
-use terrace_sst::{Compression, Lookup, ReadCounts, ReaderOptions, SstOptions, SstReader};
+use terrace_base::{Error, MAX_SEQNO, RangeTombstones, SeqNo, ValueKind};
+use terrace_sst::{
+    Compression, FilterMemory, FilterUses, Lookup, ReadCounts, ReaderOptions, SstOptions,
+    SstReader, UnitLoad, load_filter_units,
+};
 use terrace_vfs::SimVfs;
 
 const KEYS: u64 = 3000;
@@ -17,7 +21,23 @@ fn absent(number: u64) -> Vec<u8> {
     format!("{:016}", number * 2 + 1).into_bytes()
 }
 
-/// A file of [`KEYS`] keys with one filter partition and one index partition, of which nothing stays in memory.
+/// A file of [`KEYS`] keys with one filter partition and one index partition.
+fn opened(options: &ReaderOptions) -> Arc<SstReader> {
+    let vfs = SimVfs::new(1);
+    let put = !pack_trailer(SeqNo::new(5), ValueKind::Put);
+    let model: Model = (0..KEYS).map(|n| ((present(n), put), vec![n as u8; 20])).collect();
+    let written = SstOptions {
+        block_size: 400,
+        partitioned: false,
+        compression: Compression::None,
+        filter: "ribbon:10".parse().unwrap(),
+        ..SstOptions::default()
+    };
+    write(&vfs, 1, written, &model, RangeTombstones::default()).unwrap();
+    open(&vfs, 1, options).unwrap()
+}
+
+/// A file of which nothing stays in memory.
 struct Cold {
     reader: Arc<SstReader>,
     shared: ReaderOptions,
@@ -25,19 +45,8 @@ struct Cold {
 
 impl Cold {
     fn new(models: bool) -> Self {
-        let vfs = SimVfs::new(1);
-        let put = !pack_trailer(SeqNo::new(5), ValueKind::Put);
-        let model: Model = (0..KEYS).map(|n| ((present(n), put), vec![n as u8; 20])).collect();
-        let options = SstOptions {
-            block_size: 400,
-            partitioned: false,
-            compression: Compression::None,
-            filter: "ribbon:10".parse().unwrap(),
-            ..SstOptions::default()
-        };
-        write(&vfs, 1, options, &model, RangeTombstones::default()).unwrap();
         let shared = ReaderOptions { models, ..reader_options(0) };
-        let reader = open(&vfs, 1, &shared).unwrap();
+        let reader = opened(&shared);
         assert_eq!((reader.filter_partition_count(), reader.has_model()), (1, models));
         Self { reader, shared }
     }
@@ -113,4 +122,34 @@ fn a_model_is_read_after_the_filter_and_as_often_as_by_gets() {
     assert!(alone.model_loads > 0);
     assert_eq!(together.model_loads, alone.model_loads);
     assert_eq!(together.filter_misses, alone.filter_misses);
+}
+
+fn in_memory(key: &[u8]) -> Lookup<'_> {
+    Lookup { in_memory: true, ..Lookup::new(key, MAX_SEQNO) }
+}
+
+#[test]
+fn what_a_refused_call_has_counted_for_filters_is_taken_back() {
+    for units in [0, u8::MAX] {
+        let filter_memory = FilterMemory::Elastic;
+        let shared = ReaderOptions { filter_memory, models: false, ..reader_options(16 << 20) };
+        let reader = opened(&shared);
+        load_filter_units(&[UnitLoad { reader: &reader, partition: 0, units }]);
+        for number in 0..300 {
+            assert!(reader.get(&Lookup::new(&present(number), MAX_SEQNO)).unwrap().is_some());
+        }
+        reader.take_filter_uses(0);
+        // So few that all of them are counted.
+        let keys: Vec<Vec<u8>> = (0..20).flat_map(|n| [present(n), absent(n)]).collect();
+        let mut lookups: Vec<_> = keys.iter().map(|key| in_memory(key)).collect();
+        assert_eq!(reader.multi_get(&lookups).unwrap().iter().flatten().count(), 20);
+        let uses = reader.take_filter_uses(0);
+        assert_eq!((uses.found, uses.wasted()), (20, 20));
+        assert_eq!(uses.stopped > 0, units > 0);
+        let far = present(KEYS - 1);
+        lookups.push(in_memory(&far));
+        let refused = reader.multi_get(&lookups);
+        assert!(matches!(refused, Err(Error::NotInMemory)), "{refused:?}");
+        assert_eq!(reader.take_filter_uses(0), FilterUses::default());
+    }
 }

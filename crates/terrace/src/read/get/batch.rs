@@ -1,10 +1,8 @@
 //! Many point reads at once: the keys that the memtables do not answer go down run by run, and
-//! what one run must read from the device for all of them is read in one batch.
+//! what one run must read from the device for all of them is read in one batch, or ends the call if it may not read.
 
-use super::sampled::SampledLookup;
-use super::{Answer, AskedRuns, MAX_TRIES, Reading, Search};
+use super::{Answer, MAX_TRIES, Reading};
 use crate::error::{Error, Result};
-use crate::metrics::{Sampled, sample};
 use crate::read::merged;
 use crate::read::scan::{self, Moment};
 use crate::values::value_log::SegmentMap;
@@ -12,9 +10,10 @@ use crate::version::family::Family;
 use crate::version::read_env::ReadEnv;
 use crate::version::read_state::ReadState;
 use open_keys::OpenKeys;
+use reached::Reached;
 use terrace_base::{SeqNo, ValueHandle};
 use terrace_buf::{BufMut, Slice};
-use terrace_sst::{Lookup, LookupTrace};
+use terrace_sst::Lookup;
 
 /// Bytes of data blocks that may be read for one run at a time, about; and how many keys that is at least, and at
 /// most.
@@ -48,12 +47,12 @@ pub(crate) fn multi_get(
         };
         let seqno = reading.seqno(env, state);
         if reading.in_memory {
-            match from_memory(env, family, state, keys, (seqno, reading.now_ms))? {
+            match from_memory((env, family, state), (keys, seqno), reading)? {
                 Some(found) => break found,
                 None => break with_operands(env, family, keys, reading)?,
             }
         }
-        let answers = search((env, family, state), (keys, seqno), reading)?;
+        let answers = search((env, family, state), (keys, seqno), reading, &mut Vec::new())?;
         if answers.iter().any(|answer| matches!(answer, Answer::Operand)) {
             break with_operands(env, family, keys, reading)?;
         }
@@ -95,7 +94,7 @@ fn with_operands(
         return keys.iter().map(|key| fold(key)).collect();
     }
     let Moment { state, seqno, held } = &moment;
-    let answers = search((env, family, state), (keys, *seqno), reading)?;
+    let answers = search((env, family, state), (keys, *seqno), reading, &mut Vec::new())?;
     let operands: Vec<usize> =
         (0..keys.len()).filter(|at| matches!(answers[*at], Answer::Operand)).collect();
     // The moment holds the segments of all values.
@@ -142,75 +141,57 @@ fn fetch(
     answers.into_iter().map(value).collect::<Result<_>>().map(Ok)
 }
 
-/// The values of `keys` in `state` as of `seqno` without any reads; the first that would need one
-/// ends it. There is nothing to batch, so the keys are looked up one after the other. `None` if a key has
-/// operands of merges.
+/// The values of `keys` in `state` as of `seqno` without any reads. If one would need a read, that is the error, and what
+/// was counted is taken back. `None` if a key has operands of merges.
 fn from_memory(
-    env: &ReadEnv,
-    family: &Family,
-    state: &ReadState,
-    keys: &[&[u8]],
-    (seqno, now_ms): (SeqNo, Option<u64>),
+    (env, family, state): (&ReadEnv, &Family, &ReadState),
+    (keys, seqno): (&[&[u8]], SeqNo),
+    reading: Reading<'_>,
 ) -> Result<Option<Vec<Option<Slice>>>> {
-    let lookups: Vec<Lookup<'_>> =
-        keys.iter().map(|key| Lookup { in_memory: true, ..Lookup::new(key, seqno) }).collect();
-    let mut asked: Vec<AskedRuns> = Vec::with_capacity(keys.len());
-    let mut values = Vec::with_capacity(keys.len());
-    for lookup in &lookups {
-        let (answer, runs) = match sample() {
-            Sampled::Followed => {
-                let mut sample = SampledLookup::new();
-                let searched = in_memory(env, state, lookup, (seqno, now_ms), &mut sample);
-                if searched.0.is_ok() {
-                    sample.note(state, family);
-                }
-                searched
-            }
-            _ => in_memory(env, state, lookup, (seqno, now_ms), &mut ()),
-        };
-        match answer {
-            Ok(Answer::Operand) => return Ok(None),
-            Ok(mut answer) => {
-                if values.len() >= KEEPING_ANSWERS {
-                    loosen(&mut answer);
-                }
-                values.push(answer.value());
-            }
-            Err(error) => {
-                let before = asked.iter().zip(&lookups);
-                before.for_each(|(asked, lookup)| asked.take_back(state, lookup));
-                return Err(error);
-            }
+    let mut reached = Vec::with_capacity(keys.len());
+    let answers = search((env, family, state), (keys, seqno), reading, &mut reached);
+    let values = answers.and_then(|answers| values_in_memory(env, answers));
+    if matches!(values, Err(Error::NotInMemory)) {
+        for (key, reached) in keys.iter().zip(reached) {
+            reached.take_back(state, &Lookup::new(key, seqno));
         }
-        asked.push(runs);
+    }
+    values
+}
+
+/// The answers' values, of separated ones those that the cache has. `None` if one is an operand.
+fn values_in_memory(env: &ReadEnv, answers: Vec<Answer>) -> Result<Option<Vec<Option<Slice>>>> {
+    let mut values = Vec::with_capacity(answers.len());
+    for answer in answers {
+        values.push(match answer {
+            Answer::Operand => return Ok(None),
+            Answer::Separated(handle, _) => {
+                Some(env.value_log.get_in_memory(&handle).ok_or(Error::NotInMemory)?)
+            }
+            answer => answer.value(),
+        });
     }
     Ok(Some(values))
 }
 
-/// The answer of a lookup that may not read, and the runs that it has asked.
-fn in_memory(
-    env: &ReadEnv,
-    state: &ReadState,
-    lookup: &Lookup<'_>,
-    at: (SeqNo, Option<u64>),
-    trace: &mut impl LookupTrace,
-) -> (Result<Answer>, AskedRuns) {
-    let mut search = Search::new(env, state, lookup, at, trace);
-    let answer = search.run();
-    (search.settle_in_memory(answer), search.asked)
-}
-
 /// What is known of `keys` in `state` as of `seqno`. As many are asked for at a time as take little memory
-/// for the blocks that have to be read for them.
+/// for the blocks that have to be read for them. If nothing may be read, `reached` says how far the first keys, up to those
+/// with an error, were looked for.
 fn search(
     (env, family, state): (&ReadEnv, &Family, &ReadState),
     (keys, seqno): (&[&[u8]], SeqNo),
     reading: Reading<'_>,
+    reached: &mut Vec<Reached>,
 ) -> Result<Vec<Answer>> {
     let at_once = BYTES_AT_ONCE / family.options().block_size.max(1);
     let mut found = Vec::with_capacity(keys.len());
     for some in keys.chunks(at_once.clamp(LEAST_AT_ONCE, MOST_AT_ONCE)) {
-        let mut answers = OpenKeys::search(env, state, some, seqno, reading)?;
+        let before = reached.len();
+        if reading.in_memory {
+            reached.resize(before + some.len(), Reached::NONE);
+        }
+        let reached = &mut reached[before..];
+        let mut answers = OpenKeys::search(env, state, some, seqno, reading, reached)?;
         let keeping = KEEPING_ANSWERS.saturating_sub(found.len()).min(answers.len());
         answers[keeping..].iter_mut().for_each(loosen);
         found.extend(answers);
@@ -231,3 +212,6 @@ fn loosen(answer: &mut Answer) {
 }
 
 mod open_keys;
+mod reached;
+#[cfg(test)]
+mod tests;

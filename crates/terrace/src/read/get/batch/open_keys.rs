@@ -1,5 +1,6 @@
 //! The keys of a batch that have not been found yet, on their way down through memtables and runs (multi_get).
 
+use super::reached::Reached;
 use crate::error::{Error, Result};
 use crate::memory::table_cache::ReaderSlot;
 use crate::metrics::{Sampled, sample};
@@ -32,41 +33,49 @@ pub(super) struct OpenKeys<'a> {
     state: &'a ReadState,
     seqno: SeqNo,
     now_ms: Option<u64>,
+    /// Whether nothing may be read.
+    in_memory: bool,
     open: Vec<Open<'a>>,
     answers: Vec<Answer>,
+    /// Of each key, where it is kept; else empty.
+    reached: &'a mut [Reached],
 }
 
 impl<'a> OpenKeys<'a> {
-    /// What is known of `keys` in `state` as of `seqno`.
+    /// What is known of `keys` in `state` as of `seqno`. If nothing may be read, `reached` has an element for each key,
+    /// and says of all of them, also after an error, how far they were looked for.
     pub fn search(
         env: &'a ReadEnv,
         state: &'a ReadState,
         keys: &[&'a [u8]],
         seqno: SeqNo,
         reading: Reading<'_>,
+        reached: &'a mut [Reached],
     ) -> Result<Vec<Answer>> {
+        let Reading { fill_cache, in_memory, now_ms, .. } = reading;
         let answers = keys.iter().map(|_| Answer::Absent).collect();
         let open = Vec::with_capacity(keys.len());
-        let mut keys_left = Self { env, state, seqno, now_ms: reading.now_ms, open, answers };
-        keys_left.ask_memtables(keys, reading.fill_cache);
+        let mut keys_left = Self { env, state, seqno, now_ms, in_memory, open, answers, reached };
+        keys_left.ask_memtables(keys, fill_cache);
         let levels = state.version.levels();
         for (index, file) in levels[0].files().iter().enumerate() {
-            keys_left.ask_run(0, false, |key| file.contains(key).then_some(index))?;
+            keys_left.ask_run((0, index), false, |key| file.contains(key).then_some(index))?;
         }
         let last = levels.iter().rposition(|level| !level.is_empty());
         for (number, level) in levels.iter().enumerate().skip(1) {
             // Most keys are in the last run.
             let is_likely = last == Some(number) && outcomes::are_mostly_found();
-            keys_left.ask_run(number, is_likely, |key| level.find(key))?;
+            keys_left.ask_run((number, 0), is_likely, |key| level.find(key))?;
         }
+        keys_left.note_reached(Reached::ALL);
         keys_left.open.iter().for_each(|_| outcomes::note(false));
         Ok(keys_left.answers)
     }
 
     fn ask_memtables(&mut self, keys: &[&'a [u8]], fill_cache: bool) {
-        let Self { env, state, seqno, now_ms, .. } = *self;
+        let Self { env, state, seqno, now_ms, in_memory, .. } = *self;
         let open = |(at, key): (usize, &&'a [u8])| {
-            let lookup = Lookup { fill_cache, ..Lookup::new(key, seqno) };
+            let lookup = Lookup { fill_cache, in_memory, ..Lookup::new(key, seqno) };
             Open { at, lookup, covered: SeqNo::ZERO, is_found: false }
         };
         self.open.extend(keys.iter().enumerate().map(open));
@@ -94,17 +103,28 @@ impl<'a> OpenKeys<'a> {
         self.open.retain(|open| !open.is_found);
     }
 
-    /// Looks all keys up in one sorted run, each in the file of the level that `file_of` names. `is_likely`: most
-    /// are there.
+    /// The keys that are left have been looked for as far as this.
+    fn note_reached(&mut self, reached: Reached) {
+        if self.reached.is_empty() {
+            return;
+        }
+        for open in &self.open {
+            self.reached[open.at] = reached;
+        }
+    }
+
+    /// Looks all keys up in one sorted run, each in the file of the level that `file_of` names: a file of L0, by its
+    /// index, or the whole level. `is_likely`: most are there.
     fn ask_run(
         &mut self,
-        level: usize,
+        (level, index): (usize, usize),
         is_likely: bool,
         file_of: impl Fn(&[u8]) -> Option<usize>,
     ) -> Result<()> {
         if self.open.is_empty() || self.state.version.level(level).is_empty() {
             return Ok(());
         }
+        self.note_reached(Reached::before(level, index));
         let followed = sample() == Sampled::Followed;
         let asked = self.by_file(file_of);
         let readers = self.readers(level, &asked)?;
@@ -127,6 +147,9 @@ impl<'a> OpenKeys<'a> {
             }
             let open = &mut self.open[*key as usize];
             self.answers[open.at] = pinned((self.env, self.now_ms), entry, open.covered);
+            if let Some(reached) = self.reached.get_mut(open.at) {
+                *reached = Reached::found_in(level, *file as usize);
+            }
             open.is_found = true;
             outcomes::note(true);
         }
@@ -156,7 +179,7 @@ impl<'a> OpenKeys<'a> {
             let file = &files[*index as usize];
             if readers.last().is_none_or(|(last, _)| last != index) {
                 let slot = state.slots.at(level, *index as usize);
-                readers.push((*index, reader(self.env, slot, file)?));
+                readers.push((*index, reader(self.env, slot, file, self.in_memory)?));
             }
             if file.range_tombstone_count > 0
                 && let Some((_, reader)) = readers.last()
@@ -180,7 +203,12 @@ struct Asked {
 }
 
 /// The reader of `file`, to keep until the lookups are done.
-fn reader(env: &ReadEnv, slot: &ReaderSlot, file: &FileMeta) -> Result<Arc<SstReader>> {
-    let guard = env.table_cache.enter(slot, file, false)?;
+fn reader(
+    env: &ReadEnv,
+    slot: &ReaderSlot,
+    file: &FileMeta,
+    in_memory: bool,
+) -> Result<Arc<SstReader>> {
+    let guard = env.table_cache.enter(slot, file, in_memory)?;
     Guard::into_inner(guard).ok_or(Error::NotInMemory)
 }
