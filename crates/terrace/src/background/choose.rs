@@ -14,7 +14,7 @@ use crate::background::compaction::{
 use crate::background::env::JobEnv;
 use crate::env::reserve;
 use crate::error::Error;
-use crate::jobs::background_errors::{RoomWanted, Work};
+use crate::jobs::background_errors::{Attempt, RoomWanted, Work};
 use crate::jobs::scheduler::SchedulerState;
 use crate::options::FamilyOptions;
 use crate::version::family::Family;
@@ -108,6 +108,20 @@ pub(super) enum Occasion {
 }
 
 impl Occasion {
+    /// Whether files of `family` below deletions are looked for.
+    pub fn asks_for_rewrites(self, env: &JobEnv, family: u32, now_us: u64) -> bool {
+        let errors = &env.jobs.errors;
+        match self {
+            Self::Usual => false,
+            // Although the merges of the family may have a pause for want of room.
+            Self::Idle => {
+                errors.may_begin_but_for_room(Work::Compaction, family, now_us)
+                    && errors.may_attempt(Attempt::Rewrite, family, now_us)
+            }
+            Self::Full { .. } => errors.may_begin(Work::Compaction, family, now_us),
+        }
+    }
+
     /// What is looked for, in this order.
     fn kinds(self) -> &'static [Kind] {
         match self {
@@ -206,8 +220,8 @@ impl Room {
     /// Whether it fits, or is worth an attempt: a file that deletes ranges and holds little else makes its merge write
     /// little. Those that were in vain have pauses.
     fn may_begin(&self, env: &JobEnv, merge: &Compaction) -> bool {
-        let may_attempt =
-            || env.jobs.errors.may_attempt_ranges(merge.family, env.base.clock.monotonic_us());
+        let now_us = env.base.clock.monotonic_us();
+        let may_attempt = || env.jobs.errors.may_attempt(Attempt::Ranges, merge.family, now_us);
         let deletes = || merge.files().any(|file| pick::mostly_deletes_ranges(file));
         self.fits(env, merge) || (deletes() && may_attempt())
     }
@@ -296,17 +310,16 @@ pub(super) fn choose(env: &JobEnv, jobs: &SchedulerState, occasion: Occasion) ->
     }
 }
 
-/// What is done for room while nothing is written and a merge has none: a file below deletions is rewritten, although the
-/// merges of its family have a pause for want of room.
+/// What is done for room while nothing is written and a merge has none: a file below deletions is rewritten, if what is
+/// expected to be left of it fits.
 fn under_deletions(env: &JobEnv, jobs: &SchedulerState, room: &Room) -> Option<Job> {
-    let (errors, now_us) = (&env.jobs.errors, env.base.clock.monotonic_us());
+    let now_us = env.base.clock.monotonic_us();
     let families = env.read.families.load();
     let shared = Shared::new(env, true);
     let may_begin = |family: &&Arc<Family>| {
         !family.is_dropped()
             && !jobs.is_left_to_manual(family.id, family.l0_pressure())
-            && errors.may_begin_but_for_room(Work::Compaction, family.id, now_us)
-            && errors.may_attempt_ranges(family.id, now_us)
+            && Occasion::Idle.asks_for_rewrites(env, family.id, now_us)
     };
     families.iter().filter(may_begin).find_map(|family| {
         let (version, options) = (family.state().version.clone(), family.options());
@@ -314,7 +327,7 @@ fn under_deletions(env: &JobEnv, jobs: &SchedulerState, room: &Room) -> Option<J
         let choose = |input: &PickInput<'_>| pick_under_deletions(input, &jobs.rewrites);
         let (choice, _) = choose_fitting(env, Some(room), &input, choose);
         let is_merge = matches!(choice, Choice::Merge(_));
-        is_merge.then(|| Job { family: family.clone(), choice, is_attempt: true })
+        is_merge.then(|| Job { family: family.clone(), choice, is_attempt: false })
     })
 }
 

@@ -17,7 +17,7 @@ use crate::background::gc;
 use crate::compaction_filter::{FilterContext, FilterJob};
 use crate::error::{Error, Result};
 use crate::event;
-use crate::jobs::background_errors::Work;
+use crate::jobs::background_errors::{Attempt, Work};
 use crate::jobs::job_list::{JobKind, JobStart};
 use crate::jobs::scheduler::{RunningCompaction, SchedulerState};
 use crate::kill_point::kill_point;
@@ -153,9 +153,7 @@ pub(crate) fn run_next(env: &JobEnv) -> Result<bool> {
         let next = choose(env, &jobs, occasion);
         if !matches!(next, Next::Job(_)) {
             // Those that found no room are all that is left of the families that have no pause.
-            let errors = &env.jobs.errors;
-            let were_asked = |family| errors.may_begin(Work::Compaction, family, now_us);
-            jobs.rewrites.try_again(were_asked);
+            jobs.rewrites.try_again(|family| occasion.asks_for_rewrites(env, family, now_us));
         }
         let job = match next {
             Next::Job(job) => job,
@@ -245,18 +243,26 @@ pub(crate) fn run_for_values(
 }
 
 /// What a job leaves free that is begun although it may not fit: what other writes need, and what they would resume with.
-/// On a full disk, where none are taken, it may have all there is.
-fn kept_room(env: &JobEnv) -> Option<KeptRoom<'_>> {
-    let bytes = || choose::besides(env).saturating_add(room_for_writes(env));
-    let is_full = env.base.health.is_disk_full();
-    (!is_full).then(|| KeptRoom::new(&*env.base.vfs, &env.base.dir, bytes()))
+/// What a rewrite below deletions writes is estimated: one that fits by that leaves what other writes need. On a full disk,
+/// where none are taken, a job may have all there is.
+fn kept_room<'a>(env: &'a JobEnv, job: &Job) -> Option<KeptRoom<'a>> {
+    if env.base.health.is_disk_full() {
+        return None;
+    }
+    let for_writes = match attempt_of(&job.choice) {
+        Some(Attempt::Rewrite) if !job.is_attempt => 0,
+        _ => room_for_writes(env),
+    };
+    let bytes = choose::besides(env).saturating_add(for_writes);
+    Some(KeptRoom::new(&*env.base.vfs, &env.base.dir, bytes))
 }
 
 /// Runs and installs a choice, and keeps the stats on what fails and when it is tried again.
 pub(super) fn execute(env: &JobEnv, job: &Job) -> Result<Volume> {
     let Job { family, choice, is_attempt } = job;
-    let kept = kept_room(env);
-    let may_not_fit = *is_attempt || env.base.health.is_disk_full();
+    let (kept, attempt) = (kept_room(env, job), attempt_of(choice));
+    let may_end_early = *is_attempt || attempt == Some(Attempt::Rewrite);
+    let may_not_fit = may_end_early || env.base.health.is_disk_full();
     let number = compact_events::begun(env, family, choice);
     let start = Instant::now();
     let result = match choice {
@@ -275,16 +281,17 @@ pub(super) fn execute(env: &JobEnv, job: &Job) -> Result<Volume> {
         Ok(_) => {
             let (errors, read) = (&env.jobs.errors, files_read(choice));
             errors.succeeded(Work::Compaction, family.id, read.map(|(_, file)| file.number));
-            if *is_attempt && deletes(choice) {
-                errors.range_attempt_succeeded(family.id);
+            // One that fits says nothing of those that may not.
+            if let Some(attempt) = attempt.filter(|_| may_not_fit) {
+                errors.attempt_succeeded(attempt, family.id);
             }
         }
         Err(Error::Closed | Error::Poisoned(_)) => {}
         // It has ended before it found the disk full: nothing has changed, and there is room for others.
-        Err(Error::DiskFull(_)) if *is_attempt && kept.as_ref().is_some_and(KeptRoom::is_met) => {
-            if deletes(choice) {
+        Err(Error::DiskFull(_)) if may_end_early && kept.as_ref().is_some_and(KeptRoom::is_met) => {
+            if let Some(attempt) = attempt {
                 let now_us = env.base.clock.monotonic_us();
-                env.jobs.errors.range_attempt_failed(family.id, now_us);
+                env.jobs.errors.attempt_failed(attempt, family.id, now_us);
             }
         }
         Err(error) => note_failure(env, job, may_not_fit, error),
@@ -332,12 +339,15 @@ fn note_rewrite(env: &JobEnv, choice: &Choice, result: &Result<Merged>) {
     }
 }
 
-/// Whether a choice is a merge of files that delete ranges, or of one below deletions.
-fn deletes(choice: &Choice) -> bool {
-    let is_one = |merge: &Compaction| {
-        merge.above.is_some() || merge.files().any(|file| pick::deletes_ranges(file))
-    };
-    matches!(choice, Choice::Merge(merge) if is_one(merge))
+/// What kind of attempt a choice is if it finds no room.
+fn attempt_of(choice: &Choice) -> Option<Attempt> {
+    match choice {
+        Choice::Merge(Compaction { above: Some(_), .. }) => Some(Attempt::Rewrite),
+        Choice::Merge(merge) if merge.files().any(|file| pick::deletes_ranges(file)) => {
+            Some(Attempt::Ranges)
+        }
+        _ => None,
+    }
 }
 
 /// Notes that a job failed with `error`, and when it is tried again. `may_not_fit`: it was known when it began that it
@@ -353,8 +363,8 @@ fn note_failure(env: &JobEnv, job: &Job, may_not_fit: bool, error: &Error) {
     }
     if let (Error::DiskFull(_), Choice::Merge(merge)) = (error, choice) {
         errors.no_room_for_merge(needs_bytes(env, merge), may_not_fit, error);
-        if deletes(choice) {
-            errors.range_attempt_failed(family.id, now_us);
+        if let Some(attempt) = attempt_of(choice) {
+            errors.attempt_failed(attempt, family.id, now_us);
         }
     }
     for (level, file) in to_blame {
@@ -394,8 +404,8 @@ fn quarantine(
     }
 }
 
-/// Runs and installs `merge`, the choice of `job`. `kept_room` binds an attempt, and every merge that moves values which a
-/// caller of `collect_garbage` asks for: there may be any number of them.
+/// Runs and installs `merge`, the choice of `job`. `kept_room` binds an attempt, a rewrite below deletions, and every merge
+/// that moves values which a caller of `collect_garbage` asks for: there may be any number of them.
 fn run_merge(
     env: &JobEnv,
     job: &Job,
@@ -412,7 +422,8 @@ fn run_merge(
     let moving = moving(env);
     let moves = moving.as_ref().is_some_and(|moving| moving.moves(merge));
     let is_asked_for = moves && (was_asked_for || gc::is_asked_for(env, merge));
-    let kept_room = kept_room.filter(|_| job.is_attempt || is_asked_for);
+    let is_bound = job.is_attempt || merge.above.is_some() || is_asked_for;
+    let kept_room = kept_room.filter(|_| is_bound);
     let entered = env.jobs.list.enter(&*env.base.clock, job_start(family, merge, moves));
     let moving_job = moves.then(|| env.garbage.enter_job());
     let filtering = filtering(family, merge, &state.version);

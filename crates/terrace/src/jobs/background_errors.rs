@@ -22,10 +22,10 @@ const FIRST_PAUSE_US: u64 = 100_000;
 const LONGEST_PAUSE_US: u64 = 10_000_000;
 /// Failures in a row from which on others need not hope for the next try.
 const LASTING_AFTER: u32 = 3;
-/// The pause after a merge of deleted ranges that was begun although it might not fit, and did not. It doubles.
-const FIRST_RANGE_PAUSE_US: u64 = 1_000_000;
+/// The pause after an [`Attempt`] that found no room. It doubles.
+const FIRST_ATTEMPT_PAUSE_US: u64 = 1_000_000;
 /// The longest of these.
-const LONGEST_RANGE_PAUSE_US: u64 = 600_000_000;
+const LONGEST_ATTEMPT_PAUSE_US: u64 = 600_000_000;
 /// Failures in a row from which on a compaction keeps to its pauses, although somebody asks for it.
 const PATIENT_AFTER: u32 = 5;
 
@@ -34,6 +34,16 @@ const PATIENT_AFTER: u32 = 5;
 pub(crate) enum Work {
     Flush,
     Compaction,
+}
+
+/// Kinds of merges that are begun for what they may give back, and may find no room. A family's attempts of one kind have
+/// pauses of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Attempt {
+    /// Of files that delete ranges.
+    Ranges,
+    /// The rewrite of a file below deletions.
+    Rewrite,
 }
 
 /// Something that failed and is tried again.
@@ -75,13 +85,13 @@ struct State {
     /// Families whose L0 is full and for which no compaction can be picked, and why.
     stuck: BTreeMap<u32, Error>,
     room_wanted: Option<RoomWanted>,
-    /// By family: merges of deleted ranges that were begun although they might not fit, and met a full disk since then.
-    range_attempts: BTreeMap<u32, RangeAttempts>,
+    /// By kind and family: attempts that found no room, since the last one that did.
+    attempts: BTreeMap<(Attempt, u32), FailedAttempts>,
 }
 
-/// See [`State::range_attempts`].
+/// See [`State::attempts`].
 #[derive(Debug, Default)]
-struct RangeAttempts {
+struct FailedAttempts {
     in_a_row: u32,
     next_at_us: u64,
 }
@@ -105,7 +115,7 @@ impl BackgroundErrors {
         let mut state = self.state.lock();
         let result = change(&mut state);
         let count = state.files.len() + state.jobs.len() + state.stuck.len();
-        let count = count + state.range_attempts.len() + usize::from(state.room_wanted.is_some());
+        let count = count + state.attempts.len() + usize::from(state.room_wanted.is_some());
         self.count.store(count, Ordering::Relaxed);
         result
     }
@@ -157,33 +167,32 @@ impl BackgroundErrors {
         });
     }
 
-    /// A merge that deletes ranges, or one below deletions, has met a full disk: the next attempt at one that may not fit has
-    /// a pause of its own.
-    pub fn range_attempt_failed(&self, family: u32, now_us: u64) {
+    /// Such a merge has found no room: the next attempt has a pause.
+    pub fn attempt_failed(&self, attempt: Attempt, family: u32, now_us: u64) {
         self.change(|state| {
-            let attempts = state.range_attempts.entry(family).or_default();
-            let pause_us = FIRST_RANGE_PAUSE_US << attempts.in_a_row.min(20);
-            attempts.in_a_row += 1;
-            attempts.next_at_us = now_us.saturating_add(pause_us.min(LONGEST_RANGE_PAUSE_US));
+            let failed = state.attempts.entry((attempt, family)).or_default();
+            let pause_us = FIRST_ATTEMPT_PAUSE_US << failed.in_a_row.min(20);
+            failed.in_a_row = failed.in_a_row.saturating_add(1);
+            failed.next_at_us = now_us.saturating_add(pause_us.min(LONGEST_ATTEMPT_PAUSE_US));
         });
     }
 
-    /// Such a merge has found room although it might not have fitted: so may the next one.
-    pub fn range_attempt_succeeded(&self, family: u32) {
+    /// Such a merge has found room: so may the next one.
+    pub fn attempt_succeeded(&self, attempt: Attempt, family: u32) {
         if !self.is_empty() {
-            self.change(|state| state.range_attempts.remove(&family));
+            self.change(|state| state.attempts.remove(&(attempt, family)));
         }
     }
 
-    /// Whether such a merge may be begun although it may not fit.
-    pub fn may_attempt_ranges(&self, family: u32, now_us: u64) -> bool {
-        let is_over = |attempts: &RangeAttempts| attempts.next_at_us <= now_us;
-        self.is_empty() || self.state.lock().range_attempts.get(&family).is_none_or(is_over)
+    /// Whether such a merge may be begun, as far as the pauses of attempts go.
+    pub fn may_attempt(&self, attempt: Attempt, family: u32, now_us: u64) -> bool {
+        let is_over = |failed: &FailedAttempts| failed.next_at_us <= now_us;
+        self.is_empty() || self.state.lock().attempts.get(&(attempt, family)).is_none_or(is_over)
     }
 
     /// A file came that deletes and holds little else: a merge that found no room may find some now.
     pub fn deletions_came(&self, family: u32, now_us: u64) {
-        if !self.may_attempt_ranges(family, now_us) || self.is_empty() {
+        if !self.may_attempt(Attempt::Ranges, family, now_us) || self.is_empty() {
             return;
         }
         self.change(|state| {
@@ -202,18 +211,20 @@ impl BackgroundErrors {
         }
     }
 
-    /// There are `free_bytes` on the disk besides the reserve. Flushes that failed are tried again at once. Merges that
-    /// failed for want of room are so if there is plenty; else they keep their pauses, which go on doubling.
+    /// There are `free_bytes` on the disk besides the reserve. Flushes that failed are tried again at once, and so are rewrites
+    /// of files below deletions, each of which may need little. Merges that failed for want of room are so if there is plenty;
+    /// else they keep their pauses, which go on doubling.
     pub fn room_came(&self, free_bytes: u64) {
         if self.is_empty() {
             return;
         }
         self.change(|state| {
             state.jobs.retain(|(work, _), job| *work != Work::Flush || !job.is_full_disk());
+            state.attempts.retain(|(attempt, _), _| *attempt != Attempt::Rewrite);
             let has_plenty = |wanted: &RoomWanted| wanted.bytes <= free_bytes / 2;
             if state.room_wanted.as_ref().is_none_or(has_plenty) {
                 state.room_wanted = None;
-                state.range_attempts.clear();
+                state.attempts.clear();
                 let merges = state.jobs.values_mut().filter(|job| job.is_full_disk());
                 merges.for_each(|failure| failure.retry_at_us = Some(0));
             }
@@ -233,7 +244,7 @@ impl BackgroundErrors {
             self.change(|state| {
                 state.jobs.retain(|(_, of), _| *of != family);
                 state.stuck.remove(&family);
-                state.range_attempts.remove(&family);
+                state.attempts.retain(|(_, of), _| *of != family);
             });
         }
     }
@@ -393,30 +404,33 @@ mod tests {
         }
         // Deleted ranges are a reason to try at once, unless that has been in vain.
         let pause = errors.job_failed(Work::Compaction, 1, &full(), now_us).unwrap();
-        errors.range_attempt_failed(1, now_us);
-        assert!(errors.may_attempt_ranges(2, now_us));
+        errors.attempt_failed(Attempt::Ranges, 1, now_us);
+        assert!(errors.may_attempt(Attempt::Ranges, 2, now_us));
         errors.deletions_came(1, now_us);
-        assert!(pause > FIRST_RANGE_PAUSE_US && !errors.may_begin(Work::Compaction, 1, now_us));
-        now_us += FIRST_RANGE_PAUSE_US;
+        assert!(pause > FIRST_ATTEMPT_PAUSE_US && !errors.may_begin(Work::Compaction, 1, now_us));
+        now_us += FIRST_ATTEMPT_PAUSE_US;
         errors.deletions_came(1, now_us);
         assert!(errors.may_begin(Work::Compaction, 1, now_us));
         for _ in 0..20 {
-            errors.range_attempt_failed(1, now_us);
+            errors.attempt_failed(Attempt::Ranges, 1, now_us);
         }
-        assert!(!errors.may_attempt_ranges(1, now_us + LONGEST_RANGE_PAUSE_US - 1));
-        assert!(errors.may_attempt_ranges(1, now_us + LONGEST_RANGE_PAUSE_US));
-        errors.range_attempt_succeeded(1);
-        assert!(errors.may_attempt_ranges(1, now_us));
-        errors.range_attempt_failed(1, now_us);
-        assert!(!errors.may_attempt_ranges(1, now_us + FIRST_RANGE_PAUSE_US - 1));
-        assert!(errors.may_attempt_ranges(1, now_us + FIRST_RANGE_PAUSE_US), "the first pause");
+        assert!(!errors.may_attempt(Attempt::Ranges, 1, now_us + LONGEST_ATTEMPT_PAUSE_US - 1));
+        assert!(errors.may_attempt(Attempt::Ranges, 1, now_us + LONGEST_ATTEMPT_PAUSE_US));
+        errors.attempt_succeeded(Attempt::Ranges, 1);
+        assert!(errors.may_attempt(Attempt::Ranges, 1, now_us));
+        errors.attempt_failed(Attempt::Ranges, 1, now_us);
+        assert!(!errors.may_attempt(Attempt::Ranges, 1, now_us + FIRST_ATTEMPT_PAUSE_US - 1));
+        assert!(
+            errors.may_attempt(Attempt::Ranges, 1, now_us + FIRST_ATTEMPT_PAUSE_US),
+            "the first pause"
+        );
         errors.job_failed(Work::Compaction, 1, &full(), now_us);
         errors.job_failed(Work::Compaction, 2, &unreadable(), now_us);
         errors.job_failed(Work::Flush, 2, &unreadable(), now_us);
         errors.deletions_came(2, now_us);
         errors.room_came(256_000);
         assert!(errors.room_wanted().is_none() && errors.may_begin(Work::Compaction, 1, 0));
-        assert!(errors.may_attempt_ranges(1, now_us));
+        assert!(errors.may_attempt(Attempt::Ranges, 1, now_us));
         assert!(!errors.may_begin(Work::Flush, 2, now_us), "it wanted no room");
         errors.succeeded(Work::Flush, 2, std::iter::empty());
         assert!(!errors.may_begin(Work::Compaction, 2, now_us), "it wanted no room");
@@ -429,14 +443,48 @@ mod tests {
     #[test]
     fn an_attempt_in_vain_has_its_pause_where_nothing_else_has_failed() {
         let errors = BackgroundErrors::default();
-        errors.range_attempt_failed(1, 0);
-        assert!(!errors.may_attempt_ranges(1, FIRST_RANGE_PAUSE_US - 1));
-        assert!(errors.may_attempt_ranges(1, FIRST_RANGE_PAUSE_US));
-        errors.range_attempt_succeeded(1);
-        assert!(errors.may_attempt_ranges(1, 0) && errors.is_empty());
-        errors.range_attempt_failed(1, 0);
+        errors.attempt_failed(Attempt::Ranges, 1, 0);
+        assert!(!errors.may_attempt(Attempt::Ranges, 1, FIRST_ATTEMPT_PAUSE_US - 1));
+        assert!(errors.may_attempt(Attempt::Ranges, 1, FIRST_ATTEMPT_PAUSE_US));
+        errors.attempt_succeeded(Attempt::Ranges, 1);
+        assert!(errors.may_attempt(Attempt::Ranges, 1, 0) && errors.is_empty());
+        errors.attempt_failed(Attempt::Ranges, 1, 0);
         errors.forget_family(1);
         assert!(errors.is_empty());
+    }
+
+    /// They are about other files, and need other room.
+    #[test]
+    fn rewrites_in_vain_are_no_reason_to_leave_deleted_ranges_alone() {
+        let full =
+            || Error::DiskFull(Arc::new(terrace_base::Error::corruption(Path::new("1"), 0, "")));
+        let errors = BackgroundErrors::default();
+        errors.job_failed(Work::Compaction, 1, &full(), 0);
+        errors.no_room_for_merge(1000, false, &full());
+        errors.attempt_failed(Attempt::Rewrite, 1, 0);
+        assert!(!errors.may_attempt(Attempt::Rewrite, 1, FIRST_ATTEMPT_PAUSE_US - 1));
+        assert!(errors.may_attempt(Attempt::Rewrite, 2, 0));
+        assert!(errors.may_attempt(Attempt::Ranges, 1, 0));
+        assert!(!errors.may_begin(Work::Compaction, 1, 0));
+        errors.deletions_came(1, 0);
+        assert!(errors.may_begin(Work::Compaction, 1, 0));
+        // Each of them ends for a reason of its own, and so does the pause of the other.
+        errors.attempt_failed(Attempt::Ranges, 1, 0);
+        errors.attempt_succeeded(Attempt::Ranges, 1);
+        assert!(!errors.may_attempt(Attempt::Rewrite, 1, 0));
+        errors.attempt_failed(Attempt::Ranges, 1, 0);
+        errors.attempt_succeeded(Attempt::Rewrite, 1);
+        assert!(errors.may_attempt(Attempt::Rewrite, 1, 0));
+        assert!(!errors.may_attempt(Attempt::Ranges, 1, 0));
+        // Writes resume, with less room than merges want.
+        errors.attempt_failed(Attempt::Rewrite, 1, 0);
+        errors.room_came(1999);
+        assert!(errors.may_attempt(Attempt::Rewrite, 1, 0));
+        assert!(!errors.may_attempt(Attempt::Ranges, 1, 0));
+        errors.attempt_failed(Attempt::Rewrite, 1, 0);
+        errors.forget_family(1);
+        assert!(errors.may_attempt(Attempt::Rewrite, 1, 0));
+        assert!(errors.may_attempt(Attempt::Ranges, 1, 0));
     }
 
     #[test]

@@ -399,3 +399,63 @@ fn a_file_that_cannot_be_removed_holds_up_neither_others_nor_calls_nor_a_full_di
     let db = Db::open_read_only(DIR, options).unwrap();
     check(&db, &there);
 }
+
+/// A merge of the deletions with all that they meet has no room. What they leave of one file has, though less would be free
+/// meanwhile than what is left by merges that may not fit.
+#[test]
+fn keys_that_were_deleted_where_room_is_short_give_theirs_back_while_nothing_is_written() {
+    const COUNT: u64 = 700;
+    /// Free besides the reserve.
+    const FREE: u64 = 160 << 10;
+    let (sim, clock) = (SimVfs::new(1), stopped_clock());
+    let failed = Arc::new(FailedMerges::default());
+    let listener: Arc<dyn EventListener> = failed.clone();
+    let mut options = options(Arc::new(sim.clone()), &clock);
+    // One merge at a time, each of files that take more than a look at what is free.
+    options.background_jobs = 1;
+    options.default_family.value_separation_threshold = usize::MAX;
+    let a = &mut options.advanced;
+    a.event_listeners = vec![listener];
+    (a.reserve_bytes, a.memtable_bytes, a.target_file_bytes) = (64 << 10, 128 << 10, 64 << 10);
+    let db = Db::open(DIR, options).unwrap();
+    let write = |step: usize, round: u64| {
+        for number in (0..COUNT).step_by(step) {
+            db.put(key(number), value(number, round).repeat(6))?;
+        }
+        db.flush()
+    };
+    write(1, 0).unwrap();
+    db.compact_range::<&[u8]>(..).unwrap();
+    db.wait_idle().unwrap();
+    sim.set_capacity_bytes(Some(used_bytes(&sim) + sst_bytes(&sim) * 6 / 10));
+    for round in 1..4 {
+        clock.advance(60_000);
+        while !taken(write(80, round)) {}
+    }
+    eventually("the merge finds no room", || {
+        clock.advance(60_000);
+        failed.0.load(Ordering::SeqCst) > 0
+    });
+    eventually("writes resume", || !db.is_disk_full() && db.shape().jobs.is_empty());
+    let leave_free = || sim.set_capacity_bytes(Some(used_bytes(&sim) + FREE));
+    leave_free();
+    for number in (0..COUNT).step_by(2) {
+        eventually("a deletion is taken", || taken(db.delete(key(number))));
+    }
+    eventually("they are flushed", || taken(db.flush()));
+    eventually("what was begun ends", || db.shape().jobs.is_empty());
+    leave_free();
+    let (before, failures) = (sst_bytes(&sim), failed.0.load(Ordering::SeqCst));
+    assert!(!db.is_disk_full());
+    db.set_option("compact_when_idle", "true").unwrap();
+    eventually("the room comes back", || {
+        clock.advance(200);
+        assert_eq!(failed.0.load(Ordering::SeqCst), failures, "a merge was given up");
+        sst_bytes(&sim) < before * 3 / 4
+    });
+    for number in 0..COUNT {
+        let wanted = (number % 2 == 1).then(|| value(number, 0).repeat(6));
+        assert_eq!(db.get(key(number)).unwrap().as_deref(), wanted.as_deref(), "{number}");
+    }
+    db.verify().unwrap();
+}
