@@ -6,16 +6,20 @@
 //! ranges is tried all the same, with pauses; it ends before it has filled the disk (`compaction/kept_room`). While writes are refused anyway a merge that does not fit is tried as well,
 //! with pauses: what it writes may be less than what it reads. And single files are rewritten, there and where nothing is
 //! written, below deletions that have no room to be merged with all that they meet (`compaction/under_deletions`).
+//!
+//! Files that are looked at for such rewrites are looked at under the lock, and again and again while room is short: one
+//! choice looks at a bounded number of pairs of files ([`Pairs`]), and where nothing was found nothing is looked for until
+//! something has changed ([`Rewrites`]).
 
 use crate::background::compaction::pick::{Choice, Compaction, PickInput, Values};
 use crate::background::compaction::{
-    pending_bytes, pick, pick_deleted_ranges, pick_idle, pick_under_deletions,
+    MOST_PAIRS, pending_bytes, pick, pick_deleted_ranges, pick_idle, pick_under_deletions,
 };
 use crate::background::env::JobEnv;
 use crate::env::reserve;
 use crate::error::Error;
 use crate::jobs::background_errors::{Attempt, RoomWanted, Work};
-use crate::jobs::scheduler::SchedulerState;
+use crate::jobs::scheduler::{Rewrites, SchedulerState};
 use crate::options::FamilyOptions;
 use crate::version::family::Family;
 use std::cmp::Reverse;
@@ -146,13 +150,45 @@ enum Kind {
 }
 
 impl Kind {
-    fn choose(self, input: &PickInput<'_>, jobs: &SchedulerState) -> Choice {
+    /// What fits into `room`, if that is given; and whether something else was wanted.
+    fn choose(
+        self,
+        env: &JobEnv,
+        room: Option<&Room>,
+        input: &PickInput<'_>,
+        rewrites: &Rewrites,
+        pairs: &mut Pairs,
+    ) -> (Choice, bool) {
         match self {
-            Self::Usual => pick(input),
-            Self::Idle => pick_idle(input),
-            Self::DeletedRanges => pick_deleted_ranges(input),
-            Self::UnderDeletions => pick_under_deletions(input, &jobs.rewrites),
+            Self::Usual => choose_fitting(env, room, input, pick),
+            Self::Idle => choose_fitting(env, room, input, pick_idle),
+            Self::DeletedRanges => choose_fitting(env, room, input, pick_deleted_ranges),
+            Self::UnderDeletions => choose_rewrite(env, room, input, rewrites, pairs),
         }
+    }
+}
+
+/// Pairs of files that one choice may look at for rewrites below deletions.
+#[derive(Debug)]
+struct Pairs {
+    left: usize,
+    /// How often they are asked for.
+    asks: usize,
+}
+
+impl Pairs {
+    fn new(asks: usize) -> Self {
+        Self { left: MOST_PAIRS, asks }
+    }
+
+    /// Lets `look` look at its share, which it takes off what it is given; what it leaves is the others'.
+    fn share<T>(&mut self, look: impl FnOnce(&mut usize) -> T) -> T {
+        let share = self.left.div_ceil(self.asks.max(1));
+        self.asks = self.asks.saturating_sub(1);
+        let mut left = share;
+        let looked = look(&mut left);
+        self.left -= share - left.min(share);
+        looked
     }
 }
 
@@ -263,10 +299,6 @@ fn choose_fitting(
     };
     let mut stays = input.quarantined.clone();
     for _ in 0..MAX_SMALLER {
-        // Of files below deletions the first leaves least: what is left of the others finds no room either.
-        if too_large.above.as_ref().is_some_and(|above| above.left_bytes > room.most_bytes()) {
-            break;
-        }
         let mut deepest = too_large.inputs.last().map_or_else(Vec::new, |(_, files)| files.clone());
         deepest.sort_by_key(|file| Reverse(file.size_bytes));
         let mut over = needs_bytes(env, &too_large).saturating_sub(room.most_bytes());
@@ -288,23 +320,44 @@ fn choose_fitting(
     (Choice::Nothing, true)
 }
 
+/// A file below deletions whose rewrite fits into `room`, if that is given; and whether there is one that does not.
+fn choose_rewrite(
+    env: &JobEnv,
+    room: Option<&Room>,
+    input: &PickInput<'_>,
+    rewrites: &Rewrites,
+    pairs: &mut Pairs,
+) -> (Choice, bool) {
+    let mut is_other = false;
+    let fits = |merge: &Compaction| {
+        let fits = room.is_none_or(|room| room.fits(env, merge));
+        is_other |= !fits;
+        fits
+    };
+    let choice = pairs.share(|pairs| pick_under_deletions(input, rewrites, pairs, fits));
+    (choice, is_other)
+}
+
 /// The next choice of all families; idle work only if no family has other work. First comes the family whose
 /// L0 is nearest to stopping its writers, and those whose L0 slows nobody take turns.
-pub(super) fn choose(env: &JobEnv, jobs: &SchedulerState, occasion: Occasion) -> Next {
+pub(super) fn choose(env: &JobEnv, jobs: &mut SchedulerState, occasion: Occasion) -> Next {
     let is_full = env.base.health.is_disk_full();
+    // On a full disk all families may be asked twice.
+    let passes = if is_full { 2 } else { 1 };
+    let mut pairs = Pairs::new(passes * env.read.families.load().len());
     let Some(room) = Room::look(env, jobs, if is_full { 0 } else { besides(env) }) else {
-        return choose_in(env, jobs, occasion, None);
+        return choose_in(env, jobs, occasion, None, &mut pairs);
     };
-    match choose_in(env, jobs, occasion, Some(&room)) {
+    match choose_in(env, jobs, occasion, Some(&room), &mut pairs) {
         Next::Job(job) => Next::Job(job),
-        _ if is_full => match choose_in(env, jobs, occasion, None) {
+        _ if is_full => match choose_in(env, jobs, occasion, None, &mut pairs) {
             Next::Job(job) => Next::Job(Job { is_attempt: true, ..job }),
             next => next,
         },
         // What runs may make room.
         _ if jobs.running.is_empty() && stops_writes(env, jobs, &room) => no_room(&room, true),
         next if occasion == Occasion::Idle => {
-            under_deletions(env, jobs, &room).map_or(next, Next::Job)
+            under_deletions(env, jobs, &room, &mut pairs).map_or(next, Next::Job)
         }
         next => next,
     }
@@ -312,8 +365,17 @@ pub(super) fn choose(env: &JobEnv, jobs: &SchedulerState, occasion: Occasion) ->
 
 /// What is done for room while nothing is written and a merge has none: a file below deletions is rewritten, if what is
 /// expected to be left of it fits.
-fn under_deletions(env: &JobEnv, jobs: &SchedulerState, room: &Room) -> Option<Job> {
+fn under_deletions(
+    env: &JobEnv,
+    jobs: &mut SchedulerState,
+    room: &Room,
+    pairs: &mut Pairs,
+) -> Option<Job> {
     let now_us = env.base.clock.monotonic_us();
+    let room_bytes = room.most_bytes();
+    if jobs.rewrites.has_nothing(jobs.generation, room_bytes, now_us) {
+        return None;
+    }
     let families = env.read.families.load();
     let shared = Shared::new(env, true);
     let may_begin = |family: &&Arc<Family>| {
@@ -321,14 +383,17 @@ fn under_deletions(env: &JobEnv, jobs: &SchedulerState, room: &Room) -> Option<J
             && !jobs.is_left_to_manual(family.id, family.l0_pressure())
             && Occasion::Idle.asks_for_rewrites(env, family.id, now_us)
     };
-    families.iter().filter(may_begin).find_map(|family| {
+    let job = families.iter().filter(may_begin).find_map(|family| {
         let (version, options) = (family.state().version.clone(), family.options());
         let input = input(env, family, (&version, &options), jobs, &shared);
-        let choose = |input: &PickInput<'_>| pick_under_deletions(input, &jobs.rewrites);
-        let (choice, _) = choose_fitting(env, Some(room), &input, choose);
+        let (choice, _) = choose_rewrite(env, Some(room), &input, &jobs.rewrites, pairs);
         let is_merge = matches!(choice, Choice::Merge(_));
         is_merge.then(|| Job { family: family.clone(), choice, is_attempt: false })
-    })
+    });
+    if job.is_none() {
+        jobs.rewrites.note_nothing(jobs.generation, room_bytes, now_us);
+    }
+    job
 }
 
 /// Bytes that stay free of merges while writes go on.
@@ -367,7 +432,13 @@ pub(super) fn has_no_room_for_writes(env: &JobEnv, jobs: &SchedulerState) -> boo
 }
 
 /// As [`choose`]: what fits into `room`, if that is given.
-fn choose_in(env: &JobEnv, jobs: &SchedulerState, occasion: Occasion, room: Option<&Room>) -> Next {
+fn choose_in(
+    env: &JobEnv,
+    jobs: &SchedulerState,
+    occasion: Occasion,
+    room: Option<&Room>,
+    pairs: &mut Pairs,
+) -> Next {
     let now_us = env.base.clock.monotonic_us();
     let families = env.read.families.load();
     let shared = Shared::new(env, occasion != Occasion::Usual);
@@ -391,8 +462,7 @@ fn choose_in(env: &JobEnv, jobs: &SchedulerState, occasion: Occasion, room: Opti
             if jobs.is_left_to_manual(family.id, *pressure) {
                 continue;
             }
-            let choose = |input: &PickInput<'_>| kind.choose(input, jobs);
-            let (choice, is_other) = choose_fitting(env, room, &input, choose);
+            let (choice, is_other) = kind.choose(env, room, &input, &jobs.rewrites, pairs);
             if !matches!(choice, Choice::Nothing) {
                 let fits = |room: &Room| match &choice {
                     Choice::Merge(merge) => room.fits(env, merge),
@@ -407,5 +477,29 @@ fn choose_in(env: &JobEnv, jobs: &SchedulerState, occasion: Occasion, room: Opti
     match room {
         Some(room) if wants_room => no_room(room, false),
         _ => Next::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_choice_looks_at_a_bounded_number_of_pairs_however_often_it_asks() {
+        let asks = 5;
+        let mut pairs = Pairs::new(asks);
+        let (mut seen, mut first) = (0, 0);
+        for ask in 0..2 * asks {
+            pairs.share(|left| {
+                first = if ask == 0 { *left } else { first };
+                seen += std::mem::take(left);
+            });
+        }
+        assert_eq!(seen, MOST_PAIRS);
+        assert!(first <= MOST_PAIRS / asks + 1, "{first} for the first of {asks}");
+        // What one leaves is the others'.
+        let mut pairs = Pairs::new(2);
+        pairs.share(|left| *left -= 1);
+        assert_eq!(pairs.share(|left| *left), MOST_PAIRS - 1);
     }
 }

@@ -150,7 +150,7 @@ pub(crate) fn run_next(env: &JobEnv) -> Result<bool> {
             false => Occasion::Usual,
         };
         let now_us = env.base.clock.monotonic_us();
-        let next = choose(env, &jobs, occasion);
+        let next = choose(env, &mut jobs, occasion);
         if !matches!(next, Next::Job(_)) {
             // Those that found no room are all that is left of the families that have no pause.
             jobs.rewrites.try_again(|family| occasion.asks_for_rewrites(env, family, now_us));

@@ -30,8 +30,8 @@ fn wait_until_settled(env: &JobEnv) -> Result<()> {
         env.jobs.scheduler.wait_until(|jobs| is_settled(env, jobs))?;
         // What the last of the jobs revealed may be worth collecting.
         gc::step(env);
-        let jobs = env.jobs.scheduler.lock();
-        if !matches!(choose(env, &jobs, Occasion::Idle), Next::Job(..)) {
+        let mut jobs = env.jobs.scheduler.lock();
+        if !matches!(choose(env, &mut jobs, Occasion::Idle), Next::Job(..)) {
             drop(jobs);
             env.purge();
             wait_for_filters(env);
@@ -44,7 +44,7 @@ fn wait_until_settled(env: &JobEnv) -> Result<()> {
 ///
 /// # Errors
 /// Why what is wanted will not be done.
-fn is_settled(env: &JobEnv, jobs: &SchedulerState) -> Result<Option<()>> {
+fn is_settled(env: &JobEnv, jobs: &mut SchedulerState) -> Result<Option<()>> {
     env.base.health.check_writable()?;
     let now_us = env.base.clock.monotonic_us();
     let errors = &env.jobs.errors;

@@ -27,6 +27,9 @@ pub(crate) struct RunningCompaction {
 /// Files that [`Rewrites`] knows at most before it forgets those that are gone.
 const MOST_KNOWN: usize = 4096;
 
+/// How long [`Rewrites`] takes it that there is nothing to rewrite, if no job ends: snapshots are let go of without one.
+const NOTHING_FOR_US: u64 = 1_000_000;
+
 /// What has been done, for want of room, about files below deletions: they are rewritten without what these hide.
 #[derive(Debug, Default)]
 pub(crate) struct Rewrites {
@@ -34,6 +37,18 @@ pub(crate) struct Rewrites {
     applied: HashMap<FileNumber, Applied>,
     /// Files whose rewrite has found no room, with their families.
     in_vain: HashMap<FileNumber, u32>,
+    nothing: Option<Nothing>,
+}
+
+/// Nothing was found to rewrite.
+#[derive(Debug, Clone, Copy)]
+struct Nothing {
+    /// Of the scheduler's state.
+    generation: u64,
+    /// Room that there was.
+    room_bytes: u64,
+    /// Until when that counts.
+    until_us: u64,
 }
 
 /// The deletions up to `upto`, but for those of files that could not be read then.
@@ -87,7 +102,26 @@ impl Rewrites {
     /// There is nothing else to do for the families that `were_asked`: theirs are tried again. Those of a family whose
     /// pause keeps it from being asked stay left out, so that its next try is another file.
     pub fn try_again(&mut self, were_asked: impl Fn(u32) -> bool) {
+        let before = self.in_vain.len();
         self.in_vain.retain(|_, family| !were_asked(*family));
+        if self.in_vain.len() < before {
+            self.nothing = None;
+        }
+    }
+
+    /// Nothing was found to rewrite that fits into `room_bytes`, at this generation of the scheduler's state.
+    pub fn note_nothing(&mut self, generation: u64, room_bytes: u64, now_us: u64) {
+        let until_us = now_us.saturating_add(NOTHING_FOR_US);
+        self.nothing = Some(Nothing { generation, room_bytes, until_us });
+    }
+
+    /// Whether nothing was found lately, and as far as is known nothing has changed since.
+    pub fn has_nothing(&self, generation: u64, room_bytes: u64, now_us: u64) -> bool {
+        self.nothing.is_some_and(|found| {
+            found.generation == generation
+                && room_bytes <= found.room_bytes
+                && now_us < found.until_us
+        })
     }
 }
 
@@ -329,5 +363,22 @@ mod tests {
         rewrites.note_in_vain(other, 8);
         rewrites.note(std::iter::once(FileNumber::new(3)), SeqNo::new(5), &[]);
         assert_eq!(in_vain(&rewrites), [false, false], "there is more room");
+    }
+
+    #[test]
+    fn where_nothing_was_found_nothing_is_looked_for_until_something_changes() {
+        let mut rewrites = Rewrites::default();
+        assert!(!rewrites.has_nothing(0, 0, 0));
+        rewrites.note_nothing(7, 100, 5);
+        assert!(rewrites.has_nothing(7, 100, 5));
+        assert!(rewrites.has_nothing(7, 99, 4 + NOTHING_FOR_US));
+        assert!(!rewrites.has_nothing(8, 100, 5), "a job has ended");
+        assert!(!rewrites.has_nothing(7, 101, 5), "there is more room");
+        assert!(!rewrites.has_nothing(7, 100, 5 + NOTHING_FOR_US), "it may have changed by itself");
+        rewrites.try_again(|_| true);
+        assert!(rewrites.has_nothing(7, 100, 5), "none was in vain");
+        rewrites.note_in_vain(FileNumber::new(1), 0);
+        rewrites.try_again(|_| true);
+        assert!(!rewrites.has_nothing(7, 100, 5), "one is tried again");
     }
 }

@@ -3,7 +3,7 @@
 mod model;
 pub(super) mod simulation;
 
-use super::pick::{Choice, File, Manual, ManualStep, PickInput, Values};
+use super::pick::{Choice, Compaction, File, Manual, ManualStep, PickInput, Values};
 use super::under_deletions::{self, MOST_PAIRS};
 use super::{
     level_targets, leveled, pending_bytes, pick, pick_deleted_ranges, pick_idle, pick_manual,
@@ -245,9 +245,19 @@ fn run_script(text: &str) -> String {
                 writeln!(out, "{}", show(&pick_deleted_ranges(&drawn.input()))).unwrap();
             }
             "under-deletions" => {
-                let pairs = words.get(1).map_or(MOST_PAIRS, |pairs| pairs.parse().unwrap());
-                let choice = under_deletions::pick(&drawn.input(), &drawn.past, pairs);
-                writeln!(out, "{}", show(&choice)).unwrap();
+                let (mut pairs, mut shows_pairs) = (MOST_PAIRS, false);
+                let mut unfit: Vec<FileNumber> = Vec::new();
+                for word in &words[1..] {
+                    match word.strip_prefix("unfit=") {
+                        Some(file) => unfit.push(file.parse().unwrap()),
+                        None => (pairs, shows_pairs) = (word.parse().unwrap(), true),
+                    }
+                }
+                let fits = |merge: &Compaction| !merge.files().any(|f| unfit.contains(&f.number));
+                let choice = under_deletions::pick(&drawn.input(), &drawn.past, &mut pairs, fits);
+                let left =
+                    if shows_pairs { format!(", {pairs} pairs left") } else { String::new() };
+                writeln!(out, "{}{left}", show(&choice)).unwrap();
             }
             "applied" => {
                 let (file, seqno) = words[1].split_once('=').unwrap();

@@ -5,8 +5,8 @@
 //! (`hiding`); those stay where they are. Room is needed for what is left of that one file, where a merge of the deletions
 //! with all that they meet may find none. What leaves least comes first: what it gives back is room for the next.
 //!
-//! Who chooses has the scheduler's lock: the pairs of files that are looked at are bounded ([`MOST_PAIRS`]), and the files that
-//! delete most have theirs first. What is chosen loses what all hide of it.
+//! Who chooses has the scheduler's lock: the pairs of files that are looked at are bounded ([`MOST_PAIRS`] for all families), and
+//! the files that delete most have theirs first. What is chosen loses what all hide of it.
 //!
 //! It comes to an end: of a file that was rewritten it is known up to which sequence number deletions have been applied to
 //! it, until the disk is not full any more. Whether a merge finds room shows when it does; those that did not are left out
@@ -27,7 +27,10 @@ use terrace_manifest::{FileMeta, LEVEL_COUNT};
 const DENSE_PART: u64 = 8;
 
 /// Pairs of a file that deletes something and an older one that are looked at for one choice, about. Some milliseconds.
-pub(super) const MOST_PAIRS: usize = 1 << 16;
+pub(crate) const MOST_PAIRS: usize = 1 << 16;
+
+/// Files that leave least of which it is asked whether there is room for what is left.
+const MOST_TRIES: usize = 16;
 
 /// What is known of the deletions above a file.
 #[derive(Debug, Clone, Copy, Default)]
@@ -45,8 +48,13 @@ struct Covered<'a> {
     deleted: Deleted,
 }
 
-/// What leaves least of those that are worth it.
-pub(super) fn pick(input: &PickInput<'_>, past: &Rewrites, most_pairs: usize) -> Choice {
+/// What leaves least of those that are worth it, and fits. See [`super::pick_under_deletions`].
+pub(super) fn pick(
+    input: &PickInput<'_>,
+    past: &Rewrites,
+    pairs: &mut usize,
+    fits: impl FnMut(&Compaction) -> bool,
+) -> Choice {
     let is_worth_it = |found: &Covered<'_>| {
         found.deleted.part * DENSE_PART as f64 >= 1.0
             && !mostly_deletes_keys(found.file)
@@ -54,16 +62,16 @@ pub(super) fn pick(input: &PickInput<'_>, past: &Rewrites, most_pairs: usize) ->
             && !input.is_busy(found.file)
             && !past.is_in_vain(found.file.number)
     };
-    let mut found = covered(input, past, most_pairs);
+    let mut found = covered(input, past, pairs);
     found.retain(is_worth_it);
     found.sort_by_key(|found| (found.left_bytes(), !found.deleted.goes, found.file.number));
-    let mut found = found.iter().filter(|found| found.may_be_written(input));
-    let rewrite = found.find_map(|found| found.rewrite(input, above(input, found)?));
-    rewrite.unwrap_or(Choice::Nothing)
+    let found = found.iter().filter(|found| found.may_be_written(input));
+    let rewrites = found.filter_map(|found| found.rewrite(input, above(input, found)?));
+    rewrites.take(MOST_TRIES).find(fits).map_or(Choice::Nothing, Choice::Merge)
 }
 
-/// The files that have something above them that deletes, as far as that is found within `most_pairs`.
-fn covered<'a>(input: &PickInput<'a>, past: &Rewrites, most_pairs: usize) -> Vec<Covered<'a>> {
+/// The files that have something above them that deletes, as far as that is found within `pairs`.
+fn covered<'a>(input: &PickInput<'a>, past: &Rewrites, pairs: &mut usize) -> Vec<Covered<'a>> {
     let files = |level: usize| input.files(level).iter().enumerate();
     let mut deleted: Vec<Vec<Deleted>> =
         (0..LEVEL_COUNT).map(|level| vec![Deleted::default(); files(level).len()]).collect();
@@ -76,12 +84,11 @@ fn covered<'a>(input: &PickInput<'a>, past: &Rewrites, most_pairs: usize) -> Vec
         let file = &input.files(*level)[*at];
         Reverse((mostly_deletes_ranges(file), file.tombstone_count))
     });
-    let mut pairs = 0;
     for place in deleting {
-        if pairs >= most_pairs {
+        if *pairs == 0 {
             break;
         }
-        pairs += cover(input, past, place, &mut deleted);
+        *pairs = pairs.saturating_sub(cover(input, past, place, &mut deleted));
     }
     let of_level = |level: usize| {
         let deleted = deleted[level].iter().copied();
@@ -140,7 +147,7 @@ pub(super) fn pick_covered(input: &PickInput<'_>) -> Option<Choice> {
                     }
                     let runs = vec![(level as u8, vec![range.clone()])];
                     let above = Above { runs, skipped: Vec::new(), left_bytes: 0 };
-                    return covered.rewrite(input, above);
+                    return covered.rewrite(input, above).map(Choice::Merge);
                 }
             }
         }
@@ -231,14 +238,14 @@ impl Covered<'_> {
         Span::of([self.file]).is_some_and(|span| input.may_write(self.level, &span))
     }
 
-    fn rewrite(&self, input: &PickInput<'_>, above: Above) -> Option<Choice> {
+    fn rewrite(&self, input: &PickInput<'_>, above: Above) -> Option<Compaction> {
         let span = Span::of([self.file])?;
         let grandparents = match self.level {
             LAST_LEVEL => Vec::new(),
             level => input.overlapping(level + 1, &span).to_vec(),
         };
         let level = self.level as u8;
-        Some(Choice::Merge(Compaction {
+        Some(Compaction {
             family: input.family,
             start_level: level,
             output_level: level,
@@ -246,6 +253,6 @@ impl Covered<'_> {
             grandparents,
             above: Some(above),
             reason: Reason::Tombstones,
-        }))
+        })
     }
 }

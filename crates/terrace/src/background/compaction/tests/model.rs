@@ -6,7 +6,8 @@ mod disturbed;
 
 use super::super::pick::{Choice, Compaction, File, Manual, ManualStep, PickInput, Reason, Values};
 use super::super::{
-    job, pick, pick_deleted_ranges, pick_idle, pick_manual, pick_under_deletions, pick_values,
+    MOST_PAIRS, job, pick, pick_deleted_ranges, pick_idle, pick_manual, pick_under_deletions,
+    pick_values,
 };
 use super::simulation;
 use crate::background::retain::{
@@ -314,6 +315,12 @@ impl Store {
         })
     }
 
+    /// The rewrite below deletions that leaves least.
+    fn under_deletions(&self) -> Choice {
+        let mut pairs = MOST_PAIRS;
+        self.with_input(|input| pick_under_deletions(input, &self.past, &mut pairs, |_| true))
+    }
+
     /// Starts what was chosen; false if that was nothing.
     fn begin(&mut self, choice: Choice) -> bool {
         match choice {
@@ -450,7 +457,7 @@ impl Store {
                 // In one store of four the disk is full now and then.
                 let is_full = self.key_count.is_multiple_of(4) && self.rng.one_in(2);
                 let choice = match is_full && self.rng.one_in(2) {
-                    true => self.with_input(|input| pick_under_deletions(input, &self.past)),
+                    true => self.under_deletions(),
                     false if is_full => self.with_input(pick_deleted_ranges),
                     false => self.with_input(pick_idle),
                 };

@@ -77,7 +77,7 @@ impl Store {
             while !self.jobs.is_empty() {
                 self.end();
             }
-            let choice = self.with_input(|input| pick_under_deletions(input, &self.past));
+            let choice = self.under_deletions();
             if !self.begin(choice) {
                 break;
             }
