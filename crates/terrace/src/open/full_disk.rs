@@ -4,13 +4,14 @@ use crate::env::reserve;
 use crate::error::{Error, Result};
 use crate::inner::Inner;
 use crate::open::family_options;
+use crate::open::merged;
 use crate::open::read_write::{Nouns, Opened, open_families, recover_and_write};
 use crate::open::recover::{self, OnDisk, Replayed};
 use crate::options::Options;
 use crate::version::evidence::Evidence;
 use crate::version::file_numbers::FileNumbers;
 use crate::version::log_history::LogHistory;
-use crate::version::version_set::ManifestLog;
+use crate::version::version_set::{BeforeNext, ManifestLog};
 use crate::write::log_segments;
 use std::collections::HashSet;
 use std::io;
@@ -97,11 +98,27 @@ fn remove_attempt(vfs: &dyn Vfs, dir: &Path, there: &HashSet<String>) -> Result<
     Ok(found_room)
 }
 
+/// Does what a repair that was cut short has left to do. Where there is no room for that it is to be done before the next
+/// manifest is in force: beside that one nothing says any more what was merged.
+fn settle_merged(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Option<BeforeNext>> {
+    match merged::settle(&**vfs, dir) {
+        Err(error) if error.is_no_space() && !error.is_failed_sync() => {
+            let (vfs, dir) = (vfs.clone(), dir.to_path_buf());
+            Ok(Some(Box::new(move || merged::settle(&*vfs, &dir))))
+        }
+        settled => {
+            settled?;
+            Ok(None)
+        }
+    }
+}
+
 /// Recovers the store and writes nothing: what the log holds stays in memtables, and the log as it
 /// is goes on in a segment that the first write begins.
 fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
     let vfs = &options.advanced.vfs;
     let claims = evidence::read(&**vfs, dir)?.claims;
+    let before_next = settle_merged(vfs, dir)?;
     let (manifest, mut state) = Manifest::recover_unwritten(vfs.clone(), dir, &claims)?;
     let listing = vfs.list(dir)?;
     let mut parts = Nouns::new(dir, options, false)?;
@@ -131,8 +148,8 @@ fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
     with_values.for_each(|number| parts.value_log.begin(number, 0));
     let (log, unsynced) =
         log_segments::unfinished_log(vfs, &segments, &outcome.log, outcome.last_seqno)?;
-    let manifest =
-        ManifestLog { manifest: Some(manifest), state, torn: true, undecided: Vec::new() };
+    let (manifest, torn, undecided) = (Some(manifest), true, Vec::new());
+    let manifest = ManifestLog { manifest, state, torn, undecided, before_next };
     let last_seqno = outcome.last_seqno;
     // The files stay as they are, and true, until there is room to write them anew.
     let evidence = Evidence::unwritten(vfs.clone(), dir, claims);

@@ -3,17 +3,17 @@
 //! `lost/MERGED` lists them from before that manifest is in force until they have moved to `lost/`. Its first line has the name of
 //! the manifest and a checksum; of the lines behind it each has the name of an SST, its bytes, and what is added to the name in
 //! `lost/`. While the manifest is in force what is listed and stands in the store's directory has nothing to add: taken in again, it
-//! would bring back what was deleted. It moves before a next manifest is written, by an open for writing or by a repair. Beside any
-//! other manifest the list says nothing: the repair was cut short before its own was in force.
+//! would bring back what was deleted. It moves before a next manifest is written, by an open for writing or by a repair; by a store
+//! that was opened on a disk without room for that, when there is some. Beside any other manifest the list says nothing: the repair
+//! was cut short before its own was in force.
 
-use crate::error::Result;
 use crate::event;
 use crate::open::orphans;
 use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::Path;
 use terrace_base::checksum::crc32c;
-use terrace_base::{Error, FileNumber};
+use terrace_base::{Error, FileNumber, Result};
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{Manifest, current};
 use terrace_sst::is_damage;
@@ -84,7 +84,7 @@ pub(crate) fn look(vfs: &dyn Vfs, dir: &Path) -> Result<Merged> {
             return Ok(Merged::Unknown(error.to_string()));
         }
         Ok(Some(bytes)) => bytes,
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(error),
     };
     let Some((manifest, files)) = decode(&bytes) else {
         return Ok(Merged::Unknown(format!("{NAME} in it is damaged")));
@@ -93,12 +93,12 @@ pub(crate) fn look(vfs: &dyn Vfs, dir: &Path) -> Result<Merged> {
         Ok(number) if number == manifest => {}
         Ok(_) => return Ok(Merged::Void),
         Err(error) if says_nothing(&error) => return Ok(Merged::Unknown(error.to_string())),
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(error),
     }
     let state = match Manifest::read(vfs, dir) {
         Ok(state) => state,
         Err(error) if says_nothing(&error) => return Ok(Merged::Unknown(error.to_string())),
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(error),
     };
     let named = state.families.values().flat_map(|family| family.version.all_files());
     let named: HashSet<FileNumber> = named.map(|(_, file)| file.number).collect();
@@ -107,7 +107,7 @@ pub(crate) fn look(vfs: &dyn Vfs, dir: &Path) -> Result<Merged> {
         let stands = match vfs.len(&names::sst_path(dir, file.number)) {
             Ok(size_bytes) => size_bytes == file.size_bytes,
             Err(error) if says_nothing(&error) => false,
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         };
         if stands {
             left.push(file);
@@ -117,7 +117,7 @@ pub(crate) fn look(vfs: &dyn Vfs, dir: &Path) -> Result<Merged> {
 }
 
 /// The bytes of the list, if there is one.
-fn content(vfs: &dyn Vfs, dir: &Path) -> terrace_base::Result<Option<Vec<u8>>> {
+fn content(vfs: &dyn Vfs, dir: &Path) -> Result<Option<Vec<u8>>> {
     let path = names::lost_dir(dir).join(NAME);
     match vfs.exists(&path) {
         Ok(true) => {}

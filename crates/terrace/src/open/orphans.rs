@@ -151,7 +151,7 @@ pub(crate) fn set_aside(vfs: &dyn Vfs, dir: &Path, name: &str, why: &str) -> Res
 }
 
 /// A path in `lost/`, which is made if it is missing, that nothing has: `name`, or that with a number.
-pub(crate) fn free_name(vfs: &dyn Vfs, dir: &Path, name: &str) -> Result<PathBuf> {
+pub(crate) fn free_name(vfs: &dyn Vfs, dir: &Path, name: &str) -> terrace_base::Result<PathBuf> {
     let lost = names::lost_dir(dir);
     vfs.create_dir_all(&lost)?;
     let mut target = lost.join(name);

@@ -75,7 +75,8 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
     begin_values(&parts.value_log, &segments);
     let file_numbers = FileNumbers::new(&[], state.next_file_number);
     let evidence = Evidence::unwritten(vfs, dir, claims);
-    let manifest = ManifestLog { manifest: None, state, torn: false, undecided: Vec::new() };
+    let (torn, undecided, before_next) = (false, Vec::new(), None);
+    let manifest = ManifestLog { manifest: None, state, torn, undecided, before_next };
     let (history, log) = (LogHistory::default(), None);
     let opened = Opened { families, manifest, file_numbers, last_seqno, evidence, history, log };
     let inner = parts.into_inner(options, opened)?;

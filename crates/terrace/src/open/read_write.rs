@@ -89,6 +89,7 @@ pub(crate) fn recover_log(
         state: state.clone(),
         torn: false,
         undecided: Vec::new(),
+        before_next: None,
     };
     let listing = vfs.list(dir)?;
     let numbers = FileNumbers::new(&listing, state.next_file_number);

@@ -92,5 +92,5 @@ impl Repair<'_> {
 /// Removes the list: what it had has moved, or nothing can be read of it.
 pub(super) fn end(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     make_way(vfs, dir, NAME)?;
-    merged::end(vfs, dir)
+    Ok(merged::end(vfs, dir)?)
 }

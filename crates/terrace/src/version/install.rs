@@ -237,16 +237,19 @@ pub(crate) fn append(
 
 /// Starts a new manifest if an append to the one in force failed. What it does not name then goes.
 pub(crate) fn make_whole(versions: &VersionSet, log: &mut ManifestLog) -> Result<()> {
-    let ManifestLog { manifest, state, torn, undecided } = log;
+    let ManifestLog { manifest, state, torn, undecided, before_next } = log;
     let Some(manifest) = manifest.as_mut() else { return Ok(()) };
     // It may also have failed after its last edit, which nobody was told of.
     if *torn || manifest.is_poisoned() {
         let reserve_bytes = versions.base.dynamic.reserve_bytes();
-        let rewrite = || manifest.rewrite(state);
+        let rewrite = || {
+            before_next.as_ref().map_or(Ok(()), |work| work())?;
+            manifest.rewrite(state)
+        };
         let written =
             reserve::with_reserve(&*versions.base.vfs, &versions.base.dir, reserve_bytes, rewrite);
         written.map_err(|error| versions.base.health.fail("write the manifest", error))?;
-        *torn = false;
+        (*torn, *before_next) = (false, None);
     }
     for path in undecided.drain(..) {
         let _ = versions.base.vfs.remove(&path);

@@ -18,6 +18,9 @@ use terrace_base::sync::Mutex;
 use terrace_base::{FileNumber, SeqNo};
 use terrace_manifest::{FileMeta, Manifest, ManifestState, Version};
 
+/// Work that has to be done before something; once more after it failed.
+pub(crate) type BeforeNext = Box<dyn Fn() -> terrace_base::Result<()> + Send>;
+
 /// The manifest (none in a read-only store) and the state it describes.
 pub(crate) struct ManifestLog {
     pub manifest: Option<Manifest>,
@@ -26,6 +29,8 @@ pub(crate) struct ManifestLog {
     pub torn: bool,
     /// Files that go once it is known that the manifest does not name them.
     pub undecided: Vec<PathBuf>,
+    /// Until it has succeeded no next manifest is put in force, nor is anything appended to the one that is.
+    pub before_next: Option<BeforeNext>,
 }
 
 /// A file that left its version and goes when nobody reads it any more.

@@ -1,10 +1,10 @@
 //! SSTs that were lost and are found again after the store has gone on without them.
 
 use super::single::Fixture;
-use crate::harness::DIR;
+use crate::harness::{DIR, eventually};
 use std::path::{Path, PathBuf};
 use terrace::Db;
-use terrace::vfs::Vfs;
+use terrace::vfs::{Fault, FaultKind, OpClass, Vfs};
 use terrace_base::SeqNo;
 use terrace_manifest::Manifest;
 
@@ -280,7 +280,7 @@ fn what_was_deleted_does_not_come_back_when_the_repair_that_finds_its_values_is_
         let (fixture, in_lost, sound) = store_without_what_it_deletes(is_damaged);
         let current = Path::new(DIR).join("CURRENT");
         let before = fixture.sim.read_file(&current).unwrap();
-        let (mut calls, mut ended, mut listed, mut switched) = (0, false, 0, 0);
+        let (mut calls, mut ended, mut listed, mut switched, mut full) = (0, false, 0, 0, 0);
         while !ended {
             let cut = fixture.over(fixture.sim.kill_image());
             cut.sim.crash_after(calls);
@@ -310,12 +310,29 @@ fn what_was_deleted_does_not_come_back_when_the_repair_that_finds_its_values_is_
                     let report = found.repair(true);
                     let first = get(&found.open(), "k000");
                     assert_eq!(first.as_deref(), Some("old"), "{case}: {report:?}");
+                    let opened = left();
+                    full += u64::from(open_without_room_to_move(&opened));
+                    let case = format!("{case}, opened on a full disk");
+                    take_back_and_check_deleted(&opened, false, &case);
                 }
             }
             calls += 1;
         }
         assert!(switched > 3 && listed > switched, "{switched}, {listed} of {calls}");
+        assert!(full > 0, "no open has found the disk full");
     }
+}
+
+/// Opens it on a disk without room to move a file, and writes as soon as there is some. Gives whether the open met that.
+fn open_without_room_to_move(fixture: &Fixture) -> bool {
+    let (kind, filter) = (FaultKind::Enospc, Some(OpClass::Rename));
+    fixture.sim.set_fault(Some(Fault { at_op: 0, kind, forever: true, filter }));
+    let db = fixture.open();
+    let was_full = db.is_disk_full();
+    fixture.sim.set_fault(None);
+    eventually("writes resume", || db.put("after", "room").is_ok());
+    db.close().unwrap();
+    was_full
 }
 
 /// Cuts short what follows a repair that was cut short at call `calls`, too: another one, or an open.
