@@ -5,7 +5,7 @@
 //! `lost/`. While the manifest is in force what is listed and stands in the store's directory has nothing to add: taken in again, it
 //! would bring back what was deleted. It moves before a next manifest is written, by an open for writing or by a repair; by a store
 //! that was opened on a disk without room for that, when there is some. Beside any other manifest the list says nothing: the repair
-//! was cut short before its own was in force.
+//! was cut short before its own was in force. Where CURRENT is lost, that is known if its own is not there and never was in force.
 
 use crate::event;
 use crate::open::orphans;
@@ -15,7 +15,7 @@ use std::path::Path;
 use terrace_base::checksum::crc32c;
 use terrace_base::{Error, FileNumber, Result};
 use terrace_manifest::names::{self, FileName};
-use terrace_manifest::{Manifest, current};
+use terrace_manifest::{Manifest, current, evidence};
 use terrace_sst::is_damage;
 use terrace_vfs::{OpenMode, Vfs, check_not_encrypted, is_no_file};
 
@@ -92,7 +92,10 @@ pub(crate) fn look(vfs: &dyn Vfs, dir: &Path) -> Result<Merged> {
     match current::read(vfs, dir) {
         Ok(number) if number == manifest => {}
         Ok(_) => return Ok(Merged::Void),
-        Err(error) if says_nothing(&error) => return Ok(Merged::Unknown(error.to_string())),
+        Err(error) if says_nothing(&error) && may_have_been_in_force(vfs, dir, manifest)? => {
+            return Ok(Merged::Unknown(error.to_string()));
+        }
+        Err(error) if says_nothing(&error) => return Ok(Merged::Void),
         Err(error) => return Err(error),
     }
     let state = match Manifest::read(vfs, dir) {
@@ -114,6 +117,15 @@ pub(crate) fn look(vfs: &dyn Vfs, dir: &Path) -> Result<Merged> {
         }
     }
     Ok(Merged::Left(left))
+}
+
+/// Whether manifest `number` is there, or may have been: the evidence says that it or a newer one was in force, or cannot be read.
+fn may_have_been_in_force(vfs: &dyn Vfs, dir: &Path, number: u64) -> Result<bool> {
+    if vfs.exists(&names::manifest_path(dir, number))? {
+        return Ok(true);
+    }
+    let is_older = |found: evidence::Evidence| found.claims.manifest.segment.get() < number;
+    Ok(!evidence::read(vfs, dir).is_ok_and(is_older))
 }
 
 /// The bytes of the list, if there is one.
@@ -193,6 +205,9 @@ pub(crate) fn settle(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
 mod tests {
     use super::*;
     use std::sync::Arc;
+    use terrace_base::SegmentNumber;
+    use terrace_log::LogPosition;
+    use terrace_manifest::evidence::{Claims, EvidenceFile};
     use terrace_vfs::SimVfs;
 
     const SST: &[u8] = b"of an SST";
@@ -254,6 +269,24 @@ mod tests {
         settle(&sim, dir).unwrap();
         assert_eq!(look(&sim, dir).unwrap(), Merged::NoList);
         assert!(sim.exists(&path).unwrap());
+    }
+
+    #[test]
+    fn a_list_of_a_manifest_that_never_was_in_force_says_nothing_where_current_is_lost() {
+        let without_current = |manifest| {
+            let (sim, dir) = store(manifest);
+            sim.remove(&names::current_path(dir)).unwrap();
+            (sim, dir)
+        };
+        let (sim, dir) = without_current(2);
+        assert_eq!(look(&sim, dir).unwrap(), Merged::Void);
+        // It is lost as well.
+        let manifest = LogPosition { segment: SegmentNumber::new(2), offset: 1 };
+        let claims = Claims { store_id: 7, manifest, ..Claims::default() };
+        drop(EvidenceFile::create(&sim, dir, 1, &claims).unwrap());
+        assert!(matches!(look(&sim, dir).unwrap(), Merged::Unknown(_)));
+        let (sim, dir) = without_current(1);
+        assert!(matches!(look(&sim, dir).unwrap(), Merged::Unknown(_)));
     }
 
     #[test]

@@ -352,6 +352,32 @@ fn cut_short_again(left: &dyn Fn() -> Fixture, calls: u64, case: &str) {
     }
 }
 
+/// Where nothing tells which manifest is in force.
+#[test]
+fn after_a_repair_that_was_cut_short_before_its_manifest_no_loss_is_reported_of_what_it_has_merged()
+{
+    let (fixture, _) = store_of_two_ssts();
+    for part in ["MANIFEST", "CURRENT", "SYNCED"] {
+        fixture.files(part).iter().for_each(|path| fixture.sim.remove(path).unwrap());
+    }
+    let (mut calls, mut ended, mut listed) = (0, false, 0);
+    while !ended {
+        let cut = fixture.over(fixture.sim.kill_image());
+        cut.sim.crash_after(calls);
+        ended = cut.try_to_repair(false).is_ok();
+        let left = fixture.over(cut.sim.kill_image());
+        if left.sim.exists(&list_of_merged()).unwrap() && left.files("MANIFEST").is_empty() {
+            listed += 1;
+            let report = left.repair(false);
+            let told = |line: &String| line.contains("has merged already");
+            assert!(!report.lost.iter().any(told), "call {calls}: {report:?}");
+            assert_newest_of_all(&left, &keys_of_many_blocks(), &format!("call {calls}"));
+        }
+        calls += 1;
+    }
+    assert!(listed > 0, "{calls} calls");
+}
+
 /// What it has written by then is as old as what it was made of.
 #[test]
 fn a_newer_sst_wins_also_when_the_repair_that_writes_an_older_one_anew_is_cut_short() {
