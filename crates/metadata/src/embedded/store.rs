@@ -128,11 +128,13 @@ impl Embedded {
     }
 }
 
-/// Whether nothing of a batch that failed with `error` counts, now or after a restart: the engine refused it before it was
-/// in the log, or could not append it and has taken back what it left there. Where the log is unknown the store is poisoned.
+/// Whether nothing of a batch that failed with `error` counts, now or after a restart: the engine refused it as it is, or before
+/// it was in the log, or could not append it and has taken back what it left there. Where the log is unknown the store is
+/// poisoned. (If what was left cannot be taken back either, a kill before the next write may bring the batch back.)
 fn has_written_nothing(error: &terrace::Error) -> bool {
-    use terrace::Error::{DiskFull, Io, WriteStopped};
-    matches!(error, DiskFull(_) | Io(_) | WriteStopped(_))
+    use terrace::Error::{Conflict, DiskFull, InvalidArgument, Io, NoSuchFamily, WriteStopped};
+    let is_refused_as_it_is = matches!(error, Conflict | InvalidArgument(_) | NoSuchFamily(_));
+    is_refused_as_it_is || matches!(error, DiskFull(_) | Io(_) | WriteStopped(_))
 }
 
 impl Shared {

@@ -292,6 +292,27 @@ async fn leases_whose_end_cannot_be_written_are_gone_when_there_is_room() {
     assert_eq!(keys(&metadata).await, [b"kept"]);
 }
 
+#[tokio::test]
+async fn a_commit_with_a_key_that_is_too_long_is_refused_and_those_after_it_are_not() {
+    let files = SimVfs::new(1);
+    let db = Db::open("db", in_memory(&files)).unwrap();
+    let (metadata, clock) = open(&db);
+    let lease = metadata.grant(Duration::from_secs(3)).await.unwrap().lease;
+    let first = metadata.commit(Transaction::new().put_leased("alive", "", lease)).await.unwrap();
+    for key in [vec![b'k'; 100_000], vec![b'k'; 1 << 20]] {
+        let leased = Transaction::new().put_leased(key.clone(), "", lease);
+        for refused in [Transaction::new().put("owner", "lost").put(key, ""), leased] {
+            let refused = metadata.commit(refused).await;
+            let is_argument =
+                matches!(refused, Err(Error::Store(terrace::Error::InvalidArgument(_))));
+            assert!(is_argument, "{refused:?}");
+        }
+    }
+    clock.advance(4000);
+    assert!(metadata.commit(Transaction::new().put("owner", "me")).await.unwrap() > first);
+    assert_eq!(keys(&metadata).await, [b"owner"]);
+}
+
 /// Nothing of it was written. Else nothing could be until the process ends, and no lease would end.
 #[tokio::test]
 async fn a_commit_that_the_system_was_short_of_something_for_does_not_end_those_after_it() {
