@@ -64,6 +64,7 @@ fn fresh(state: &State, seed: u64) -> State {
         capacity_bytes: state.capacity_bytes,
         hides_room: state.hides_room,
         sets_aside: state.sets_aside,
+        zeros_step_bytes: state.zeros_step_bytes,
         ..State::new(seed)
     }
 }

@@ -4,7 +4,7 @@ use super::Shared;
 use super::fault::OpClass;
 use super::state::{EXCLUSIVE, NodeId, State, error, io_error};
 use crate::counters::{count_read, count_sync, count_write};
-use crate::{AppendFile, RandomFile};
+use crate::{AppendFile, CreateOptions, RandomFile};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -108,10 +108,17 @@ pub(super) struct SimAppendFile {
     written: u64,
     /// A sync failed: the file is finished for ever.
     poisoned: bool,
+    /// Zeros go ahead of appends, until there was no room for them.
+    zeros_ahead: bool,
 }
 
 impl SimAppendFile {
-    pub(super) fn create(shared: &Arc<Shared>, path: &Path, preallocate: u64) -> io::Result<Self> {
+    pub(super) fn create(
+        shared: &Arc<Shared>,
+        path: &Path,
+        options: &CreateOptions,
+    ) -> io::Result<Self> {
+        let CreateOptions { preallocate_bytes: preallocate, zeros_ahead, .. } = *options;
         let mut state = shared.state.lock();
         state.begin(OpClass::Create)?;
         let room = state.free_bytes();
@@ -120,7 +127,21 @@ impl SimAppendFile {
             state.file_mut(node)?.allocated_bytes = preallocate;
         }
         let handle = Handle::new(shared, &mut state, node, path)?;
-        Ok(Self { handle, written: 0, poisoned: false })
+        Ok(Self { handle, written: 0, poisoned: false, zeros_ahead })
+    }
+
+    /// Writes zeros ahead of an append that ends at `end`, if that is wanted. They are no content, and no operation.
+    fn lengthen(&mut self, state: &mut State, end: u64) -> io::Result<()> {
+        let Some(step) = state.zeros_step_bytes.filter(|_| self.zeros_ahead) else {
+            return Ok(());
+        };
+        let (end, free) = (end.next_multiple_of(step), state.free_bytes());
+        let file = state.file_mut(self.handle.node)?;
+        match end.saturating_sub(file.len()) <= free {
+            true => file.allocated_bytes = file.allocated_bytes.max(end),
+            false => self.zeros_ahead = false,
+        }
+        Ok(())
     }
 
     fn check(&self) -> io::Result<()> {
@@ -129,8 +150,10 @@ impl SimAppendFile {
 
     fn try_append(&mut self, data: &[u8]) -> io::Result<()> {
         self.check()?;
-        let mut state = self.handle.shared.state.lock();
+        let shared = Arc::clone(&self.handle.shared);
+        let mut state = shared.state.lock();
         let short = state.begin(OpClass::Append)?;
+        self.lengthen(&mut state, self.written + data.len() as u64)?;
         let free = state.free_bytes();
         let file = state.file(self.handle.node)?;
         let reserved = file.len().saturating_sub(self.written);

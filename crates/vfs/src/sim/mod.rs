@@ -103,6 +103,13 @@ impl SimVfs {
         self.shared.state.lock().sets_aside = false;
     }
 
+    /// From now on zeros go ahead of what is appended to files that are created with [`CreateOptions::zeros_ahead`], up to a
+    /// multiple of `step_bytes` (0: none, as at first) and as long as there is room: of short files, too, so that short tests
+    /// meet them.
+    pub fn write_zeros_ahead(&self, step_bytes: u64) {
+        self.shared.state.lock().zeros_step_bytes = (step_bytes > 0).then_some(step_bytes);
+    }
+
     /// Flips the bits `xor` of one byte; false if there is no such byte.
     pub fn corrupt(&self, path: impl AsRef<Path>, offset: u64, xor: u8) -> bool {
         self.edit(path.as_ref(), |file| file.content.flip(offset, xor)).unwrap_or(false)
@@ -200,7 +207,7 @@ impl Vfs for SimVfs {
     }
 
     fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
-        match SimAppendFile::create(&self.shared, path, options.preallocate_bytes) {
+        match SimAppendFile::create(&self.shared, path, options) {
             Ok(file) => Ok(Box::new(file)),
             Err(source) => Err(Error::io("create", path, source)),
         }

@@ -149,6 +149,8 @@ pub(super) struct State {
     pub(super) hides_room: bool,
     /// Whether room can be set aside for a file.
     pub(super) sets_aside: bool,
+    /// Zeros go ahead of appends up to a multiple of this, in files that are created so.
+    pub(super) zeros_step_bytes: Option<u64>,
     pub(super) rng: SplitMix64,
 }
 
@@ -189,6 +191,7 @@ impl State {
             capacity_bytes: None,
             hides_room: false,
             sets_aside: true,
+            zeros_step_bytes: None,
             rng: SplitMix64::new(seed),
         }
     }

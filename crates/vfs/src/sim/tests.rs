@@ -323,6 +323,37 @@ fn preallocated_room_reads_as_zeros_until_finish() {
 }
 
 #[test]
+fn zeros_go_ahead_of_appends_where_they_are_wanted_and_stand_behind_them_after_a_power_cut() {
+    let sim = synced_dir();
+    sim.write_zeros_ahead(512);
+    let options = CreateOptions { zeros_ahead: true, ..CreateOptions::default() };
+    let mut file = sim.create(&path("log"), &options).unwrap();
+    let len = |file: &str| sim.len(&path(file)).unwrap();
+    file.append(&[1; 100]).unwrap();
+    assert_eq!((file.len(), len("log")), (100, 512));
+    file.append(&[1; 412]).unwrap();
+    assert_eq!(len("log"), 512);
+    file.append(&[1; 1]).unwrap();
+    assert_eq!(len("log"), 1024);
+    assert!(sim.read_file(path("log")).unwrap()[513..].iter().all(|byte| *byte == 0));
+    sim.sync_dir(Path::new("/db")).unwrap();
+    let left = (0..100).map(|seed| sim.crash_image(seed).read_file(path("log")).unwrap());
+    let followed = left.filter(|bytes| bytes.len() == 1024 && bytes[..513] == [1; 513]).count();
+    assert!((1..100).contains(&followed), "{followed}");
+    file.finish().unwrap();
+    assert_eq!(len("log"), 513);
+    create(&sim, "other").append(&[1; 1]).unwrap();
+    assert_eq!(len("other"), 1);
+    // Without room for zeros records take what there is.
+    sim.set_capacity_bytes(Some(514 + 600));
+    let mut file = sim.create(&path("next"), &options).unwrap();
+    file.append(&[1; 500]).unwrap();
+    assert_eq!(len("next"), 512);
+    file.append(&[1; 100]).unwrap();
+    assert_eq!(len("next"), 600);
+}
+
+#[test]
 fn links_renames_and_directories_behave_like_a_file_system() {
     let sim = SimVfs::new(0);
     let missing = Path::new("/no/file");
