@@ -6,6 +6,7 @@
 //! preceded by a sync of the log.
 
 use crate::batch;
+use crate::env::reserve;
 use crate::event;
 use crate::open::recover::Outcome;
 use crate::options::Options;
@@ -51,12 +52,19 @@ impl ReplayedLog<'_> {
         };
         let last_seqno = self.outcome.last_seqno;
         let begins = (segment, previous);
-        let log = options.log();
+        let log = log_segments::with_room(options.log(), self.free_bytes(options));
         let log =
             log_segments::first_log(self.vfs, self.dir, begins, (last_seqno, keeps_log), &log)?;
         let first_seqno = Some(last_seqno.next());
         let fresh = HistorySegment { number: segment, end: None, first_seqno };
         Ok((log, LogHistory::new(kept.into_iter().chain([fresh]), last_seqno)))
+    }
+
+    /// Bytes that are free besides what the reserve is to have: an open may have given that back.
+    fn free_bytes(&self, options: &Options) -> u64 {
+        let free = self.vfs.free_space_bytes(self.dir).unwrap_or(u64::MAX);
+        let kept = reserve::kept_bytes(self.vfs, self.dir).unwrap_or(0);
+        free.saturating_add(kept).saturating_sub(options.advanced.reserve_bytes)
     }
 
     /// The segments that stay, made durable, and where the last one ends; none if something is missing.

@@ -124,15 +124,12 @@ fn create_segment(env: &CommitEnv, previous: LogPosition) -> Result<LogWriter> {
     let make = || {
         let number = env.versions.next_file_number();
         let path = names::log_path(&env.base.dir, number.segment());
-        let mut options = env.base.options.log();
-        if std::mem::replace(&mut is_short, true) {
-            (options.preallocate_bytes, options.zeros_ahead) = (0, false);
-        }
-        let (vfs, dir) = (&*env.base.vfs, &*env.base.dir);
-        options.preallocate_bytes =
-            segment_length::preallocated_bytes(vfs, dir, options.preallocate_bytes);
-        options.zeros_ahead &= segment_length::preallocated_bytes(vfs, dir, MOST_ZEROS_AHEAD_BYTES)
-            == MOST_ZEROS_AHEAD_BYTES;
+        let free_bytes = match std::mem::replace(&mut is_short, true) {
+            true => 0,
+            // Unknown room is no reason to set less aside.
+            false => env.base.vfs.free_space_bytes(&env.base.dir).unwrap_or(u64::MAX),
+        };
+        let options = with_room(env.base.options.log(), free_bytes);
         let made =
             LogWriter::create_after(&*env.base.vfs, &path, number.segment(), &options, previous)
                 .and_then(|writer| env.base.vfs.sync_dir(&env.base.dir).map(|()| writer));
@@ -146,6 +143,15 @@ fn create_segment(env: &CommitEnv, previous: LogPosition) -> Result<LogWriter> {
     let reserve_bytes = env.base.dynamic.reserve_bytes();
     let made = reserve::with_reserve(&*env.base.vfs, &env.base.dir, reserve_bytes, make);
     made.map_err(|error| env.base.health.fail("start a log segment", error))
+}
+
+/// How a segment is written that begins with `free_bytes` on the disk: where that is little, little is set aside for later records,
+/// and no zeros go ahead of them.
+pub(crate) fn with_room(mut options: LogOptions, free_bytes: u64) -> LogOptions {
+    let aside = |wanted_bytes| segment_length::preallocated_bytes(free_bytes, wanted_bytes);
+    options.preallocate_bytes = aside(options.preallocate_bytes);
+    options.zeros_ahead &= aside(MOST_ZEROS_AHEAD_BYTES) == MOST_ZEROS_AHEAD_BYTES;
+    options
 }
 
 /// The log of a store for which there was no room to begin another one: `segments` are still in

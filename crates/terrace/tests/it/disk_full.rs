@@ -367,6 +367,30 @@ fn a_kill_on_a_full_disk_leaves_the_reserve_to_deletions() {
     }
 }
 
+/// What it sets aside for later records others do not have.
+#[test]
+fn the_first_segment_of_an_open_store_sets_little_aside_where_room_is_short() {
+    const ROOM: u64 = 256 << 10;
+    let sim = SimVfs::new(1);
+    let mut options = options(&sim, 1, 64 << 10);
+    assert_eq!(options.sync, SyncMode::Batch);
+    options.advanced.memtable_bytes = 128 << 10;
+    let log_bytes = || {
+        let is_log = |path: &std::path::PathBuf| path.extension().is_some_and(|e| e == "log");
+        let logs = sim.files().into_iter().filter(|(path, _)| is_log(path));
+        logs.map(|(_, bytes)| bytes).sum::<u64>()
+    };
+    let store = Store::open(options.clone()).unwrap();
+    assert_eq!(log_bytes(), 128 << 10);
+    store.db.close().unwrap();
+    drop(store);
+    sim.set_capacity_bytes(Some(used_bytes(&sim) + ROOM));
+    let store = Store::open(options).unwrap();
+    assert!(!store.db.is_disk_full());
+    let bytes = log_bytes();
+    assert!(bytes <= ROOM / 16, "{bytes} bytes of log");
+}
+
 #[test]
 fn deletions_wait_for_flushes_while_only_the_reserve_is_short() {
     const RESERVE: u64 = 8 << 20;
