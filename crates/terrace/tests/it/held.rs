@@ -61,6 +61,22 @@ impl Held {
         *self.hold.0.lock().unwrap() = false;
         self.hold.1.notify_all();
     }
+
+    /// Lets go when what this gives is dropped, so that a test that fails ends. To be declared after the store, which
+    /// waits for its threads when it is dropped, and first of all in a scope of threads that wait for the store.
+    #[must_use]
+    pub fn let_go_on_drop(&self) -> LetGo<'_> {
+        LetGo(self)
+    }
+}
+
+/// See [`Held::let_go_on_drop`].
+pub struct LetGo<'a>(&'a Held);
+
+impl Drop for LetGo<'_> {
+    fn drop(&mut self) {
+        self.0.let_go();
+    }
 }
 
 impl Interposed for Held {

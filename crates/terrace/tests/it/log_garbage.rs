@@ -158,6 +158,7 @@ fn a_store_of_a_small_budget_is_not_slowed_below_the_floor() {
     a.compact_when_idle = false;
     a.reserve_bytes = 0;
     let db = Db::open(DIR, options).unwrap();
+    let _lets_go = vfs.let_go_on_drop();
     let mut rng = SplitMix64::new(1);
     for _ in 0..14_000 {
         db.put(key(rng.below(2_620)), [7; 2_000]).unwrap();

@@ -460,6 +460,7 @@ fn a_refresh_tells_of_writes_that_the_log_held_back_from_an_install() {
     let mut roomy = options(held.clone());
     roomy.advanced.memtable_bytes = 1 << 20;
     let writer = Writer::open(DIR.as_ref(), roomy);
+    let _lets_go = held.let_go_on_drop();
     for _ in 0..2 {
         writer.write(2);
         writer.db.flush().unwrap();

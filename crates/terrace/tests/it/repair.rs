@@ -276,6 +276,7 @@ fn the_number_of_a_lost_log_segment_is_not_given_again() {
     let mut options = small_options(held.clone(), &stopped_clock());
     options.column_families.clear();
     let db = Db::open(DIR, options.clone()).unwrap();
+    let _lets_go = held.let_go_on_drop();
     // Segments that no manifest knows of.
     let mut n = 0;
     while db.shape().families[0].immutable_memtables < 2 {

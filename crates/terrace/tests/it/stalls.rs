@@ -48,6 +48,7 @@ fn only(m: &Metrics, cause: StallCause) -> StallMetrics {
 /// lets go and waits for the writer.
 fn stop_by(vfs: &Held, db: &Db, cause: StallCause, write: impl Fn() + Send + Sync) {
     std::thread::scope(|scope| {
+        let _lets_go = vfs.let_go_on_drop();
         let writing = scope.spawn(&write);
         let row = || only(&db.metrics(), cause);
         let waits = |stall_us: u64| {
@@ -71,6 +72,7 @@ fn too_many_l0_files_slow_writers_and_then_stop_them() {
     let mut options = calm_options(&vfs);
     (options.advanced.l0_slowdown, options.advanced.l0_stop) = (3, 6);
     let db = Db::open(DIR, options).unwrap();
+    let _lets_go = vfs.let_go_on_drop();
     for files in 1..6 {
         overwrite(&db, 100);
         db.flush().unwrap();
@@ -92,6 +94,7 @@ fn pending_compaction_slows_writers() {
     let mut options = calm_options(&vfs);
     options.advanced.pending_compaction_slowdown_bytes = 1;
     let db = Db::open(DIR, options).unwrap();
+    let _lets_go = vfs.let_go_on_drop();
     for _ in 0..2 {
         overwrite(&db, 100);
         db.flush().unwrap();
@@ -113,6 +116,7 @@ fn memtables_that_wait_for_their_flush_stop_writers() {
     options.memory_budget = 4 << 20;
     options.advanced.memtable_bytes = 64 << 10;
     let db = Db::open(DIR, options).unwrap();
+    let _lets_go = vfs.let_go_on_drop();
     stop_by(&vfs, &db, StallCause::Memtables, || {
         for _ in 0..100 {
             overwrite(&db, 500);
@@ -134,6 +138,7 @@ fn memtables_of_many_families_stop_writers_by_what_they_take_together() {
     let name = |n| (format!("family-{n}"), CfOptions::default());
     options.column_families = (0..FAMILIES).map(name).collect();
     let db = Db::open(DIR, options).unwrap();
+    let _lets_go = vfs.let_go_on_drop();
     assert_eq!(db.metrics().memtable_limit_bytes, SHARE);
     let families: Vec<_> = (0..FAMILIES).map(|n| db.column_family(&name(n).0).unwrap()).collect();
     let most = AtomicU64::new(0);
@@ -163,6 +168,7 @@ fn what_was_acknowledged_becomes_durable_while_writers_stand_still() {
         let db = Db::open(DIR, options.clone()).unwrap();
         let acknowledged = AtomicU64::new(0);
         let is_durable = std::thread::scope(|scope| {
+            let _lets_go = vfs.let_go_on_drop();
             let writing = scope.spawn(|| {
                 for n in 0..5000u64 {
                     db.put(n.to_be_bytes(), [7; 500]).unwrap();
@@ -213,6 +219,7 @@ fn what_was_acknowledged_is_durable_before_ingested_files_get_their_end() {
     file.finish().unwrap();
     other.put(b"written", b"value").unwrap();
     std::thread::scope(|scope| {
+        let _lets_go = vfs.let_go_on_drop();
         let ingesting = std::thread::Builder::new().name("ingesting".into());
         let ingesting = ingesting
             .spawn_scoped(scope, || {
@@ -249,6 +256,7 @@ fn a_compact_range_of_one_family_does_not_stop_writers_of_another() {
     db.wait_idle().unwrap();
     overwrite(&db, 100);
     std::thread::scope(|scope| {
+        let _lets_go = vfs.let_go_on_drop();
         let by_hand = std::thread::Builder::new().name("by hand".into());
         let compacting = by_hand.spawn_scoped(scope, || db.compact_range::<&[u8]>(..)).unwrap();
         eventually("the call merges", || vfs.waits() > 0);
@@ -292,6 +300,7 @@ fn compactions_serve_the_family_nearest_to_a_stop_and_then_take_turns() {
     options.background_jobs = 2;
     options.advanced.event_listeners = vec![begun.clone()];
     let db = Db::open(DIR, options).unwrap();
+    let _lets_go = vfs.let_go_on_drop();
     let families: Vec<_> =
         ["a", "b"].map(|name| db.create_column_family(name, CfOptions::default()).unwrap()).into();
     for n in 0..4u8 {
@@ -323,6 +332,7 @@ fn garbage_that_is_not_collected_slows_writers() {
     options.advanced.gc_garbage_ratio = 0.05;
     options.advanced.segment_bytes = 16 << 10;
     let db = Db::open(DIR, options).unwrap();
+    let _lets_go = vfs.let_go_on_drop();
     eventually("garbage collection is behind", || {
         overwrite(&db, 1000);
         db.flush().unwrap();

@@ -149,6 +149,7 @@ fn a_feed_of_a_read_only_store_keeps_what_it_has_not_come_to_across_a_refresh() 
     let reading = options.clone();
     options.advanced.vfs = held.clone();
     let db = Db::open(DIR, options).unwrap();
+    let _lets_go = held.let_go_on_drop();
     db.put("a", "1").unwrap();
     let reader = Db::open_read_only(DIR, reading).unwrap();
     let mut feed = reader.updates_since(1).unwrap();

@@ -70,6 +70,7 @@ fn a_replayed_deletion_does_not_hide_what_was_ingested_below() {
                 held.sim.kill_image()
             }
             true => std::thread::scope(|scope| {
+                let _lets_go = held.let_go_on_drop();
                 let waits = held.waits();
                 held.hold();
                 let flushing = scope.spawn(|| db.flush());
