@@ -33,13 +33,14 @@ pub mod thread {
     pub use std::thread::{Builder, JoinHandle, available_parallelism, scope, sleep, yield_now};
     use std::thread::{Scope, ScopedJoinHandle};
 
-    /// Starts a thread in `scope`; the error says that the system has none to give, where
+    /// Starts a thread called `name` in `scope`; the error says that the system has none to give, where
     /// `scope.spawn` would panic.
     pub fn spawn_scoped<'scope, T: Send + 'scope>(
         scope: &'scope Scope<'scope, '_>,
+        name: &str,
         work: impl FnOnce() -> T + Send + 'scope,
     ) -> std::io::Result<ScopedJoinHandle<'scope, T>> {
-        Builder::new().spawn_scoped(scope, work)
+        Builder::new().name(name.into()).spawn_scoped(scope, work)
     }
 }
 

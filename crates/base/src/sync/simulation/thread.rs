@@ -5,7 +5,7 @@ use super::{Seat, seat};
 use parking_lot::Mutex;
 use std::io;
 use std::num::NonZeroUsize;
-use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, panic_any, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -114,25 +114,38 @@ impl<'scope> Scope<'scope, '_> {
         &self,
         work: impl FnOnce() -> T + Send + 'scope,
     ) -> ScopedJoinHandle<'scope, T> {
+        self.start("scoped", work).unwrap_or_else(|error| panic_any(error.to_string()))
+    }
+
+    /// Starts a thread called `name`.
+    #[track_caller]
+    fn start<T: Send + 'scope>(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> T + Send + 'scope,
+    ) -> io::Result<ScopedJoinHandle<'scope, T>> {
+        let builder = std::thread::Builder::new().name(name.into());
         let Some(seat) = seat() else {
-            return ScopedJoinHandle { inner: self.inner.spawn(work), id: None };
+            let inner = builder.spawn_scoped(self.inner, work)?;
+            return Ok(ScopedJoinHandle { inner, id: None });
         };
-        let new = seat.start("scoped");
+        let new = seat.start(name);
         let id = new.id;
         self.started.lock().push(id);
-        let inner = self.inner.spawn(move || new.live(work));
+        let inner = builder.spawn_scoped(self.inner, move || new.live(work))?;
         seat.switch("spawn", Location::caller());
-        ScopedJoinHandle { inner, id: Some(id) }
+        Ok(ScopedJoinHandle { inner, id: Some(id) })
     }
 }
 
-/// Starts a thread in `scope`; a simulation always has one.
+/// Starts a thread called `name` in `scope`; a simulation always has one.
 #[track_caller]
 pub fn spawn_scoped<'scope, T: Send + 'scope>(
     scope: &Scope<'scope, '_>,
+    name: &str,
     work: impl FnOnce() -> T + Send + 'scope,
-) -> std::io::Result<ScopedJoinHandle<'scope, T>> {
-    Ok(scope.spawn(work))
+) -> io::Result<ScopedJoinHandle<'scope, T>> {
+    scope.start(name, work)
 }
 
 impl<T> ScopedJoinHandle<'_, T> {

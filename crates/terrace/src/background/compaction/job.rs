@@ -45,6 +45,8 @@ use terrace_manifest::{FamilyEdit, FileMeta, SegmentMeta, Version, names};
 use terrace_sst::{ScanOptions, SstOptions, SstReader};
 use terrace_vfs::Vfs;
 
+/// The name of the threads that work on pieces; it begins as those of the threads that start them.
+const PIECE_THREAD: &str = "terrace-compact-piece";
 /// Entries between two looks at the cancel flag.
 const LOOK_ENTRIES: u64 = 1024;
 /// A piece of its own pays off from this many input bytes on (or a target file, if that is less).
@@ -135,7 +137,7 @@ pub(crate) fn run(ctx: &JobContext<'_>, compaction: &Compaction) -> Result<Optio
             let piece = move || run_piece(plan, lower.as_deref(), upper.as_deref());
             // A panic's own payload might panic once more where nobody joins.
             let work = || catch_unwind(AssertUnwindSafe(piece)).map_err(message_of);
-            has_thread().and_then(|()| thread::spawn_scoped(scope, work)).ok()
+            has_thread().and_then(|()| thread::spawn_scoped(scope, PIECE_THREAD, work)).ok()
         };
         let threads: Vec<_> = others.iter().map(start).collect();
         results.extend(first.iter().map(|range| run_piece(plan, range.0, range.1)));
