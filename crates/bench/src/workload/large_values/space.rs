@@ -27,14 +27,24 @@ pub fn sampled<T>(
     every: Duration,
     work: impl FnOnce() -> Result<T>,
 ) -> Result<(T, Vec<Sample>)> {
+    // Files may go while they are listed: then this sample is left out.
+    sampled_by(|| usage::dir_bytes(dir).ok(), watch, every, work)
+}
+
+/// As [`sampled`]; `look` gives the size, or that a sample is to be left out.
+fn sampled_by<T>(
+    look: impl Fn() -> Option<u64> + Sync,
+    watch: &Watch,
+    every: Duration,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<(T, Vec<Sample>)> {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let sampling = scope.spawn(|| {
             let mut samples = Vec::new();
             loop {
                 let last = over.load(Ordering::Acquire);
-                // Files may go while they are listed: then this sample is left out.
-                if let Ok(dir_bytes) = usage::dir_bytes(dir) {
+                if let Some(dir_bytes) = look() {
                     let seconds = watch.elapsed().as_secs_f64();
                     samples.push(Sample { seconds, ops: watch.ops(), dir_bytes });
                 }
@@ -79,6 +89,11 @@ pub fn rates(samples: &[Sample]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicU64;
+    use std::time::Instant;
+
+    /// No sample takes longer, on whatever machine: a guard against hanging, not a bound.
+    const HANG_GUARD: Duration = Duration::from_secs(600);
 
     /// However long it is until the next sample.
     #[test]
@@ -95,10 +110,25 @@ mod tests {
     fn a_directory_is_sampled_while_it_grows_and_shrinks() {
         let dir = tempfile::tempdir().unwrap();
         let watch = Watch::new();
-        let (value, samples) = sampled(dir.path(), &watch, Duration::from_millis(2), || {
-            std::thread::sleep(Duration::from_millis(20));
+        let looks = AtomicU64::new(0);
+        let look = || {
+            let dir_bytes = usage::dir_bytes(dir.path()).ok();
+            looks.fetch_add(1, Ordering::SeqCst);
+            dir_bytes
+        };
+        let count = || looks.load(Ordering::SeqCst);
+        let wait_for = |wanted: u64| {
+            let start = Instant::now();
+            while count() < wanted {
+                assert!(start.elapsed() < HANG_GUARD, "no sample {wanted}");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let (value, samples) = sampled_by(look, &watch, Duration::from_millis(2), || {
+            wait_for(1);
             std::fs::write(dir.path().join("f"), vec![1; 1 << 20])?;
-            std::thread::sleep(Duration::from_millis(60));
+            // The first of them may have begun before.
+            wait_for(count() + 2);
             std::fs::remove_file(dir.path().join("f"))?;
             Ok(7)
         })
