@@ -2,6 +2,7 @@
 
 use crate::harness::{DIR, eventually, small_options, stopped_clock};
 use crate::live_options::OTHERS;
+use crate::stop_on_drop::StopOnDrop;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -84,6 +85,7 @@ fn options_change_under_writes_and_nothing_is_lost() {
             }
         };
         let writers = [scope.spawn(writer(0)), scope.spawn(writer(1))];
+        let stops = StopOnDrop(&stop);
         for (name, value) in OTHERS {
             let before = db.option(name).unwrap();
             for value in [value, before.as_str()] {
@@ -93,7 +95,7 @@ fn options_change_under_writes_and_nothing_is_lost() {
                 assert_eq!(db.option(name).as_deref(), Some(value), "{name}");
             }
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(stops);
         writers.map(|writer| writer.join().unwrap())
     });
     let check = |db: &Db| {

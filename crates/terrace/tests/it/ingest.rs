@@ -8,6 +8,7 @@ use crate::harness::{
 };
 use crate::ingesting::{write_file, write_numbered};
 use crate::left_over::left_over;
+use crate::stop_on_drop::StopOnDrop;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -402,6 +403,7 @@ fn nobody_sees_what_came_after_an_ingestion_without_it() {
                 }
             });
         }
+        let _over = StopOnDrop(&over);
         let mut round = 0u64;
         while round < 150 || reads.load(Ordering::SeqCst) < 300 {
             round += 1;
@@ -412,7 +414,6 @@ fn nobody_sees_what_came_after_an_ingestion_without_it() {
             db.ingest(&[&file], &IngestOptions { source, ..above() }).unwrap();
             db.put("z", round.to_string()).unwrap();
         }
-        over.store(true, Ordering::SeqCst);
     });
 }
 

@@ -2,6 +2,7 @@
 //! one or loses it.
 
 use crate::harness::{DIR, eventually, small_options, stopped_clock};
+use crate::stop_on_drop::StopOnDrop;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -305,7 +306,6 @@ fn readers_miss_nothing_while_models_come_and_go() {
                 }
             });
         }
-        // Whatever fails here, the readers end.
         let _stop = StopOnDrop(&stop);
         let mut rng = SplitMix64::new(9);
         for round in 0..6 {
@@ -327,15 +327,6 @@ fn readers_miss_nothing_while_models_come_and_go() {
         eventually("readers go on", || reads.load(Ordering::Relaxed) > before + 10_000);
     });
     db.close().unwrap();
-}
-
-/// Sets a flag when its scope ends, also by a panic.
-struct StopOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for StopOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 #[test]

@@ -67,6 +67,7 @@ mod room;
 mod separation;
 mod short_room;
 mod stalls;
+mod stop_on_drop;
 mod stored_options;
 mod strays;
 mod transaction_ranges;

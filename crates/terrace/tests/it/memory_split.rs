@@ -3,6 +3,7 @@
 //! Seconds are those of a clock that the tests turn; how fast the machine is does not matter.
 
 use crate::harness::{DIR, eventually};
+use crate::stop_on_drop::StopOnDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -220,6 +221,7 @@ fn the_budget_may_change_under_load() {
                 }
             });
         }
+        let _done = StopOnDrop(&done);
         for round in 0..15usize {
             bed.db.set_memory_budget([4 << 20, 32 << 20, 7 << 20][round % 3]).unwrap();
             let before = bed.db.metrics().gets;
@@ -227,7 +229,6 @@ fn the_budget_may_change_under_load() {
             bed.clock.advance(1000);
             check_sum(&bed.db);
         }
-        done.store(true, Ordering::Relaxed);
     });
     bed.db.close().unwrap();
 }

@@ -1,6 +1,7 @@
 //! The block cache has what memtables do not use of their memory, and gives it back before a write needs it.
 
 use crate::harness::{DIR, eventually};
+use crate::stop_on_drop::StopOnDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use terrace::vfs::SimVfs;
@@ -135,6 +136,7 @@ fn writes_from_several_threads_take_back_what_they_use() {
                 assert!(db.get(key(rng.below(KEYS))).unwrap().is_some());
             }
         });
+        let _done = StopOnDrop(&is_done);
         for round in 0..40u64 {
             let writers: Vec<_> = (0..2u64)
                 .map(|writer| {
@@ -153,7 +155,6 @@ fn writes_from_several_threads_take_back_what_they_use() {
             writers.into_iter().for_each(|writer| writer.join().unwrap());
             bed.check();
         }
-        is_done.store(true, Ordering::Relaxed);
     });
     bed.db.close().unwrap();
 }

@@ -2,6 +2,7 @@
 //! while segments come and go, devices that fail, read-only opens.
 
 use crate::harness::{DIR, Store, effort, eventually, key, small_options, stopped_clock};
+use crate::stop_on_drop::StopOnDrop;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -175,6 +176,7 @@ fn reads_are_whole_while_segments_come_and_go() {
     };
     std::thread::scope(|scope| {
         let readers: Vec<_> = (0..2).map(|n| scope.spawn(move || read_on(n))).collect();
+        let _done = StopOnDrop(&done);
         for round in 1..=rounds {
             write(round);
             if round % 3 == 0 {
@@ -190,7 +192,6 @@ fn reads_are_whole_while_segments_come_and_go() {
                 break;
             }
         }
-        done.store(true, Ordering::SeqCst);
     });
     let metrics = db.metrics();
     println!("{} whole reads; {metrics}", reads.load(Ordering::Relaxed));

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::harness::effort;
+use crate::stop_on_drop::StopOnDrop;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use terrace::vfs::PosixVfs;
@@ -24,15 +25,6 @@ fn work(writer: &Writer, rounds: u64) {
             8 => writer.replace_all_files(),
             _ => {}
         }
-    }
-}
-
-/// Ends the readers, whether or not the writer came to its end.
-struct Done<'a>(&'a AtomicBool);
-
-impl Drop for Done<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
     }
 }
 
@@ -78,7 +70,7 @@ fn beside(sync: SyncMode, rounds: u64) -> (u64, u64) {
             refreshes
         });
         {
-            let _done = Done(&done);
+            let _done = StopOnDrop(&done);
             work(&writer, rounds);
         }
         (opener.join().unwrap(), refresher.join().unwrap())
