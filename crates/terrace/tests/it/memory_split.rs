@@ -322,11 +322,18 @@ fn metrics_and_words_tell_of_moves() {
         bed.read(&db);
         db.memory().moves > 3
     });
-    let (memory, m) = (db.memory(), db.metrics());
-    assert!(m.memory_moves >= memory.moves && m.memory_moved_bytes > 0, "{m}");
+    // Memory may move between two looks: then both are taken again.
+    let (memory, m) = loop {
+        let (memory, m) = (db.memory(), db.metrics());
+        if db.memory().moves == memory.moves {
+            break (memory, m);
+        }
+    };
+    assert!(m.memory_moves == memory.moves && m.memory_moved_bytes > 0, "{m}");
     assert!(m.memory_gains_us[1] > m.memory_gains_us[0], "blocks gain most: {m}");
     assert_eq!(m.memtable_limit_bytes, limit(&memory, "memtables"));
-    assert!(memory.decision.unwrap().contains("move"), "{m}");
+    // "moved", "moving" or "nothing moves".
+    assert!(memory.decision.unwrap().contains("mov"), "{m}");
     let text = m.to_prometheus();
     for name in ["terrace_memory_moves_total", "terrace_memory_gain_us{pool=\"blocks\"}"] {
         assert!(text.contains(name), "{text}");
