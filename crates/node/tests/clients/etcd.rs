@@ -1,6 +1,6 @@
 //! With one etcd member, and with three of which the leader is killed.
 
-use crate::harness::TestCluster;
+use crate::harness::{TestCluster, wait_for};
 use crate::scenarios;
 use crate::servers::EtcdCluster;
 use std::sync::Arc;
@@ -32,7 +32,8 @@ async fn the_cluster_survives_the_death_of_etcds_leader() {
     let mut etcd = EtcdCluster::start(3);
     let mut cluster = TestCluster::start_leased(client(&etcd), 2, "leader").await;
     let key = cluster.keys_of(0, 1).remove(0);
-    cluster.nodes[1].front.run(&format!("SET {key} 7")).await.unwrap();
+    let set = format!("SET {key} 7");
+    wait_for("a write", async || cluster.nodes[1].front.run(&set).await.ok()).await;
     let leader = etcd.leader();
     etcd.kill_member(leader);
     let killed = Instant::now();
@@ -45,8 +46,7 @@ async fn the_cluster_survives_the_death_of_etcds_leader() {
         killed.elapsed().as_millis()
     );
     assert_ne!(etcd.leader(), leader);
-    let value = crate::harness::wait_for("a read", async || {
-        cluster.nodes[1].front.run(&format!("GET {key}")).await.ok()
-    });
+    let value =
+        wait_for("a read", async || cluster.nodes[1].front.run(&format!("GET {key}")).await.ok());
     assert_eq!(value.await, b"7");
 }

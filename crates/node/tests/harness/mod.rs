@@ -25,11 +25,12 @@ use terrace_node::{BootClock, Node, NodeConfig, create_cluster, join_store};
 /// Waiting for longer than this is a hang.
 pub const HANG: Duration = Duration::from_secs(600);
 
-/// The lease of nodes in tests that wait for the end of one.
-pub const SHORT_LEASE: Duration = Duration::from_secs(2);
+/// The lease of nodes in tests that wait for the end of one. A pause of a loaded machine may end one, too: what needs
+/// one to hold is tried again.
+const SHORT_LEASE: Duration = Duration::from_secs(2);
 
 /// The lease of all others: no pause of a loaded machine ends it.
-const LONG_LEASE: Duration = Duration::from_secs(60);
+pub const LONG_LEASE: Duration = Duration::from_secs(60);
 
 /// Waits until there is something.
 pub async fn wait_for<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {

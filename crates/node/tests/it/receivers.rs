@@ -11,12 +11,9 @@ use terrace_cluster::{
 use terrace_metadata::{Embedded, Metadata};
 use terrace_node::rpc::{LinkOptions, MoveMessage, Peer, Secret};
 
-async fn start(name: &str) -> (TestCluster, tempfile::TempDir) {
-    let dir = tempfile::tempdir().unwrap();
+fn metadata(dir: &tempfile::TempDir) -> Arc<dyn Metadata> {
     let db = Db::open(dir.path(), Options::default()).unwrap();
-    let metadata = Embedded::open(&db, Arc::new(SystemClock::default())).unwrap();
-    let metadata: Arc<dyn Metadata> = Arc::new(metadata);
-    (TestCluster::start_leased(metadata, 3, name).await, dir)
+    Arc::new(Embedded::open(&db, Arc::new(SystemClock::default())).unwrap())
 }
 
 /// Kills the second node and starts the third one at its address, which the metadata still has for both.
@@ -37,10 +34,12 @@ async fn reuse_the_address(cluster: &mut TestCluster) -> SocketAddr {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_at_the_address_of_another_takes_no_keys_for_it() {
-    let (mut cluster, _dir) = start("reused").await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = TestCluster::start_leased(metadata(&dir), 3, "reused").await;
     let key = cluster.keys_of(0, 1).remove(0);
     let front = cluster.nodes[0].front.clone();
-    front.run(&format!("SET {key} 1")).await.unwrap();
+    let (set, get) = (format!("SET {key} 1"), format!("GET {key}"));
+    wait_for("a write", async || front.run(&set).await.ok()).await;
     reuse_the_address(&mut cluster).await;
     let (node, moved) = (cluster.nodes[0].node.clone().unwrap(), DbKey::new(0, key.clone()));
     let order = tokio::spawn(async move { node.move_key(moved, Some(ShardId(2))).await });
@@ -63,13 +62,14 @@ async fn a_node_at_the_address_of_another_takes_no_keys_for_it() {
     // The move is settled when the second node is back, and the key is where it was.
     cluster.nodes[1].start(|_| {}).await;
     assert!(order.await.unwrap().is_err());
-    assert_eq!(front.run(&format!("GET {key}")).await, Ok(b"1".to_vec()));
+    assert_eq!(wait_for("a read", async || front.run(&get).await.ok()).await, b"1");
     assert_eq!(cluster.places_of(&key), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_step_of_a_move_is_done_at_the_instance_that_it_is_for() {
-    let (cluster, _dir) = start("steps").await;
+    let dir = tempfile::tempdir().unwrap();
+    let cluster = TestCluster::start(metadata(&dir), 3, "steps").await;
     let (second, secret) = (cluster.nodes[1].node(), Secret::none());
     let (address, options) = (second.rpc_listen().to_string(), LinkOptions::default());
     let peer = Peer::new(second.id(), &address, &secret, &options).unwrap();

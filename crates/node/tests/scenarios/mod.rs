@@ -1,6 +1,6 @@
 //! What happens to a cluster, on any metadata: each scenario proves that its fault happened.
 
-use crate::harness::{SHORT_LEASE, TestCluster, wait_for};
+use crate::harness::{LONG_LEASE, TestCluster, wait_for};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -156,7 +156,7 @@ pub async fn a_killed_node_takes_its_shard_over_again(metadata: Arc<dyn Metadata
         let peer = cluster.nodes[1].node();
         let moving = peer.move_key(key, Some(ShardId(2)));
         let _ = tokio::time::timeout(Duration::from_millis(round as u64), moving).await;
-        let epoch = epoch_of(&cluster, 1, 1);
+        let epoch = wait_for("an owner", async || epoch_of(&cluster, 1, 1)).await;
         let unknown = load.unknown();
         cluster.nodes[0].kill();
         wait_for("clients to notice", async || (load.unknown() > unknown).then_some(())).await;
@@ -165,16 +165,17 @@ pub async fn a_killed_node_takes_its_shard_over_again(metadata: Arc<dyn Metadata
         cluster.wait_until_served_by(0, 0).await;
         println!("served again {} ms after the start", started.elapsed().as_millis());
         // The other node may hear of it a moment later.
-        wait_for("another term", async || (epoch_of(&cluster, 1, 1) > epoch).then_some(())).await;
+        let later = async || epoch_of(&cluster, 1, 1).filter(|now| *now > epoch);
+        wait_for("another term", later).await;
         // The clients' front follows the new address.
         load.let_pass(50).await;
     }
     load.check(&cluster, 1).await;
 }
 
-fn epoch_of(cluster: &TestCluster, seen_by: usize, shard: u32) -> Epoch {
-    let topology = cluster.nodes[seen_by].node().coordinator().topology().unwrap();
-    topology.shards[&ShardId(shard)].owner.unwrap().epoch
+fn epoch_of(cluster: &TestCluster, seen_by: usize, shard: u32) -> Option<Epoch> {
+    let topology = cluster.nodes[seen_by].node().coordinator().topology()?;
+    Some(topology.shards[&ShardId(shard)].owner?.epoch)
 }
 
 /// A node is cut from the metadata only: its lease ends, it serves nothing, another one takes its shard
@@ -185,8 +186,9 @@ pub async fn a_node_without_metadata_is_replaced(metadata: Arc<dyn Metadata>) {
     let load = Load::start(&cluster, &keys, &[0, 1]);
     load.let_pass(50).await;
     let away = DbKey::new(0, keys[0].clone());
-    cluster.nodes[1].node().move_key(away, Some(ShardId(2))).await.unwrap();
-    let old = epoch_of(&cluster, 1, 1);
+    let by = cluster.nodes[1].node();
+    wait_for("a move", async || by.move_key(away.clone(), Some(ShardId(2))).await.ok()).await;
+    let old = wait_for("an owner", async || epoch_of(&cluster, 1, 1)).await;
     let cut = Instant::now();
     cluster.nodes[0].metadata.cut(true);
     wait_for("the other node to serve it", async || {
@@ -197,11 +199,8 @@ pub async fn a_node_without_metadata_is_replaced(metadata: Arc<dyn Metadata>) {
     println!("taken over {} ms after the cut, lease 2 s", cut.elapsed().as_millis());
     assert!(cluster.nodes[0].metadata.refused() > 0, "the cut happened");
     // It may serve before the topology that its commands are routed by says so.
-    let term = wait_for("another term", async || {
-        let term = epoch_of(&cluster, 1, 1);
-        (term > old).then_some(term)
-    })
-    .await;
+    let later = async |than: Epoch| epoch_of(&cluster, 1, 1).filter(|now| *now > than);
+    let term = wait_for("another term", async || later(old).await).await;
     // The old owner answers nothing, and its epoch is refused by the instance, which is its own.
     let reply = cluster.nodes[0].front.run(&format!("GET {}", keys[1])).await;
     assert_eq!(reply, Err(Unserved::NoOwner(ShardId(1))));
@@ -213,12 +212,13 @@ pub async fn a_node_without_metadata_is_replaced(metadata: Arc<dyn Metadata>) {
     let before = load.acked();
     wait_for("writes", async || (load.acked() > before + 50).then_some(())).await;
     for key in &keys {
-        cluster.nodes[1].front.run(&format!("GET {key}")).await.unwrap();
+        let get = format!("GET {key}");
+        wait_for("a read", async || cluster.nodes[1].front.run(&get).await.ok()).await;
     }
     // Back again: the shard is handed over to the node of its instance.
     cluster.nodes[0].metadata.cut(false);
     cluster.wait_until_served_by(0, 0).await;
-    assert!(epoch_of(&cluster, 1, 1) > term);
+    wait_for("a third term", async || later(term).await).await;
     load.let_pass(50).await;
     load.check(&cluster, 1).await;
 }
@@ -226,7 +226,7 @@ pub async fn a_node_without_metadata_is_replaced(metadata: Arc<dyn Metadata>) {
 /// A node stands still for longer than its lease (as by SIGSTOP, or between the read and the reply):
 /// what it read before is not shown after.
 pub async fn what_was_read_before_a_pause_is_not_shown(metadata: Arc<dyn Metadata>) {
-    let cluster = TestCluster::start_leased(metadata, 2, "pause").await;
+    let cluster = TestCluster::start(metadata, 2, "pause").await;
     let keys = cluster.keys_of(0, 2);
     let (key, away) = (&keys[0], &keys[1]);
     let node = &cluster.nodes[0];
@@ -241,7 +241,7 @@ pub async fn what_was_read_before_a_pause_is_not_shown(metadata: Arc<dyn Metadat
     let terrace_cluster::Route::Instance(elsewhere) = elsewhere else { panic!("{elsewhere:?}") };
     // No keep-alive may bring it back meanwhile.
     node.metadata.cut(true);
-    node.clock.skip(SHORT_LEASE);
+    node.clock.skip(LONG_LEASE);
     assert!(!guard.may_reply(), "after the read, before the reply");
     let no_owner = Unserved::NoOwner(ShardId(1));
     let route = coordinator.route(0, key.as_bytes());
