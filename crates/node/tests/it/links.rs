@@ -13,7 +13,7 @@ use terrace_node::rpc::{
     CallSink, IncomingLimits, LinkOptions, MAX_QUEUED_BYTES, MoveMessage, Peer, Roles, Secret,
     ShardRecords, TakenPlan, TopCounts, api, incoming, routes,
 };
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{mpsc, watch};
 use tonic::Status;
 
@@ -115,7 +115,7 @@ async fn serve_within(
     address: SocketAddr,
     limits: IncomingLimits,
 ) -> (SocketAddr, watch::Sender<()>, tokio::task::JoinHandle<()>) {
-    let listener = TcpListener::bind(address).await.unwrap();
+    let listener = listen(address).await;
     let address = listener.local_addr().unwrap();
     let router = tonic::transport::Server::builder().add_routes(routes(stub, secret));
     let (stop, mut stopped) = watch::channel(());
@@ -129,12 +129,27 @@ async fn serve_within(
     (address, stop, serving)
 }
 
+/// A listener. A port that was free before may be another socket's for a while.
+async fn listen(address: SocketAddr) -> TcpListener {
+    let bound = tokio::time::timeout(HANG, async {
+        loop {
+            if let Ok(listener) = TcpListener::bind(address).await {
+                return listener;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    });
+    bound.await.expect("the port stays taken")
+}
+
 fn any() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
+/// A link that no pause of a loaded machine ends.
 fn peer(address: SocketAddr, secret: &Secret) -> Peer {
-    Peer::new(THERE, &address.to_string(), secret, &LinkOptions::default()).unwrap()
+    let options = LinkOptions { timeout: HANG / 10, ping: HANG / 10 };
+    Peer::new(THERE, &address.to_string(), secret, &options).unwrap()
 }
 
 fn call(requests: impl Into<Vec<u8>>) -> OutgoingCall {
@@ -328,7 +343,8 @@ async fn a_node_that_ends_leaves_no_call_without_an_answer_and_is_found_again() 
 async fn a_node_that_is_silent_is_given_up() {
     // Takes connections, and says nothing.
     let listener = TcpListener::bind(any()).await.unwrap();
-    let peer = peer(listener.local_addr().unwrap(), &Secret::none());
+    let address = listener.local_addr().unwrap().to_string();
+    let peer = Peer::new(THERE, &address, &Secret::none(), &LinkOptions::default()).unwrap();
     let mut replies = Replies::new();
     peer.call_owner(call("x"), Revision(0), replies.done(0));
     assert_eq!(replies.next().await, (0, Err(Unserved::Unreachable(THERE))));
@@ -347,7 +363,7 @@ async fn connections_that_make_no_call_are_ended_and_others_wait_for_their_place
     }
     let stranger = peer(address, &Secret::new("wrong").unwrap());
     let stranger = tokio::spawn(async move { stranger.status().await.is_err() });
-    // Its attempts may take longer than a link waits, until there is a place.
+    // It waits until there is a place.
     let peer = peer(address, &secret);
     let mut replies = Replies::new();
     let served = async {
@@ -444,7 +460,10 @@ async fn a_stream_ends_when_a_large_message_is_answered_and_others_go_on() {
 
 #[tokio::test]
 async fn a_node_that_cannot_be_reached_is_named() {
-    let address = TcpListener::bind(any()).await.unwrap().local_addr().unwrap();
+    // Nobody listens there, and nobody else can meanwhile.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(any()).unwrap();
+    let address = socket.local_addr().unwrap();
     let peer = peer(address, &Secret::none());
     let named = format!("node {THERE} at {address} cannot be reached: ");
     let errors = [
