@@ -18,6 +18,9 @@ export async function launch(): Promise<Browser> {
   });
 }
 
+/** Nothing that is waited for takes longer, on whatever machine: a guard against hanging, not a bound. */
+export const GUARD_MS = 120_000;
+
 /** What the init script keeps: the last event as the page got it, and how many. */
 export interface Recorded { last: Live | null; events: number }
 
@@ -25,6 +28,7 @@ export interface Recorded { last: Live | null; events: number }
 export async function openPage(browser: Browser, options: BrowserContextOptions, url: string): Promise<{ page: Page; errors: string[] }> {
   const context = await browser.newContext(options);
   const page = await context.newPage();
+  page.setDefaultTimeout(GUARD_MS);
   const errors: string[] = [];
   page.on("console", (message) => (message.type() === "error" || message.type() === "warning") && errors.push(message.text()));
   page.on("pageerror", (error) => errors.push(String(error)));
@@ -41,14 +45,14 @@ export async function openPage(browser: Browser, options: BrowserContextOptions,
     } as typeof EventSource.prototype.addEventListener;
   });
   await page.goto(url);
-  await page.waitForSelector('.state[data-state="live"]', { timeout: 10_000 });
+  await page.waitForSelector('.state[data-state="live"]');
   return { page, errors };
 }
 
-export async function eventually(what: string, holds: () => Promise<boolean>, within_ms = 10_000): Promise<void> {
-  const end = Date.now() + within_ms;
+export async function eventually(what: string, holds: () => Promise<boolean>): Promise<void> {
+  const end = Date.now() + GUARD_MS;
   while (!(await holds())) {
-    if (Date.now() > end) assert.fail(`not within ${within_ms} ms: ${what}`);
+    if (Date.now() > end) assert.fail(`not within ${GUARD_MS} ms: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
 }

@@ -7,7 +7,6 @@ import { type Mock, type MockOptions, startMock } from "../mock/server.ts";
 import { KeyAxis } from "../src/axis.ts";
 import { eventually, LAPTOP, launch, openPage, type Recorded } from "./browser.ts";
 
-const GUARD_MS = 60_000;
 let browser: Browser;
 
 before(async () => {
@@ -86,7 +85,7 @@ test("the panel of an SST is built once: focus stays in it, its model is asked f
     await close.focus();
     await page.evaluate('document.querySelector(".model-line").kept = true');
     const before = await events(page);
-    await eventually("events come", async () => (await events(page)) > before + 7, GUARD_MS);
+    await eventually("events come", async () => (await events(page)) > before + 7);
     assert.ok(await close.evaluate((node) => node === document.activeElement), "the focus is gone");
     assert.equal(await page.evaluate('document.querySelector(".model-line").kept'), true, "the model was drawn again");
     await page.keyboard.press(way);
@@ -132,7 +131,7 @@ test("a followed key is asked for by its bytes until another one is written, and
   const hotkeys: HotKeys = { sampled_one_in: 1, window_s: 60, read: [hot("a\\x00\\xff", "6100ff", 3), hot("b".repeat(256), "62".repeat(256), 1000)], write: [] };
   await page.route("**/api/v1/hotkeys", (route) => route.fulfill({ json: hotkeys }));
   const buttons = page.locator(".top-keys button");
-  await eventually("the keys", async () => (await buttons.count()) === 2 && ((await buttons.first().textContent()) ?? "").startsWith("a\\x00\\xff"), GUARD_MS);
+  await eventually("the keys", async () => (await buttons.count()) === 2 && ((await buttons.first().textContent()) ?? "").startsWith("a\\x00\\xff"));
   assert.ok(await buttons.nth(1).isDisabled());
   assert.match((await buttons.nth(1).getAttribute("title")) ?? "", /Too long to be explained here/);
   const queries = () => asked.filter((url) => url.pathname === "/api/v1/explain").map((url) => url.search);

@@ -3,10 +3,9 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
 import { type Mock, startMock } from "../mock/server.ts";
-import { eventually, LAPTOP, launch, openPage, type Recorded } from "./browser.ts";
+import { eventually, GUARD_MS, LAPTOP, launch, openPage, type Recorded } from "./browser.ts";
 import { wireTo } from "./cut.ts";
 
-const GUARD_MS = 60_000;
 let browser: Browser;
 let mock: Mock;
 
@@ -28,13 +27,13 @@ const hide = (page: Page, hidden: boolean) => page.evaluate(`
 
 test("a hidden page listens no more, and again when it is shown", async () => {
   const { page, errors } = await openPage(browser, LAPTOP, mock.url);
-  await eventually("it listens", async () => mock.streams.count() === 1, GUARD_MS);
+  await eventually("it listens", async () => mock.streams.count() === 1);
   await hide(page, true);
-  await eventually("it does not listen", async () => mock.streams.count() === 0, GUARD_MS);
+  await eventually("it does not listen", async () => mock.streams.count() === 0);
   assert.equal(await state(page), "paused");
   const before = await events(page);
   await hide(page, false);
-  await eventually("it goes on", async () => (await events(page)) > before + 1, GUARD_MS);
+  await eventually("it goes on", async () => (await events(page)) > before + 1);
   assert.equal(await state(page), "live");
   assert.equal(mock.streams.count(), 1);
   assert.deepEqual(errors, []);
@@ -42,7 +41,7 @@ test("a hidden page listens no more, and again when it is shown", async () => {
 });
 
 test("a page too many says so, and is served when there is room", async () => {
-  await eventually("nobody listens", async () => mock.streams.count() === 0, GUARD_MS);
+  await eventually("nobody listens", async () => mock.streams.count() === 0);
   mock.streams.most = 1;
   const { page: first } = await openPage(browser, LAPTOP, mock.url);
   const second = await (await browser.newContext(LAPTOP)).newPage();
@@ -58,15 +57,15 @@ test("a page too many says so, and is served when there is room", async () => {
 test("a page that comes back in several ways at a time has one stream", async (t) => {
   const wire = await wireTo(mock.url);
   t.after(() => wire.close());
-  await eventually("nobody listens", async () => mock.streams.count() === 0, GUARD_MS);
+  await eventually("nobody listens", async () => mock.streams.count() === 0);
   const { page } = await openPage(browser, LAPTOP, wire.url);
   wire.cut();
-  await eventually("the loss is shown", async () => (await state(page)) === "lost", GUARD_MS);
+  await eventually("the loss is shown", async () => (await state(page)) === "lost");
   const before = await events(page);
   wire.mend();
   await page.evaluate('for (let n = 0; n < 3; n++) dispatchEvent(new Event("online"))');
-  await eventually("it goes on", async () => (await events(page)) > before + 2, GUARD_MS);
-  await eventually("one stream", async () => mock.streams.count() === 1, GUARD_MS);
+  await eventually("it goes on", async () => (await events(page)) > before + 2);
+  await eventually("one stream", async () => mock.streams.count() === 1);
   await page.context().close();
 });
 
@@ -75,7 +74,7 @@ test("how long the connection has been lost is shown, and not read aloud every s
   t.after(() => wire.close());
   const { page } = await openPage(browser, LAPTOP, wire.url);
   wire.cut();
-  await eventually("the loss is shown", async () => (await state(page)) === "lost", GUARD_MS);
+  await eventually("the loss is shown", async () => (await state(page)) === "lost");
   await page.evaluate(`
     window.said = 0;
     new MutationObserver(() => window.said++).observe(document.querySelector(".state [role=status]"), { childList: true, characterData: true, subtree: true });
@@ -84,7 +83,7 @@ test("how long the connection has been lost is shown, and not read aloud every s
   await eventually("the time goes on", async () => {
     times.add((await page.locator(".state .since").textContent()) ?? "");
     return times.size > 3;
-  }, GUARD_MS);
+  });
   assert.equal(await page.evaluate("window.said"), 0);
   assert.equal(await page.locator(".state [role=status]").textContent(), "connection lost, trying again");
   await page.context().close();

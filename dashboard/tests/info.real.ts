@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
 import type { Shape } from "../src/api.ts";
-import { launch } from "./browser.ts";
+import { GUARD_MS, launch } from "./browser.ts";
 import { Client } from "./resp.ts";
 
 const url = process.env.TERRACE_URL!;
@@ -33,7 +33,7 @@ const value = async (page: Page, id: string): Promise<number> => Number(await pa
 /** Waits until the page shows another number of commands: a new second has begun. */
 async function nextSecond(page: Page): Promise<void> {
   const before = await value(page, "commands_total");
-  await page.waitForFunction((before) => Number(document.querySelector<HTMLElement>('[data-kpi="commands_total"]')!.dataset.value) !== before, before, { timeout: 15_000 });
+  await page.waitForFunction((before) => Number(document.querySelector<HTMLElement>('[data-kpi="commands_total"]')!.dataset.value) !== before, before, { timeout: GUARD_MS });
 }
 
 test("the numbers on the page are those of INFO", async () => {

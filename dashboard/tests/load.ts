@@ -1,7 +1,7 @@
 // A `terrace serve` of its own with data in it, and clients that go on reading and writing.
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
-import { createServer, type AddressInfo } from "node:net";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client } from "./resp.ts";
@@ -17,12 +17,28 @@ const REST_MS = 12;
 
 export interface Served { port: number; url: string; child: ChildProcess; dir: string }
 
+/** Ports that are drawn: below those that the system gives to connections (from 32,768 on), above those of the Rust tests. */
+const PORTS = { first: 30_000, count: 2_700 };
+let drawn = process.pid;
+
+/** Another port each time, on which nobody listens. Nobody is given it by the system before the server has it. */
 async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
+  for (let left = PORTS.count; left > 0; left--) {
+    const port = PORTS.first + drawn++ % PORTS.count;
+    if (!(await isTaken(port))) return port;
+  }
+  throw new Error("all ports for tests are taken");
+}
+
+function isTaken(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, "127.0.0.1");
+    socket.on("connect", () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.on("error", () => resolve(false));
+  });
 }
 
 /** Starts `program`, and waits until it is ready. */
