@@ -16,6 +16,9 @@ use terrace::{Db, WriteBatch};
 use terrace_keyspace::{KeyLayout, Keyspace, Placement};
 use terrace_resp::OwnedCommand;
 
+/// A guard against hanging, not a bound.
+const HANG: Duration = Duration::from_secs(120);
+
 /// A server with figures that the test sets.
 struct Made {
     db: Db,
@@ -244,7 +247,8 @@ impl Served {
 
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.handle.addresses()[0]).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(HANG)).unwrap();
+        stream.set_write_timeout(Some(HANG)).unwrap();
         stream
     }
 

@@ -195,24 +195,40 @@ fn impatient() -> HttpOptions {
     HttpOptions { read_timeout, write_timeout }
 }
 
+/// Whether the server has closed a connection with this outcome, not our guard.
+fn is_closed<T>(outcome: &std::io::Result<T>) -> bool {
+    let is_ours = |kind| matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut);
+    outcome.as_ref().is_err_and(|error| !is_ours(error.kind()))
+}
+
+/// Asks until `is_answered`: an impatient server that is busy may close a connection before it has come to it.
+fn ask_again(what: &str, mut is_answered: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_answered() {
+        assert!(began.elapsed() < HANG, "no answer: {what}");
+    }
+}
+
 #[test]
 fn who_asks_too_slowly_is_closed() {
     let served = Served::start(false, impatient());
+    let ends = |mut stream: TcpStream| {
+        let mut rest = Vec::new();
+        let ended = stream.read_to_end(&mut rest);
+        assert!(ended.is_ok() || is_closed(&ended), "{ended:?}");
+        rest
+    };
     for begun in [&b""[..], b"GET /heal", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: "] {
         let mut stream = served.connect();
         stream.write_all(begun).unwrap();
-        let began = Instant::now();
-        let mut rest = Vec::new();
-        let _ = stream.read_to_end(&mut rest);
-        assert!(began.elapsed() < Duration::from_secs(10), "closed, and not by our timeout");
-        assert!(!rest.starts_with(b"HTTP/1.1 200"));
+        assert!(!ends(stream).starts_with(b"HTTP/1.1 200"));
     }
     // A connection that was useful and stays idle goes, too.
-    let mut stream = served.connect();
-    stream.write_all(b"GET /favicon.svg HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    let mut all = Vec::new();
-    let _ = stream.read_to_end(&mut all);
-    assert!(all.starts_with(b"HTTP/1.1 200"));
+    ask_again("/favicon.svg", || {
+        let mut stream = served.connect();
+        let _ = stream.write_all(b"GET /favicon.svg HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        ends(stream).starts_with(b"HTTP/1.1 200")
+    });
 }
 
 #[test]
@@ -221,22 +237,20 @@ fn who_takes_nothing_is_closed() {
     let mut stream = served.connect();
     // Answers that nobody reads fill the buffers of both sides.
     let request = "GET /app.js HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(2000);
-    stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
-    let sent = stream.write_all(request.as_bytes());
+    let mut sent = stream.write_all(request.as_bytes());
     let began = Instant::now();
-    let gone = loop {
-        let metrics = served.get("/metrics").body;
-        assert!(metrics.contains("terrace_server_http_requests_total"));
+    loop {
+        ask_again("/metrics", || {
+            served.get("/metrics").body.contains("terrace_server_http_requests_total")
+        });
         // Writing to a connection that the other side has closed fails.
-        if sent.is_err() || stream.write_all(b"GET").is_err() {
-            break true;
+        if is_closed(&sent) {
+            break;
         }
-        if began.elapsed() > Duration::from_secs(15) {
-            break false;
-        }
+        assert!(sent.is_ok() && began.elapsed() < HANG, "the connection is not closed");
         std::thread::sleep(Duration::from_millis(200));
-    };
-    assert!(gone, "the connection is closed");
+        sent = stream.write_all(b"GET");
+    }
 }
 
 /// As `nc -N` does. The answer to a wrong password is held back for a moment.
@@ -256,9 +270,6 @@ fn who_has_closed_its_side_is_answered_and_the_connection_ends() {
         }
     }
 }
-
-/// A guard against hanging, not a bound.
-const HANG: Duration = Duration::from_secs(120);
 
 #[test]
 fn who_takes_a_byte_now_and_then_is_closed() {
