@@ -124,13 +124,15 @@ fn a_flush_is_told_from_the_memtable_to_the_file() {
     db.put("b", "2").unwrap();
     db.flush().unwrap();
     db.close().unwrap();
-    let heard = recorder.all();
+    // The log's files go at any time. The close has nothing to flush.
+    let mut heard = recorder.all();
+    heard.retain(|heard| heard.name() != "deleted");
     let [
         Heard::Sealed(sealed),
         Heard::FlushBegun(begun),
         Heard::Created(created),
         Heard::FlushEnded(ended),
-    ] = &heard[..4]
+    ] = &heard[..]
     else {
         panic!("{heard:?}")
     };
@@ -142,8 +144,6 @@ fn a_flush_is_told_from_the_memtable_to_the_file() {
     assert_eq!(ended.files, std::slice::from_ref(&created.file));
     assert_eq!((created.file.level, created.file.entry_count), (0, 2));
     assert!(created.file.size_bytes > 0 && created.path.starts_with(DIR));
-    // The close has nothing to flush.
-    assert!(heard[4..].iter().all(|heard| heard.name() == "deleted"), "{heard:?}");
 }
 
 #[test]
@@ -227,6 +227,7 @@ fn a_stop_is_told_and_its_end() {
     let mut options = quiet_options(vfs.clone(), listeners);
     options.advanced.memtable_bytes = 64 << 10;
     let db = Db::open(DIR, options).unwrap();
+    let _lets_go = vfs.let_go_on_drop();
     // More than all memtables hold: without the word nobody would go on.
     for n in 0..4000u64 {
         db.put(n.to_be_bytes(), vec![n as u8; 500]).unwrap();
