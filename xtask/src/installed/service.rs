@@ -8,7 +8,7 @@ use crate::output::shown;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::{self, File, Permissions};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
@@ -39,7 +39,7 @@ const PASSWORD: &str = "TERRACE_REQUIREPASS=tried";
 /// container has it, on the store that is there.
 pub fn serves(clean: &CleanRoot, unit: &str, image: &Image) -> Result<()> {
     clean.make_home(setting(unit, "StateDirectoryMode")?)?;
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port().to_string();
+    let port = free_port()?.to_string();
     let notified = NotifySocket::new(clean.dir())?;
     let user = format!("{}:{}", setting(unit, "User")?, setting(unit, "Group")?);
     let mut words: Vec<&str> = setting(unit, "ExecStart")?.split_whitespace().collect();
@@ -56,6 +56,13 @@ pub fn serves(clean: &CleanRoot, unit: &str, image: &Image) -> Result<()> {
     let answer = "-NOAUTH Authentication required.\r\n+OK\r\n$4\r\nrice\r\n+OK\r\n";
     server.answers(&notified, &port, asked, answer)?;
     clean.expect_store()
+}
+
+/// A port that nobody listens on, below those that the system gives to connections (from 32,768 on) and above those of the
+/// tests: nobody else takes it before the server does.
+fn free_port() -> Result<u16> {
+    let is_free = |port: &u16| TcpStream::connect(("127.0.0.1", *port)).is_err();
+    (32_700..32_768).find(is_free).context("there is no free port")
 }
 
 /// What a service tells its state to.

@@ -346,9 +346,7 @@ fn the_stream_tells_every_second_what_happened() {
     let (served, types) = (Served::open(), types());
     let (head, mut events) = Events::of(&served);
     assert_eq!((head.status, head.header("content-type")), (200, Some("text/event-stream")));
-    let began = Instant::now();
     let first = events.next().unwrap();
-    assert!(began.elapsed() < Duration::from_secs(5), "at once");
     check(&types, "Live", &first);
     served.fill(3000);
     let flush = std::iter::from_fn(|| events.next()).take(8).find_map(|live| {
@@ -368,7 +366,7 @@ fn the_stream_tells_every_second_what_happened() {
     let began = Instant::now();
     served.handle.stop();
     while events.next().is_some() {}
-    assert!(began.elapsed() < Duration::from_secs(5), "a stop ends streams");
+    assert!(began.elapsed() < HANG / 2, "a stop ends streams");
 }
 
 #[test]
