@@ -165,7 +165,10 @@ fn scoped_threads_borrow_and_end_with_their_scope() {
             thread::scope(|scope| {
                 let first = scope.spawn(|| sum.fetch_add(1, Ordering::Relaxed));
                 scope.spawn(|| sum.fetch_add(1, Ordering::Relaxed));
+                let name = || std::thread::current().name().map(str::to_owned);
+                let named = thread::spawn_scoped(scope, "named", name).unwrap();
                 first.join().unwrap();
+                assert_eq!(named.join().unwrap().as_deref(), Some("named"));
             });
             assert_eq!(sum.load(Ordering::Relaxed), 2);
         });
