@@ -154,6 +154,7 @@ fn a_deletion_that_the_log_has_no_room_for_does_not_wait_for_a_merge_to_its_end(
     let mut options = options(&held.sim, 0, 64 << 10);
     options.advanced.vfs = held.clone();
     let store = Store::open(options).unwrap();
+    let _lets_go = held.let_go_on_drop();
     for round in 0..3 {
         (0..20).for_each(|number| store.db.put(key(20 * round + number), [b'v'; 200]).unwrap());
         store.db.flush().unwrap();
