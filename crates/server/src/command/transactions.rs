@@ -373,7 +373,8 @@ fn exec_one(mut call: Call<'_>, place: usize, done: &mut Done) -> Outcome {
 struct Selected {
     /// As bits.
     databases: u128,
-    /// Whether the client's user, or one that it becomes on the way, may be forbidden to select.
+    /// Whether the client's user, as it is, as the transaction makes it, or one that it becomes on the way, may be
+    /// forbidden to select.
     may_be_refused: bool,
 }
 
@@ -391,7 +392,7 @@ impl Selected {
     /// A command is before those that are asked about next.
     fn note(&mut self, spec: &CommandSpec, args: &Command<'_>, call: &Call<'_>) {
         match spec.name {
-            "auth" | "hello" => self.may_be_refused = true,
+            "auth" | "hello" | "acl" => self.may_be_refused = true,
             // One that there is not is refused, and the commands after it stay where they were.
             "select" => {
                 let index = args.get(1).and_then(terrace_resp::parse_integer);
