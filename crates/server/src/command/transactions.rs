@@ -197,13 +197,15 @@ pub(crate) fn has_write(queued: &Queued) -> bool {
     specs.any(|(_, spec)| spec.flags.has(Flags::WRITE))
 }
 
-/// What is counted of the commands of a transaction when all of them are executed.
+/// The commands of a transaction that were executed. They are counted when all of them are.
 #[derive(Default)]
 struct Done {
     commands: Vec<DoneCommand>,
     /// The errors that are part of the reply.
     errors: Vec<Cow<'static, str>>,
     lookups: Lookups,
+    /// A command of the transaction has removed the client's user, or switched it off.
+    is_user_gone: bool,
 }
 
 struct DoneCommand {
@@ -240,7 +242,7 @@ impl Done {
     }
 }
 
-/// Executes what was queued; what is to be counted of it goes to `done`.
+/// Executes what was queued; what is known of its commands goes to `done`.
 fn exec_queued(call: &mut Call<'_>, queued: &Queued, done: &mut Done) -> Outcome {
     if call.batch.mode() == Mode::Memory && call.session.watched.is_some() {
         // What others wrote in this batch may be a change: it is committed before.
@@ -311,26 +313,38 @@ fn is_pause(spec: &CommandSpec, args: &Command<'_>) -> bool {
 /// What a user is answered who has removed itself within the transaction; the connection ends behind that.
 const USER_IS_GONE: &str = "NOAUTH Authentication required.";
 
-/// Brings the client's user up to date; false if it is gone or off.
-fn refresh_user(call: &mut Call<'_>) -> bool {
-    let session = &mut *call.session;
-    match &mut session.user {
-        Some(user) if session.caller == Caller::Client => {
-            call.server.acl.refresh(user, &mut session.generation)
-        }
-        _ => true,
+/// Whether a command is `ACL SETUSER` or `ACL DELUSER` of the client's own user.
+fn changes_own_rights(spec: &CommandSpec, call: &Call<'_>) -> bool {
+    if spec.name != "acl" || call.session.caller != Caller::Client {
+        return false;
+    }
+    let Some(user) = &call.session.user else { return false };
+    let is_own = |name: &[u8]| name == user.name().as_bytes();
+    match spec.subcommand(&call.args).map(|one| one.name) {
+        Some("setuser") => is_own(call.arg(2)),
+        Some("deluser") => call.args_from(2).any(is_own),
+        _ => false,
     }
 }
 
+/// Brings the client's user up to date; false if it is gone or off.
+fn refresh_user(call: &mut Call<'_>) -> bool {
+    let session = &mut *call.session;
+    let user = session.user.as_mut();
+    user.is_none_or(|user| call.server.acl.refresh(user, &mut session.generation))
+}
+
 /// Executes one command of a transaction, whose errors are replies.
+///
+/// What others change of the rights of its user meanwhile holds from the next command of the client on: a transaction
+/// is executed by the rules that it began with, and those that it makes itself.
 fn exec_one(mut call: Call<'_>, place: usize, done: &mut Done) -> Outcome {
     let Some((number, spec)) = table().find(call.args.name()) else { return Ok(()) };
     let (db, started) = (call.session.db, Instant::now());
     // Rules may have changed since it was queued, also by a command before it.
-    let is_gone = !refresh_user(&mut call);
     let denial = run::denial(spec, number, &call.args, call.session);
     let (error, end) = match denial {
-        _ if is_gone => (Some(USER_IS_GONE.into()), CommandEnd::Rejected),
+        _ if done.is_user_gone => (Some(USER_IS_GONE.into()), CommandEnd::Rejected),
         // It is logged, which is not to be done again if a later command has to wait.
         Some(_) if call.batch.mode() == Mode::Memory => {
             return Err(Failure::Elsewhere(Wait::Device));
@@ -343,7 +357,12 @@ fn exec_one(mut call: Call<'_>, place: usize, done: &mut Done) -> Outcome {
             let mark = call.reply.len_bytes();
             call.batch.take_lookups();
             match run::run_locked(&mut call, spec) {
-                Ok(()) => (None, CommandEnd::Executed),
+                Ok(()) => {
+                    if changes_own_rights(spec, &call) {
+                        done.is_user_gone = !refresh_user(&mut call);
+                    }
+                    (None, CommandEnd::Executed)
+                }
                 Err(Failure::Reply(text)) => {
                     call.reply.truncate(mark);
                     (Some(text), CommandEnd::Failed)

@@ -1,7 +1,7 @@
 //! Commands that read the device: who is alone is answered by the thread that waits, nobody else
 //! waits for that, and no reply is lost or comes in another order.
 
-use crate::client::{Client, bulk, error, field, hears_nothing, int, ok, until};
+use crate::client::{Client, array, bulk, error, field, hears_nothing, int, ok, until};
 use crate::gate::{Gated, GatedVfs};
 use crate::served::Served;
 use std::sync::Arc;
@@ -198,6 +198,35 @@ fn what_is_refused_in_a_transaction_that_begins_again_elsewhere_is_logged_once()
     let Reply::Array(replies) = client.say("EXEC") else { panic!("no array") };
     assert!(error(&replies[0]).starts_with("NOPERM"), "{replies:?}");
     assert_eq!((&replies[1], newest_count(&mut admin)), (&bulk(&value(2000)), int(1)));
+}
+
+/// What is behind the change would not be executed, and what is before it be durable.
+#[test]
+fn a_change_of_rights_by_another_client_splits_no_transaction_that_has_begun() {
+    let vfs = GatedVfs::new(Gated::SstRead);
+    let served = served(&vfs, &[("server-threads", "1")]);
+    let mut admin = served.client();
+    for (n, change) in [(1000, "ACL SETUSER u -set"), (2000, "ACL DELUSER u")] {
+        assert_eq!(admin.say("ACL SETUSER u reset on >pw ~* +@all"), ok());
+        let mut client = served.client();
+        assert_eq!(client.say("AUTH u pw"), ok());
+        let (first, get) = (format!("SET first {n}"), format!("GET key:{n:05}"));
+        client.pipeline(&["MULTI", &first, &get, &format!("SET last {n}")]);
+        let closed = vfs.close();
+        client.send_words(&["EXEC"]);
+        vfs.wait_for_somebody();
+        let before = served.server().acl.generation();
+        admin.send_words(&[change, "GET first", "GET last"]);
+        until("the rules do not change", || served.server().acl.generation() > before);
+        drop(closed);
+        assert!(!matches!(admin.reply(), Reply::Error(_)), "{change}");
+        let written = bulk(&n.to_string());
+        assert_eq!((admin.reply(), admin.reply()), (written.clone(), written), "{change}");
+        if change == "ACL SETUSER u -set" {
+            assert_eq!(client.reply(), array([ok(), bulk(&value(n)), ok()]));
+            assert!(error(&client.say("SET first x")).starts_with("NOPERM"), "{change}");
+        }
+    }
 }
 
 /// What an intersection or a difference costs is the members of one set times the sets, not those of one set alone.
