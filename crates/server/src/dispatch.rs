@@ -164,7 +164,7 @@ fn run(
     if is_over {
         output.truncate(mark);
     }
-    if is_over && session.replies == Replies::On {
+    if is_over && gets_reply(session) {
         return over_limit(session, server, output);
     }
     hush(session, output, mark);
@@ -332,14 +332,14 @@ fn execute_aside(
         command::exec_aside(&mut Call { args: *args, batch, session, server, reply }, &queued);
     Some(match outcome {
         // What does not fit is missing in the array, so that the replies behind it would be taken for its elements.
-        Ok(()) if array.len() > limit_bytes && session.replies == Replies::On => {
+        Ok(_) if array.len() > limit_bytes && gets_reply(session) => {
             session.end_transaction();
             over_limit(session, server, output)
         }
-        Ok(()) => {
-            let replies = place::replies_in(&array, places.len());
+        Ok(replies) => {
+            let own = places.into_iter().zip(replies);
             if let Some(queued) = &mut session.queued {
-                queued.aside = Some(places.into_iter().zip(replies).collect());
+                queued.aside = Some(own.map(|(at, reply)| (at, array[reply].to_vec())).collect());
             }
             Executed::Back
         }
@@ -520,20 +520,21 @@ fn hush(session: &mut Session, output: &mut Vec<u8>, mark: usize) {
     }
 }
 
-/// Whether the client wants the reply to the command that it sent last.
+/// Whether the client gets the reply to the command that was just executed. Changes nothing: [`wants_reply`] comes after.
+fn gets_reply(session: &Session) -> bool {
+    matches!(session.replies, Replies::On | Replies::SkipNext)
+}
+
+/// Whether the client wants the reply to the command that it sent last. Once for each command: the next one may be another
+/// matter.
 pub(crate) fn wants_reply(session: &mut Session) -> bool {
-    match session.replies {
-        Replies::On => true,
-        Replies::SkipNext => {
-            session.replies = Replies::Skip;
-            true
-        }
-        Replies::Skip => {
-            session.replies = Replies::On;
-            false
-        }
-        Replies::Off => false,
-    }
+    let is_wanted = gets_reply(session);
+    session.replies = match session.replies {
+        Replies::SkipNext => Replies::Skip,
+        Replies::Skip => Replies::On,
+        lasting @ (Replies::On | Replies::Off) => lasting,
+    };
+    is_wanted
 }
 
 /// Commits a batch. On an error, the text for the clients whose commands are in it.

@@ -18,7 +18,7 @@ mod transaction;
 pub(crate) use fan_out::is_for_all;
 pub(crate) use merge::{LIMITS, Merge, is_error};
 pub(crate) use split::{Part, Split};
-pub(crate) use transaction::{aside_of, check_queued, keys_of, replies_in, requests_of};
+pub(crate) use transaction::{aside_of, check_queued, keys_of, requests_of};
 
 use crate::cluster::{AdminRequest, Cluster, unit_of};
 use crate::command::{CommandSpec, Flags, Keys};

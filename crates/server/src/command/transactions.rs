@@ -11,6 +11,7 @@ use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, table};
 use crate::server::Server;
 use crate::session::{Caller, MAX_TRANSACTION_BYTES, NOT_IN_MULTI, Queued, Session};
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use terrace_keyspace::{Lookups, MAX_DATABASES, Mode, Wait};
@@ -174,20 +175,22 @@ fn exec(call: &mut Call<'_>) -> Outcome {
 }
 
 /// Executes what this node does of a transaction that another one executes; no command of it has keys. The reply is an
-/// array.
+/// array; gives where in the output the replies to its commands are, of which those to `CLIENT REPLY` may be empty.
 ///
 /// # Errors
 /// As those of `EXEC`.
-pub(crate) fn exec_aside(call: &mut Call<'_>, queued: &Queued) -> Outcome {
+pub(crate) fn exec_aside(
+    call: &mut Call<'_>,
+    queued: &Queued,
+) -> Result<Vec<Range<usize>>, Failure> {
     let mut done = Done::default();
     call.batch.next_command();
     call.session.is_in_exec = true;
     let outcome = exec_queued(call, queued, &mut done);
     call.session.is_in_exec = false;
-    if outcome.is_ok() {
-        done.note(queued, call.session, call.server);
-    }
-    outcome
+    outcome?;
+    done.note(queued, call.session, call.server);
+    Ok(done.commands.into_iter().map(|one| one.reply).collect())
 }
 
 /// Whether a transaction writes.
@@ -215,6 +218,8 @@ struct DoneCommand {
     db: u8,
     took: Duration,
     end: CommandEnd,
+    /// Where in the output its reply is.
+    reply: Range<usize>,
 }
 
 #[derive(PartialEq, Eq)]
@@ -341,6 +346,7 @@ fn refresh_user(call: &mut Call<'_>) -> bool {
 fn exec_one(mut call: Call<'_>, place: usize, done: &mut Done) -> Outcome {
     let Some((number, spec)) = table().find(call.args.name()) else { return Ok(()) };
     let (db, started) = (call.session.db, Instant::now());
+    let mark = call.reply.len_bytes();
     // Rules may have changed since it was queued, also by a command before it.
     let denial = run::denial(spec, number, &call.args, call.session);
     let (error, end) = match denial {
@@ -354,7 +360,6 @@ fn exec_one(mut call: Call<'_>, place: usize, done: &mut Done) -> Outcome {
             (Some(refusal.into()), CommandEnd::Rejected)
         }
         None => {
-            let mark = call.reply.len_bytes();
             call.batch.take_lookups();
             match run::run_locked(&mut call, spec) {
                 Ok(()) => {
@@ -383,7 +388,8 @@ fn exec_one(mut call: Call<'_>, place: usize, done: &mut Done) -> Outcome {
         call.reply.error(&*text);
         done.errors.push(text);
     }
-    done.commands.push(DoneCommand { place, number, db, took: started.elapsed(), end });
+    let (took, reply) = (started.elapsed(), mark..call.reply.len_bytes());
+    done.commands.push(DoneCommand { place, number, db, took, end, reply });
     Ok(())
 }
 

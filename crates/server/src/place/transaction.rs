@@ -3,13 +3,12 @@
 //! Commands without keys are about the connection, or the node that was asked: of a transaction that goes to another node
 //! they are executed by this one, *aside*, before the rest is sent; their replies come at their places.
 
-use super::merge::LIMITS;
 use super::{Away, CROSS_SLOT, HELD, Place, Placing, STARTING, fan_out, refused};
 use crate::cluster::{Cluster, unit_of};
 use crate::command::{CommandSpec, Flags, NO_SELECT, table};
 use crate::session::{Caller, Queued, Session};
 use terrace_cluster::Route;
-use terrace_resp::{Command, ReplyParser, ReplyStep, parse_integer, write_request};
+use terrace_resp::{Command, parse_integer, write_request};
 
 /// What would make the replies before it and behind it those of two users, or in two protocols.
 const NOT_IN_MULTI: [&str; 2] = ["auth", "hello"];
@@ -95,23 +94,6 @@ pub(crate) fn aside_of(session: &Session) -> Option<(Vec<usize>, Queued)> {
         }
     }
     (!places.is_empty()).then_some((places, aside))
-}
-
-/// The elements of the array that a transaction of `count` commands was answered with; empty for a command that answers
-/// nothing.
-pub(crate) fn replies_in(array: &[u8], count: usize) -> Vec<Vec<u8>> {
-    let header = array.iter().position(|byte| *byte == b'\n').map_or(array.len(), |at| at + 1);
-    let mut parser = ReplyParser::new(LIMITS);
-    let mut at = header;
-    let mut next = || match parser.next(&array[at..]) {
-        Ok(ReplyStep::Frame(frame)) => {
-            let bytes = frame.bytes().to_vec();
-            at += bytes.len();
-            bytes
-        }
-        _ => Vec::new(),
-    };
-    (0..count).map(|_| next()).collect()
 }
 
 /// The requests of a transaction, and how many.

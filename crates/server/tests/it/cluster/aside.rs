@@ -3,6 +3,7 @@
 
 use super::three;
 use crate::client::{Client, array, bulk, error, int, ok};
+use std::io::Read;
 use terrace_resp::Reply;
 
 /// The elements of the reply to a transaction.
@@ -136,26 +137,49 @@ fn pong() -> Reply<'static> {
     Reply::Simple(b"PONG"[..].into())
 }
 
-/// The replies behind it would be taken for those that are missing in it.
+/// The replies behind it would be taken for those that are missing in it. Also if it wants no reply to the next command.
 #[test]
 fn who_executes_aside_more_than_the_hard_limit_of_replies_is_ended_as_at_the_owner() {
     let cluster = three();
     let docs = vec!["COMMAND DOCS"; 30];
-    for at in 0..2 {
+    for (at, skip) in
+        [(0, None), (0, Some("CLIENT REPLY SKIP")), (1, None), (1, Some("CLIENT REPLY SKIP"))]
+    {
         let (mut client, mut other) = (cluster.client(0), cluster.client(0));
         let set = ["CONFIG", "SET", "client-output-buffer-limit", "normal 512kb 0 0"];
         assert_eq!(other.call(&set), ok());
         let incr = format!("INCR {}", cluster.key_of(at, "k"));
-        for command in [&["MULTI", &incr], &docs[..]].concat() {
+        let skip: Vec<&str> = skip.into_iter().collect();
+        for command in [&["MULTI", &incr], &docs[..], &skip[..]].concat() {
             client.say(command);
         }
-        client.send_raw(b"EXEC\r\nECHO behind\r\n");
+        client.send_raw(b"EXEC\r\nECHO behind\r\nECHO more\r\n");
         client.expect_end();
         let set = ["CONFIG", "SET", "client-output-buffer-limit", "normal 100mb 0 0"];
         assert_eq!(other.call(&set), ok());
         let mut commands = docs.clone();
         commands.push(&incr);
         assert_eq!(executed(&mut cluster.client(0), &commands).len(), docs.len() + 1);
+    }
+    cluster.settle();
+}
+
+/// One that answers nothing has no place in the array, as at the owner; and the next command gets no reply.
+#[test]
+fn replies_are_those_of_their_commands_where_one_of_them_has_none() {
+    let cluster = three();
+    for at in 0..2 {
+        let mut client = cluster.client(0);
+        let Reply::Integer(id) = client.say("CLIENT ID") else { panic!("no id") };
+        let key = cluster.key_of(at, "k");
+        assert_eq!(client.say(&format!("SET {key} v")), ok());
+        let get = format!("GET {key}");
+        client.pipeline(&["MULTI", "CLIENT REPLY SKIP", &get, "CLIENT ID"]);
+        client.send_words(&["EXEC", "ECHO skipped", "ECHO behind"]);
+        let wanted = format!("*3\r\n$1\r\nv\r\n:{id}\r\n$6\r\nbehind\r\n");
+        let mut bytes = vec![0; wanted.len()];
+        client.stream.read_exact(&mut bytes).unwrap();
+        assert_eq!(bytes.escape_ascii().to_string(), wanted.as_bytes().escape_ascii().to_string());
     }
     cluster.settle();
 }
