@@ -95,7 +95,11 @@ fn unexecuted(
         refuse(session, output, &refusal);
         return Some(Executed::Replied);
     }
-    if is_client && server.pause.holds(|| writes(spec, session), || server.space.now_ms()) {
+    // An `EXEC` of which this node has done its part is not held: the pause may be its own.
+    if is_client
+        && !has_aside(session)
+        && server.pause.holds(|| writes(spec, session), || server.space.now_ms())
+    {
         return Some(Executed::Paused);
     }
     if let Some(queued) = &mut session.queued

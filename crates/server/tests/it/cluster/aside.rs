@@ -184,6 +184,19 @@ fn replies_are_those_of_their_commands_where_one_of_them_has_none() {
     cluster.settle();
 }
 
+/// Its pause is one of the node that was asked, where `EXEC` is looked at once more.
+#[test]
+fn a_pause_that_a_transaction_begins_does_not_hold_it() {
+    let cluster = three();
+    for at in 0..2 {
+        let incr = format!("INCR {}", cluster.key_of(at, "k"));
+        let elements = executed(&mut cluster.client(0), &["CLIENT PAUSE 100000000 WRITE", &incr]);
+        assert_eq!(elements, [ok(), int(1)], "node {at}");
+        assert_eq!(cluster.client(0).say("CLIENT UNPAUSE"), ok());
+    }
+    cluster.settle();
+}
+
 #[test]
 fn who_ends_its_own_connection_in_a_transaction_gets_the_reply_and_executes_nothing_more() {
     let cluster = three();
