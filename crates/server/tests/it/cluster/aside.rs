@@ -1,6 +1,7 @@
 //! Commands without keys in a transaction of keys of another node: the node that was asked executes them, and their
 //! replies stand at their places.
 
+use super::fake::FakeCluster;
 use super::three;
 use crate::client::{Client, array, bulk, error, int, ok};
 use std::io::Read;
@@ -222,30 +223,52 @@ fn who_ends_its_own_connection_in_a_transaction_gets_the_reply_and_executes_noth
     cluster.settle();
 }
 
+/// Bytes of the longest reply to `CLIENT GETNAME`, which the node that was asked executes, and how many of them make
+/// as many bytes as a large value.
+const NAME: usize = 4096;
+const NAMES: usize = 75;
+const HALF: usize = NAME * NAMES;
+
+/// A key of node `at` with a large value, and that.
+fn large(cluster: &FakeCluster, at: usize) -> (String, String) {
+    let (key, value) = (cluster.key_of(at, "k"), "x".repeat(HALF));
+    assert_eq!(cluster.client(0).call(&["SET", &key, &value]), ok());
+    (key, value)
+}
+
 /// Each of them is below it.
 #[test]
 fn who_is_given_more_than_the_hard_limit_by_two_nodes_together_is_ended_as_at_the_owner() {
-    const HALF: usize = 300 << 10;
     let cluster = three();
     let mut other = cluster.client(0);
     let mut limit = |bytes: &str| {
         let bytes = format!("normal {bytes} 0 0");
         assert_eq!(other.call(&["CONFIG", "SET", "client-output-buffer-limit", &bytes]), ok());
     };
+    let name = "n".repeat(NAME);
+    let set_name = format!("CLIENT SETNAME {name}");
     for at in 0..2 {
-        let (key, large) = (cluster.key_of(at, "k"), "x".repeat(HALF));
-        let (echo, get) = (["ECHO", &large], ["GET", &key]);
-        assert_eq!(cluster.client(0).call(&["SET", &key, &large]), ok());
+        let (key, value) = large(&cluster, at);
+        let (get, exists) = (format!("GET {key}"), format!("EXISTS {key}"));
+        let names = vec!["CLIENT GETNAME"; NAMES];
         for (bytes, is_ended) in [("512kb", true), ("1mb", false)] {
             limit(bytes);
             let mut client = cluster.client(0);
-            assert_eq!(client.say("MULTI"), ok());
-            client.call(&get);
-            client.call(&echo);
-            client.send_raw(b"EXEC\r\n");
+            assert_eq!(client.say(&set_name), ok());
+            // Each half alone.
+            assert_eq!(executed(&mut client, &["CLIENT ID", &get])[1], bulk(&value), "node {at}");
+            let elements = executed(&mut client, &[&[&exists[..]], &names[..]].concat());
+            assert!(elements[0] == int(1) && elements.len() == NAMES + 1, "node {at}");
+            assert!(elements[1..].iter().all(|one| *one == bulk(&name)), "node {at}");
+            let queued = [&["MULTI", &get], &names[..]].concat();
+            client.pipeline(&queued);
+            client.send_words(&["EXEC"]);
             match is_ended {
                 true => client.expect_end(),
-                false => assert_eq!(client.reply(), array([bulk(&large), bulk(&large)])),
+                false => {
+                    let Reply::Array(both) = client.reply() else { panic!("no array") };
+                    assert!(both[0] == bulk(&value) && both.len() == NAMES + 1, "node {at}");
+                }
             }
         }
     }
