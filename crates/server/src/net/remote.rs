@@ -24,6 +24,9 @@ const MAX_REQUEST_BYTES: usize = 1 << 20;
 /// A buffer of more bytes is given back when it is empty.
 const KEPT_BYTES: usize = 16 << 10;
 
+/// What is kept of a reply that nobody wants: that it has come, and is no error.
+const UNWANTED: &[u8] = b"+\r\n";
+
 /// A request that is to be sent.
 pub(super) struct Outgoing {
     pub target: CallTarget,
@@ -206,6 +209,8 @@ impl RemoteReplies {
         };
         let (at, replies_before) = (output.len(), batch_replies);
         let is_wanted = crate::dispatch::wants_reply(session);
+        // Of one that is not written nothing is held.
+        let merge = if is_wanted { merge } else { Merge::Only };
         self.own_bytes += merge.own_bytes();
         self.holes.push(Hole { at, replies_before, is_wanted, merge, protocol, parts, then });
         None
@@ -246,17 +251,13 @@ impl RemoteReplies {
 
     /// The reply of a part has come.
     pub fn fill(&mut self, hole: u32, part: u32, reply: &[u8]) {
-        let place = (self.arrived.len(), self.arrived.len() + reply.len());
         let hole = hole.checked_sub(self.closed).and_then(|at| self.holes.get_mut(at as usize));
-        let slot = match hole.map(|hole| &mut hole.parts) {
-            Some(Parts::One(slot)) => Some(slot),
-            Some(Parts::Several(slots)) => slots.get_mut(part as usize),
-            None => None,
-        };
-        if let Some(slot) = slot {
-            *slot = place;
-            self.arrived.extend_from_slice(reply);
-            self.round_bytes += reply.len();
+        let Some(hole) = hole else { return };
+        let kept = if hole.is_wanted || is_error(reply) { reply } else { UNWANTED };
+        if let Some(slot) = hole.places().get_mut(part as usize) {
+            *slot = (self.arrived.len(), self.arrived.len() + kept.len());
+            self.arrived.extend_from_slice(kept);
+            self.round_bytes += kept.len();
             self.outstanding = self.outstanding.saturating_sub(1);
         }
     }
@@ -417,6 +418,26 @@ mod tests {
         assert_eq!((remote.arrived_bytes(), remote.held_bytes()), (8, 15));
         assert_eq!(remote.weave_ready(&mut output), b"+1\r\n*2\r\n$1\r\nx\r\n:1\r\n+2\r\n+3\r\n");
         assert_eq!(remote.held_bytes(), 0);
+    }
+
+    #[test]
+    fn of_replies_that_nobody_wants_is_held_that_they_have_come() {
+        let (mut remote, mut output) = holes(false);
+        let large = [b"$3000\r\n", &[b'x'; 3000][..], b"\r\n"].concat();
+        remote.fill(0, 0, &large);
+        remote.fill(1, 0, &large);
+        assert_eq!((remote.held_bytes(), remote.outstanding()), (2 * UNWANTED.len(), 1));
+        assert_eq!(remote.weave_ready(&mut output), b"+1\r\n+2\r\n+3\r\n");
+        remote.fill(1, 1, &large);
+        remote.weave(&mut output);
+        assert_eq!(output, b"+4\r\n");
+        // An error ends a command of two rounds after the first.
+        let (mut remote, _) = holes(false);
+        remote.holes[1].then = vec![b"GET k\r\n".to_vec()];
+        remote.fill(0, 0, &large);
+        remote.fill(1, 0, &large);
+        remote.fill(1, 1, b"-CLUSTERDOWN x\r\n");
+        assert!(remote.begin_second_round().is_none());
     }
 
     #[test]

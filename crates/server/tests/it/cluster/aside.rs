@@ -274,3 +274,22 @@ fn who_is_given_more_than_the_hard_limit_by_two_nodes_together_is_ended_as_at_th
     }
     cluster.settle();
 }
+
+#[test]
+fn replies_that_nobody_wants_do_not_count_against_the_limit() {
+    let cluster = three();
+    let mut other = cluster.client(0);
+    let set = ["CONFIG", "SET", "client-output-buffer-limit", "normal 512kb 0 0"];
+    assert_eq!(other.call(&set), ok());
+    for at in 0..2 {
+        let (key, _) = large(&cluster, at);
+        let get = format!("GET {key}");
+        let mut client = cluster.client(0);
+        assert_eq!(client.say(&format!("CLIENT SETNAME {}", "n".repeat(NAME))), ok());
+        client.send_words(&["CLIENT REPLY OFF", &get, &get, &get, "MULTI", &get]);
+        client.send_words(&["CLIENT GETNAME"; NAMES]);
+        client.send_words(&["EXEC", "CLIENT REPLY ON", "ECHO there"]);
+        assert_eq!((client.reply(), client.reply()), (ok(), bulk("there")), "node {at}");
+    }
+    cluster.settle();
+}
