@@ -187,6 +187,18 @@ impl Acl {
         })
     }
 
+    /// Whether [`Self::configure`] takes these users. Changes nothing.
+    ///
+    /// # Errors
+    /// Its own.
+    pub fn check_configuration<'a>(
+        &self,
+        password: &str,
+        users: impl IntoIterator<Item = (&'a str, &'a [String])>,
+    ) -> Result<(), AclError> {
+        configured(password, users, &self.catalog).map(drop)
+    }
+
     /// The users that are not as [`Self::configure`] would make them: their names, with the rules that make them so, or
     /// without any if they are to be left out of the configuration.
     ///

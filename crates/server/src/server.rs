@@ -272,33 +272,30 @@ impl Server {
         self.config.settings().client_output_buffer_limit.normal
     }
 
-    /// Carries a change of options out.
+    /// Carries a change of options out: all of it, or nothing, so that what can fail comes first.
     ///
     /// # Errors
-    /// Why it cannot be; nothing has changed.
+    /// Why it cannot be; nothing has changed, but that an encrypted store may have newer keys, which do no harm.
     pub(crate) fn carry_out(
         &self,
-        _before: &Settings,
+        before: &Settings,
         after: &Settings,
         names: &[&'static str],
     ) -> Result<(), String> {
         let changed = |name: &str| names.contains(&name);
-        // First: it is what is refused most, and newer keys than the settings say do no harm.
+        if changed("user") {
+            let checked = self.acl.check_configuration(after.requirepass.reveal(), users_of(after));
+            checked.map_err(|error| error.to_string())?;
+        }
         if changed(KEY_FILE) {
             self.read_keys(after.encryption_key_file.as_deref())?;
         }
-        if changed("user") {
-            configure(&self.acl, after).map_err(|error| error.to_string())?;
-        } else if changed("requirepass") {
-            self.acl.require_password(after.requirepass.reveal());
-        }
+        self.set_jobs_and_families(before, after, names)?;
+        // No value that the settings take is refused from here on.
         let db = self.space.db();
         let engine = |outcome: terrace::Result<()>| outcome.map_err(|error| error.to_string());
         if changed("maxmemory") {
             engine(db.set_memory_budget(usize::try_from(after.maxmemory).unwrap_or(usize::MAX)))?;
-        }
-        if changed("memory-split") {
-            db.set_memory_split(after.memory_split);
         }
         if changed("appendfsync") {
             engine(db.set_sync(after.sync_mode()))?;
@@ -306,17 +303,19 @@ impl Server {
         if changed("gc-garbage-ratio") {
             engine(db.set_gc_garbage_ratio(after.gc_garbage_ratio))?;
         }
+        if changed("memory-split") {
+            db.set_memory_split(after.memory_split);
+        }
         if changed("hot-table") {
             db.set_hot_table(after.hot_table);
         }
         if changed("rate-limit-bytes") {
             db.set_rate_limit_bytes_per_s(after.rate_limit_bytes);
         }
-        if changed("background-jobs") {
-            engine(db.set_background_jobs(after.background_jobs))?;
-        }
-        if FAMILY_OPTIONS.iter().any(|option| names.contains(option)) {
-            engine(db.set_family_options(&after.engine_options().default_family))?;
+        if changed("user") {
+            configure(&self.acl, after).map_err(|error| error.to_string())?;
+        } else if changed("requirepass") {
+            self.acl.require_password(after.requirepass.reveal());
         }
         if changed("loglevel")
             && let Some(set) = self.set_log_level.get()
@@ -325,6 +324,32 @@ impl Server {
         }
         self.copy(after);
         Ok(())
+    }
+
+    /// The options for which the engine has to start threads, or to write to the device.
+    ///
+    /// # Errors
+    /// Why it cannot; none of them has changed.
+    fn set_jobs_and_families(
+        &self,
+        before: &Settings,
+        after: &Settings,
+        names: &[&'static str],
+    ) -> Result<(), String> {
+        let db = self.space.db();
+        let changes_jobs = names.contains(&"background-jobs");
+        if changes_jobs {
+            db.set_background_jobs(after.background_jobs).map_err(|error| error.to_string())?;
+        }
+        if !FAMILY_OPTIONS.iter().any(|option| names.contains(option)) {
+            return Ok(());
+        }
+        db.set_family_options(&after.engine_options().default_family).map_err(|error| {
+            if changes_jobs {
+                let _best_effort = db.set_background_jobs(before.background_jobs);
+            }
+            error.to_string()
+        })
     }
 
     /// Reads the configuration file again (SIGHUP), and the key file of an encrypted store.
@@ -354,7 +379,7 @@ impl Server {
     /// Those of the file; then it is as it was.
     pub(crate) fn rewrite_config(&self) -> Result<(), ConfigError> {
         self.config.rewrite(|settings| {
-            let users = settings.users.iter().map(|user| (user.name.as_str(), &user.rules[..]));
+            let users = users_of(settings);
             let changed = self.acl.changed_since(settings.requirepass.reveal(), users);
             let changed = changed.map_err(|error| error.to_string())?.into_iter();
             changed
@@ -422,8 +447,12 @@ impl Server {
 
 /// Users as the settings have them, in the place of all.
 fn configure(acl: &Acl, settings: &Settings) -> Result<(), AclError> {
-    let users = settings.users.iter().map(|user| (user.name.as_str(), &user.rules[..]));
-    acl.configure(settings.requirepass.reveal(), users)
+    acl.configure(settings.requirepass.reveal(), users_of(settings))
+}
+
+/// The users of the settings, with their rules.
+fn users_of(settings: &Settings) -> impl Iterator<Item = (&str, &[String])> {
+    settings.users.iter().map(|user| (user.name.as_str(), &user.rules[..]))
 }
 
 /// How a server is asked to end.

@@ -8,6 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
+use terrace::vfs::{Fault, FaultKind, OpClass, SimVfs};
 use terrace_resp::Reply;
 use terrace_server::config::{Config, LogLevel, OPTIONS, OptionSpec, Settings, When, option};
 
@@ -129,6 +130,45 @@ fn several_options_change_together_or_not_at_all() {
     assert_eq!((client.option("maxclients"), client.option("timeout")), ("50".into(), "7".into()));
     let many = shown(&client.say("CONFIG GET max* TIMEOUT"));
     assert!(["maxclients", "maxmemory", "timeout"].iter().all(|n| many.contains(n)), "{many}");
+}
+
+/// It is the store that refuses them: its manifest cannot be written.
+#[test]
+fn options_that_the_store_refuses_leave_all_others_as_they_were() {
+    let memory = "maxmemory = \"32mb\"\n";
+    let user = "[[user]]\nname = \"u\"\nrules = \"on >pw +@all\"\n";
+    let dir = Arc::new(tempfile::tempdir().unwrap());
+    let path = dir.path().join("terrace.toml");
+    std::fs::write(&path, format!("{memory}{user}")).unwrap();
+    let sim = SimVfs::new(1);
+    let files = sim.clone();
+    let set = move |options: &mut terrace::Options| options.advanced.vfs = Arc::new(files.clone());
+    let served = Served::start(dir, Some(&path), &[], &set);
+    let mut client = served.client();
+    let engine = || {
+        let db = served.server().space.db();
+        let names = ["background_jobs", "memory_budget", "sync", "rate_limit_bytes_per_s"];
+        names.map(|name| db.option(name))
+    };
+    let before = engine();
+    let (kind, filter) = (FaultKind::Eio, Some(OpClass::Append));
+    sim.set_fault(Some(Fault { at_op: sim.op_count(), kind, forever: true, filter }));
+    let pairs = "requirepass secret maxmemory 64mb appendfsync always rate-limit-bytes 100mb \
+                 background-jobs 3 filter ribbon:12";
+    let refused = error(&client.say(&format!("CONFIG SET {pairs}")));
+    assert!(refused.starts_with("ERR CONFIG SET failed"), "{refused}");
+    assert_eq!(engine(), before);
+    let mut other = served.client();
+    assert_eq!(other.call(&["ECHO", "without a password"]), bulk("without a password"));
+    for pair in pairs.split_whitespace().collect::<Vec<_>>().chunks_exact(2) {
+        assert_ne!(client.option(pair[0]), canonical(pair[0], pair[1]), "{}", pair[0]);
+    }
+    // The file, read again: the user would be gone.
+    std::fs::write(&path, format!("{memory}filter = \"ribbon:12\"\n")).unwrap();
+    served.server().reload();
+    assert_eq!(other.say("AUTH u pw"), ok());
+    drop((client, other));
+    let _what_may_be_lost = served.try_end();
 }
 
 fn http(address: SocketAddr, host: &str) -> String {
