@@ -318,7 +318,7 @@ impl RemoteReplies {
     /// gone.
     fn close_holes(&mut self, count: usize, output: &[u8]) -> (Vec<u8>, usize) {
         let Self { holes, arrived, own_bytes, closed, .. } = self;
-        let mut woven = Vec::with_capacity(output.len() + arrived.len());
+        let mut woven = Vec::with_capacity(output.len() + arrived.len() + *own_bytes);
         let mut from = 0;
         for hole in holes.drain(..count) {
             woven.extend_from_slice(&output[from..hole.at]);
