@@ -49,7 +49,7 @@ impl LastLook {
     pub fn not_full(&mut self, env: &JobEnv) {
         self.rotated = env.base.counters.groups.load(Ordering::Relaxed);
         (self.waited, self.pause) = (0, 0);
-        env.versions.evidence.may_be_long();
+        env.versions.evidence.may_be_long(env.base.dynamic.reserve_bytes());
         self.unsized_room.not_full(env.base.clock.monotonic_us());
     }
 

@@ -18,11 +18,13 @@ use terrace_manifest::ManifestState;
 use terrace_manifest::evidence::{Claims, EVIDENCE_FILES, EvidenceFile};
 use terrace_vfs::Vfs;
 
-/// A file of this length is replaced by one with a single record.
+/// A file of this length is replaced by one with a single record,
 const MAX_BYTES: u64 = 1 << 20;
-/// While the disk is full, one of one part in this many of the reserve, and at least of so many bytes: each synced deletion
-/// makes it longer.
-const RESERVE_PARTS: u64 = 32;
+/// or one of one part in this many of the reserve, which tells how small the disk may be,
+const RESERVE_PARTS: u64 = 4;
+/// or of one in this many while the disk is full: each synced deletion makes it longer.
+const RESERVE_PARTS_WHEN_FULL: u64 = 32;
+/// But not a shorter one.
 const LEAST_MAX_BYTES: u64 = 4 << 10;
 
 /// The evidence of one store. Takes no other lock; may be called under any.
@@ -126,7 +128,8 @@ impl Evidence {
 
     /// The disk is full: long files are replaced now, and later ones stay short, so that they take little of the reserve.
     pub fn keep_short(&self, reserve_bytes: u64) {
-        let max_bytes = (reserve_bytes / RESERVE_PARTS).clamp(LEAST_MAX_BYTES, MAX_BYTES);
+        let max_bytes =
+            (reserve_bytes / RESERVE_PARTS_WHEN_FULL).clamp(LEAST_MAX_BYTES, MAX_BYTES);
         self.max_bytes.store(max_bytes, Ordering::Relaxed);
         let files = self.files.lock();
         for (file, behind) in files.iter().zip(&self.behind) {
@@ -137,9 +140,13 @@ impl Evidence {
         self.catch_up(files);
     }
 
-    /// The disk is not full: files may be long.
-    pub fn may_be_long(&self) {
-        self.max_bytes.store(MAX_BYTES, Ordering::Relaxed);
+    /// The disk is not full: files may be longer.
+    pub fn may_be_long(&self, reserve_bytes: u64) {
+        let max_bytes = match reserve_bytes {
+            0 => MAX_BYTES,
+            _ => (reserve_bytes / RESERVE_PARTS).clamp(LEAST_MAX_BYTES, MAX_BYTES),
+        };
+        self.max_bytes.store(max_bytes, Ordering::Relaxed);
     }
 
     /// Makes both files durable: the last thing before a store is closed.

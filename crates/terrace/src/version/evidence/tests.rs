@@ -85,6 +85,7 @@ fn on_a_full_disk_files_are_short() {
         sim.len(&path).unwrap()
     };
     let rounds = 1000;
+    let most = |reserve: u64| reserve + 256;
     let note = |n| {
         evidence.note_log(log(50 + n), SeqNo::new(n));
         evidence.note_manifest(manifest(100 + n), &state, None);
@@ -96,12 +97,12 @@ fn on_a_full_disk_files_are_short() {
     assert!(len(1) < 1 << 10 && len(2) < 1 << 10, "{} {}", len(1), len(2));
     for n in rounds..2 * rounds {
         note(n);
-        assert!(len(1).max(len(2)) <= reserve / 32 + 256);
+        assert!(len(1).max(len(2)) <= most(reserve / 32));
     }
     assert_eq!(read(&sim.crash_image(1), Path::new(DIR)).unwrap().claims, evidence.claims());
-    evidence.may_be_long();
+    evidence.may_be_long(reserve);
     (2 * rounds..3 * rounds).for_each(note);
-    assert!(len(1) > 50 * rounds);
+    assert!(len(1) > 50 * rounds && len(1) <= most(reserve / 4));
     assert_eq!(read(&sim, Path::new(DIR)).unwrap().claims, evidence.claims());
     // A disk that takes nothing: the long file stays, and is true.
     fail(&sim, FaultKind::Enospc, OpClass::Append);
