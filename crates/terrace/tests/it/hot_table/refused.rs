@@ -27,10 +27,16 @@ fn a_checkpoint_of_hot_keys_is_no_newer_than_what_is_durable_of_other_keys() {
     store.heat(&mut SplitMix64::new(41));
     // Which swaps find a checkpoint due, and one that ends at once, differs from run to run: until one has been seen.
     let mut shown = 0;
-    for n in 0..200_000 {
+    let waits_for_flush = |db: &Db| {
+        let families = db.shape().families;
+        families.iter().any(|family| family.immutable_memtables > 0)
+    };
+    for n in 0..1_000_000 {
         if shown == 1 {
             break;
         }
+        // None is made before what has cooled is flushed.
+        eventually("all is flushed", || !waits_for_flush(&store.db));
         store.put(HOT + n % (KEYS - HOT), 100);
         store.put(n % HOT, 100);
         refuses.store(true, Ordering::SeqCst);
