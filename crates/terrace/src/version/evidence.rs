@@ -128,8 +128,7 @@ impl Evidence {
 
     /// The disk is full: long files are replaced now, and later ones stay short, so that they take little of the reserve.
     pub fn keep_short(&self, reserve_bytes: u64) {
-        let max_bytes =
-            (reserve_bytes / RESERVE_PARTS_WHEN_FULL).clamp(LEAST_MAX_BYTES, MAX_BYTES);
+        let max_bytes = (reserve_bytes / RESERVE_PARTS_WHEN_FULL).clamp(LEAST_MAX_BYTES, MAX_BYTES);
         self.max_bytes.store(max_bytes, Ordering::Relaxed);
         let files = self.files.lock();
         for (file, behind) in files.iter().zip(&self.behind) {

@@ -5,7 +5,7 @@ use super::{Seat, seat};
 use parking_lot::Mutex;
 use std::io;
 use std::num::NonZeroUsize;
-use std::panic::{AssertUnwindSafe, Location, catch_unwind, panic_any, resume_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -114,7 +114,8 @@ impl<'scope> Scope<'scope, '_> {
         &self,
         work: impl FnOnce() -> T + Send + 'scope,
     ) -> ScopedJoinHandle<'scope, T> {
-        self.start("scoped", work).unwrap_or_else(|error| panic_any(error.to_string()))
+        self.start("scoped", work)
+            .unwrap_or_else(|error| resume_unwind(Box::new(error.to_string())))
     }
 
     /// Starts a thread called `name`.

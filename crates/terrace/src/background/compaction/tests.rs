@@ -186,6 +186,23 @@ fn show_manual(drawn: &Drawn, range: &str) -> String {
     panic!("no end: {text}")
 }
 
+/// What is chosen of files below deletions: `unfit=` is a file whose rewrite finds no room, a number the pairs of files that may
+/// be looked at, of which it is shown then how many are left.
+fn show_under_deletions(drawn: &Drawn, words: &[&str]) -> String {
+    let (mut pairs, mut shows_pairs) = (MOST_PAIRS, false);
+    let mut unfit: Vec<FileNumber> = Vec::new();
+    for word in words {
+        match word.strip_prefix("unfit=") {
+            Some(file) => unfit.push(file.parse().unwrap()),
+            None => (pairs, shows_pairs) = (word.parse().unwrap(), true),
+        }
+    }
+    let fits = |merge: &Compaction| !merge.files().any(|f| unfit.contains(&f.number));
+    let choice = under_deletions::pick(&drawn.input(), &drawn.past, &mut pairs, fits);
+    let left = if shows_pairs { format!(", {pairs} pairs left") } else { String::new() };
+    format!("{}{left}\n", show(&choice))
+}
+
 fn run_script(text: &str) -> String {
     let mut drawn = Drawn {
         options: simulation::options(64 << 20),
@@ -244,21 +261,7 @@ fn run_script(text: &str) -> String {
             "deleted-ranges" => {
                 writeln!(out, "{}", show(&pick_deleted_ranges(&drawn.input()))).unwrap();
             }
-            "under-deletions" => {
-                let (mut pairs, mut shows_pairs) = (MOST_PAIRS, false);
-                let mut unfit: Vec<FileNumber> = Vec::new();
-                for word in &words[1..] {
-                    match word.strip_prefix("unfit=") {
-                        Some(file) => unfit.push(file.parse().unwrap()),
-                        None => (pairs, shows_pairs) = (word.parse().unwrap(), true),
-                    }
-                }
-                let fits = |merge: &Compaction| !merge.files().any(|f| unfit.contains(&f.number));
-                let choice = under_deletions::pick(&drawn.input(), &drawn.past, &mut pairs, fits);
-                let left =
-                    if shows_pairs { format!(", {pairs} pairs left") } else { String::new() };
-                writeln!(out, "{}{left}", show(&choice)).unwrap();
-            }
+            "under-deletions" => out += &show_under_deletions(&drawn, &words[1..]),
             "applied" => {
                 let (file, seqno) = words[1].split_once('=').unwrap();
                 let file = std::iter::once(file.parse().unwrap());

@@ -92,7 +92,7 @@ fn on_a_full_disk_files_are_short() {
     };
     (0..rounds).for_each(note);
     assert!(len(1) > 50 * rounds && len(2) > 50 * rounds);
-    let reserve = 512 << 10;
+    let reserve = 1 << 20;
     evidence.keep_short(reserve);
     assert!(len(1) < 1 << 10 && len(2) < 1 << 10, "{} {}", len(1), len(2));
     for n in rounds..2 * rounds {
