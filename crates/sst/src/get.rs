@@ -322,50 +322,15 @@ fn step_said(step: &Option<Step>) -> BlockSaid {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::residency::{BlockCache, CacheContent, CachedBlock};
-    use crate::{ReadCounters, ReaderOptions, SstOptions, SstWriter};
-    use std::path::Path;
-    use std::sync::Arc;
-    use terrace_base::key::pack_trailer;
-    use terrace_base::{FileNumber, MAX_SEQNO, SeqNo, ValueKind};
+    use crate::residency::{CacheContent, CachedBlock};
+    use crate::test_files::{KEYS, file_in_memory, key};
+    use terrace_base::MAX_SEQNO;
     use terrace_cache::Cached;
-    use terrace_vfs::{SimVfs, Vfs};
-
-    const KEYS: u64 = 2000;
-
-    fn key(at: u64) -> Vec<u8> {
-        format!("{:016}", at * 7).into_bytes()
-    }
-
-    fn file_with_model() -> Arc<SstReader> {
-        let (sim, path, number) = (SimVfs::new(1), Path::new("/000001.sst"), FileNumber::new(1));
-        let options = SstOptions { block_size: 512, ..SstOptions::default() };
-        let mut writer = SstWriter::create(&sim, path, number, options).unwrap();
-        for at in 0..KEYS {
-            writer.add(&key(at), pack_trailer(SeqNo::new(7), ValueKind::Put), b"value").unwrap();
-        }
-        let size_bytes = writer.finish().unwrap().size_bytes;
-        let vfs: Arc<dyn Vfs> = Arc::new(sim);
-        let options = ReaderOptions {
-            cache: Arc::new(BlockCache::new(64 << 20)),
-            filter_memory: FilterMemory::Cached,
-            models: true,
-            direct: false,
-            counters: Arc::new(ReadCounters::new()),
-        };
-        SstReader::open(&vfs, path, number, size_bytes, &options).unwrap()
-    }
 
     /// The cache would evict it before what is used less.
     #[test]
     fn a_filter_is_used_by_lookups_that_find_their_key_before_they_ask_it() {
-        let reader = file_with_model();
-        // Until every block is in its slot.
-        for _ in 0..4 {
-            for at in 0..KEYS {
-                assert!(reader.get(&Lookup::new(&key(at), MAX_SEQNO)).unwrap().is_some());
-            }
-        }
+        let reader = file_in_memory(b"value");
         let was_used = |at: usize| {
             let filter = reader.slots.filters[at].resident.load_full().unwrap();
             CachedBlock(CacheContent::Filter(filter)).take_touched()

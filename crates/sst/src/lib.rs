@@ -36,6 +36,8 @@ mod reader;
 mod residency;
 mod salvage;
 mod separators;
+#[cfg(test)]
+mod test_files;
 mod tombstone_block;
 mod unfinished;
 mod value_refs;

@@ -132,7 +132,7 @@ fn healthy(address: SocketAddr, stop: &AtomicBool) {
     let mut client = Client::connect(address);
     let mut rounds = 0_i64;
     assert_eq!(client.say("DEL counter"), int(0));
-    while rounds < 10 || !stop.load(Ordering::Relaxed) {
+    while rounds <= 10 || !stop.load(Ordering::Relaxed) {
         rounds += 1;
         let value = rounds.to_string();
         let replies = client.pipeline(&[

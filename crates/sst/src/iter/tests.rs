@@ -1,53 +1,13 @@
 //! What a cursor reads at the ends of a file, and what it keeps.
 
 use super::*;
-use crate::reader::{FilterMemory, ReaderOptions};
-use crate::residency::BlockCache;
-use crate::{Lookup, ReadCounters, SstOptions, SstWriter};
-use std::path::Path;
-use terrace_base::key::pack_trailer;
-use terrace_base::{Error, FileNumber, MAX_SEQNO, SeqNo, ValueKind};
-use terrace_vfs::{SimVfs, Vfs};
-
-const NUMBER: FileNumber = FileNumber::new(1);
-
-/// Keys of a file whose blocks have some twenty each.
-const KEYS: u64 = 2000;
-
-fn key(at: u64) -> Vec<u8> {
-    format!("{:016}", at * 7).into_bytes()
-}
-
-/// A file of `count` keys from [`key`], all with this value.
-fn file(options: SstOptions, count: u64, value: &[u8]) -> Arc<SstReader> {
-    let (sim, path) = (SimVfs::new(1), Path::new("/000001.sst"));
-    let mut writer = SstWriter::create(&sim, path, NUMBER, options).unwrap();
-    for at in 0..count {
-        writer.add(&key(at), pack_trailer(SeqNo::new(7), ValueKind::Put), value).unwrap();
-    }
-    let size_bytes = writer.finish().unwrap().size_bytes;
-    let vfs: Arc<dyn Vfs> = Arc::new(sim);
-    let options = ReaderOptions {
-        cache: Arc::new(BlockCache::new(64 << 20)),
-        filter_memory: FilterMemory::Cached,
-        models: true,
-        direct: false,
-        counters: Arc::new(ReadCounters::new()),
-    };
-    SstReader::open(&vfs, path, NUMBER, size_bytes, &options).unwrap()
-}
+use crate::SstOptions;
+use crate::test_files::{KEYS, file, file_in_memory, key};
+use terrace_base::Error;
 
 /// A file of [`KEYS`] keys with its model and all blocks in memory, and no index partition.
 fn file_with_model() -> Arc<SstReader> {
-    let compression = Compression::None;
-    let options = SstOptions { block_size: 512, compression, ..SstOptions::default() };
-    let reader = file(options, KEYS, b"");
-    // Until every block is in its slot.
-    for _ in 0..4 {
-        for at in 0..KEYS {
-            assert!(reader.get(&Lookup::new(&key(at), MAX_SEQNO)).unwrap().is_some());
-        }
-    }
+    let reader = file_in_memory(b"");
     for place in reader.top.index() {
         reader.cache.remove(&reader.cache_key(place.handle));
     }

@@ -1,34 +1,14 @@
 //! Files that say something else of themselves than what is in them, under right checksums.
 
 use super::*;
-use crate::reader::{FilterMemory, ReaderOptions};
-use crate::residency::BlockCache;
-use crate::{ReadCounters, SstOptions, SstWriter};
-use std::path::Path;
+use crate::test_files::{NUMBER, open, path};
+use crate::{SstOptions, SstWriter};
 use terrace_base::checksum::block_checksum;
 use terrace_base::codec::put_varint;
 use terrace_base::key::pack_trailer;
-use terrace_base::{FileNumber, RangeTombstone, RangeTombstones};
+use terrace_base::{RangeTombstone, RangeTombstones};
 use terrace_compression::Compression;
-use terrace_vfs::{SimVfs, Vfs};
-
-const NUMBER: FileNumber = FileNumber::new(1);
-
-fn path() -> &'static Path {
-    Path::new("/000001.sst")
-}
-
-fn open(sim: &SimVfs) -> Result<Arc<SstReader>> {
-    let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
-    let options = ReaderOptions {
-        cache: Arc::new(BlockCache::new(1 << 20)),
-        filter_memory: FilterMemory::Cached,
-        models: true,
-        direct: false,
-        counters: Arc::new(ReadCounters::new()),
-    };
-    SstReader::open(&vfs, path(), NUMBER, vfs.len(path())?, &options)
-}
+use terrace_vfs::SimVfs;
 
 /// A file of keys `key 100` to `key 199`, with a range tombstone if one is given.
 fn file(tombstone: Option<(&str, &str)>) -> SimVfs {

@@ -227,13 +227,11 @@ impl Room {
     /// `None` if they may take what they want. `besides`: bytes that stay free.
     fn look(env: &JobEnv, jobs: &SchedulerState, besides: u64) -> Option<Self> {
         let wanted = env.jobs.errors.room_wanted()?;
-        let (vfs, dir) = (&*env.base.vfs, &*env.base.dir);
         // Unknown room is no reason to wait for more.
-        let free = vfs.free_space_bytes(dir).ok().filter(|free| *free < u64::MAX)?;
-        let kept = reserve::kept_bytes(vfs, dir).unwrap_or(0);
+        let room = Some(reserve::room_bytes(&*env.base.vfs, &env.base.dir));
+        let free = room.filter(|room| *room < u64::MAX)?.saturating_sub(besides);
         let needs = jobs.running.iter().map(|running| running.needs_bytes);
         let taken: u64 = needs.clone().sum();
-        let free = free.saturating_add(kept).saturating_sub(besides);
         let taken_by_small: u64 = needs.filter(|bytes| *bytes <= free / SMALL_PARTS).sum();
         let bytes = free.saturating_sub(taken);
         if bytes / 2 >= wanted.bytes {

@@ -139,9 +139,8 @@ fn full_disk(env: &JobEnv) -> Option<FullDisk> {
     if !env.base.health.has_no_room() || env.base.health.makes_way() {
         return None;
     }
-    let (vfs, dir) = (&*env.base.vfs, &*env.base.dir);
-    let free = vfs.free_space_bytes(dir).ok().filter(|free| *free < u64::MAX)?;
-    let room_bytes = free.saturating_add(reserve::kept_bytes(vfs, dir).unwrap_or(0)) / 2;
+    let room = Some(reserve::room_bytes(&*env.base.vfs, &env.base.dir));
+    let room_bytes = room.filter(|room| *room < u64::MAX)? / 2;
     let need = room_for_writes(env) + env.base.dynamic.reserve_bytes();
     Some(FullDisk { room_bytes, wanted_bytes: WANTED_ROOMS * need })
 }

@@ -51,6 +51,12 @@ pub(crate) fn kept_bytes(vfs: &dyn Vfs, dir: &Path) -> Result<u64> {
     }
 }
 
+/// Free bytes, with what is set aside; `u64::MAX` if it is unknown how much is free.
+pub(crate) fn room_bytes(vfs: &dyn Vfs, dir: &Path) -> u64 {
+    let free = vfs.free_space_bytes(dir).unwrap_or(u64::MAX);
+    free.saturating_add(kept_bytes(vfs, dir).unwrap_or(0))
+}
+
 /// Gives back what background jobs may use of a reserve of `reserve_bytes`. Of a reserve that the log
 /// or the manifest has used, half of the room that is left is set aside for them again.
 pub(crate) fn keep_for_log(vfs: &dyn Vfs, dir: &Path, reserve_bytes: u64) -> Result<()> {

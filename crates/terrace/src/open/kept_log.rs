@@ -62,9 +62,7 @@ impl ReplayedLog<'_> {
 
     /// Bytes that are free besides what the reserve is to have: an open may have given that back.
     fn free_bytes(&self, options: &Options) -> u64 {
-        let free = self.vfs.free_space_bytes(self.dir).unwrap_or(u64::MAX);
-        let kept = reserve::kept_bytes(self.vfs, self.dir).unwrap_or(0);
-        free.saturating_add(kept).saturating_sub(options.advanced.reserve_bytes)
+        reserve::room_bytes(self.vfs, self.dir).saturating_sub(options.advanced.reserve_bytes)
     }
 
     /// The segments that stay, made durable, and where the last one ends; none if something is missing.

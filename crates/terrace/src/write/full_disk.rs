@@ -101,11 +101,8 @@ fn log_bytes_of(batch: &WriteBatch) -> u64 {
     (batch.size_bytes() + RECORD_HEADER_BYTES) as u64
 }
 
-/// Free bytes, with what is set aside; `u64::MAX` if it is unknown how much is free.
 fn room_bytes(env: &CommitEnv) -> u64 {
-    let (vfs, dir) = (&*env.base.vfs, &*env.base.dir);
-    let free = vfs.free_space_bytes(dir).unwrap_or(u64::MAX);
-    free.saturating_add(reserve::kept_bytes(vfs, dir).unwrap_or(0))
+    reserve::room_bytes(&*env.base.vfs, &env.base.dir)
 }
 
 /// Whether `bytes` more of log leave the room that is for others. Unknown room does.

@@ -40,9 +40,7 @@ impl<'a> KeptRoom<'a> {
     /// No room: less than what is to stay free, or it was at an earlier look.
     pub fn look(&self) -> Result<()> {
         // Unknown room is no reason to end.
-        let free = self.vfs.free_space_bytes(self.dir).unwrap_or(u64::MAX);
-        let kept = reserve::kept_bytes(self.vfs, self.dir).unwrap_or(0);
-        if !self.is_met() && free.saturating_add(kept) >= self.bytes {
+        if !self.is_met() && reserve::room_bytes(self.vfs, self.dir) >= self.bytes {
             return Ok(());
         }
         self.is_met.store(true, Ordering::Relaxed);

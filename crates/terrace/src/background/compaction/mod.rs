@@ -13,11 +13,10 @@ pub(crate) mod tiered;
 mod under_deletions;
 pub(crate) mod values;
 
-use crate::jobs::scheduler::Rewrites;
 use crate::options::{CompactionStyle, FamilyOptions};
-use pick::{Choice, Compaction, Manual, ManualStep, PickInput};
+use pick::{Choice, Manual, ManualStep, PickInput};
 use terrace_manifest::{LEVEL_COUNT, Version};
-pub(crate) use under_deletions::MOST_PAIRS;
+pub(crate) use under_deletions::{MOST_PAIRS, pick as pick_under_deletions};
 
 /// What to do next in one family.
 pub(crate) fn pick(input: &PickInput<'_>) -> Choice {
@@ -43,18 +42,6 @@ pub(crate) fn pick_deleted_ranges(input: &PickInput<'_>) -> Choice {
         CompactionStyle::Leveled => leveled::pick_deleted_ranges(input),
         CompactionStyle::Tiered => tiered::pick_deleted_ranges(input),
     }
-}
-
-/// What may give room back on a full disk where a merge of deletions with all that they meet finds none; `past` says what
-/// has been done of that, and `fits` for which there is room. It looks at about `pairs` pairs of files at most, and takes those
-/// off that it has looked at.
-pub(crate) fn pick_under_deletions(
-    input: &PickInput<'_>,
-    past: &Rewrites,
-    pairs: &mut usize,
-    fits: impl FnMut(&Compaction) -> bool,
-) -> Choice {
-    under_deletions::pick(input, past, pairs, fits)
 }
 
 /// The next step of a `compact_range`.

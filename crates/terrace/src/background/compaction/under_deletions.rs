@@ -48,8 +48,9 @@ struct Covered<'a> {
     deleted: Deleted,
 }
 
-/// What leaves least of those that are worth it, and fits. See [`super::pick_under_deletions`].
-pub(super) fn pick(
+/// What leaves least of those that are worth it, and fits; `past` says what has been done, and `fits` for which there is room.
+/// Looks at about `pairs` pairs of files at most, and takes those off that it has looked at.
+pub(crate) fn pick(
     input: &PickInput<'_>,
     past: &Rewrites,
     pairs: &mut usize,

@@ -117,6 +117,24 @@ fn what_was_written_since_an_sst_was_lost_wins_over_it_when_it_is_found() {
     }
 }
 
+/// Repairs the store again and again, cut short one call later each time, until a repair ends; `check` gets what each of them
+/// leaves, and the number of the call. Gives how often that was.
+fn cut_short_at_each_call(
+    fixture: &Fixture,
+    from_lost: bool,
+    mut check: impl FnMut(&Fixture, u64),
+) -> u64 {
+    let (mut calls, mut ended) = (0, false);
+    while !ended {
+        let cut = fixture.over(fixture.sim.kill_image());
+        cut.sim.crash_after(calls);
+        ended = cut.try_to_repair(from_lost).is_ok();
+        check(&cut, calls);
+        calls += 1;
+    }
+    calls
+}
+
 /// The next repair is not the one that has taken it back, and nothing proves what the manifest says.
 #[test]
 fn what_was_written_since_wins_also_when_the_repair_that_finds_an_sst_is_cut_short() {
@@ -126,11 +144,8 @@ fn what_was_written_since_wins_also_when_the_repair_that_finds_an_sst_is_cut_sho
     fixture.files("SYNCED").iter().for_each(|path| fixture.sim.remove(path).unwrap());
     // A power cut does not bring them back.
     fixture.sim.sync_dir(Path::new(DIR)).unwrap();
-    let (mut calls, mut ended, mut taken) = (0, false, 0);
-    while !ended {
-        let cut = fixture.over(fixture.sim.kill_image());
-        cut.sim.crash_after(calls);
-        ended = cut.try_to_repair(true).is_ok();
+    let mut taken = 0;
+    let calls = cut_short_at_each_call(&fixture, true, |cut, calls| {
         taken += u64::from(cut.sim.kill_image().exists(&sst).unwrap());
         for (left, from_lost) in [
             (cut.sim.kill_image(), true),
@@ -150,8 +165,7 @@ fn what_was_written_since_wins_also_when_the_repair_that_finds_an_sst_is_cut_sho
             db.close().unwrap();
             assert!(!left.sim.exists(&lost.join("FOUND")).unwrap(), "call {calls}");
         }
-        calls += 1;
-    }
+    });
     assert!(taken > 4 && calls > 20, "{taken} of {calls}");
 }
 
@@ -280,11 +294,8 @@ fn what_was_deleted_does_not_come_back_when_the_repair_that_finds_its_values_is_
         let (fixture, in_lost, sound) = store_without_what_it_deletes(is_damaged);
         let current = Path::new(DIR).join("CURRENT");
         let before = fixture.sim.read_file(&current).unwrap();
-        let (mut calls, mut ended, mut listed, mut switched, mut full) = (0, false, 0, 0, 0);
-        while !ended {
-            let cut = fixture.over(fixture.sim.kill_image());
-            cut.sim.crash_after(calls);
-            ended = cut.try_to_repair(true).is_ok();
+        let (mut listed, mut switched, mut full) = (0, 0, 0);
+        let calls = cut_short_at_each_call(&fixture, true, |cut, calls| {
             let left = || fixture.over(cut.sim.kill_image());
             let case = format!("damaged: {is_damaged}, call {calls}");
             take_back_and_check_deleted(&left(), false, &case);
@@ -316,8 +327,7 @@ fn what_was_deleted_does_not_come_back_when_the_repair_that_finds_its_values_is_
                     take_back_and_check_deleted(&opened, false, &case);
                 }
             }
-            calls += 1;
-        }
+        });
         assert!(switched > 3 && listed > switched, "{switched}, {listed} of {calls}");
         assert!(full > 0, "no open has found the disk full");
     }
@@ -360,11 +370,8 @@ fn after_a_repair_that_was_cut_short_before_its_manifest_no_loss_is_reported_of_
     for part in ["MANIFEST", "CURRENT", "SYNCED"] {
         fixture.files(part).iter().for_each(|path| fixture.sim.remove(path).unwrap());
     }
-    let (mut calls, mut ended, mut listed) = (0, false, 0);
-    while !ended {
-        let cut = fixture.over(fixture.sim.kill_image());
-        cut.sim.crash_after(calls);
-        ended = cut.try_to_repair(false).is_ok();
+    let mut listed = 0;
+    let calls = cut_short_at_each_call(&fixture, false, |cut, calls| {
         let left = fixture.over(cut.sim.kill_image());
         if left.sim.exists(&list_of_merged()).unwrap() && left.files("MANIFEST").is_empty() {
             listed += 1;
@@ -373,8 +380,7 @@ fn after_a_repair_that_was_cut_short_before_its_manifest_no_loss_is_reported_of_
             assert!(!report.lost.iter().any(told), "call {calls}: {report:?}");
             assert_newest_of_all(&left, &keys_of_many_blocks(), &format!("call {calls}"));
         }
-        calls += 1;
-    }
+    });
     assert!(listed > 0, "{calls} calls");
 }
 
@@ -389,18 +395,14 @@ fn a_newer_sst_wins_also_when_the_repair_that_writes_an_older_one_anew_is_cut_sh
     }
     assert!(fixture.sim.corrupt(lost.join(files[0].0.file_name().unwrap()), 4, 0xff));
     let keys = keys_of_many_blocks();
-    let (mut calls, mut ended, mut beside) = (0, false, 0);
-    while !ended {
-        let cut = fixture.over(fixture.sim.kill_image());
-        cut.sim.crash_after(calls);
-        ended = cut.try_to_repair(true).is_ok();
+    let mut beside = 0;
+    let calls = cut_short_at_each_call(&fixture, true, |cut, calls| {
         let left = fixture.over(cut.sim.kill_image());
         beside += u64::from(left.files(".sst").len() > files.len());
         let report = left.repair(true);
         // The others are what is damaged.
         assert_newest_of_all(&left, &keys[keys.len() / 2..], &format!("call {calls}: {report:?}"));
-        calls += 1;
-    }
+    });
     assert!(beside > 4 && calls > 20, "{beside} of {calls}");
 }
 
