@@ -104,6 +104,7 @@ fn medians(rows: &[&Row]) -> Option<Summary> {
         p50_us: of(|row| row.p50_us),
         p99_us: of(|row| row.p99_us),
         p999_us: of(|row| row.p999_us),
+        p9999_us: known(|row| row.p9999_us),
         max_us: of(|row| row.max_us),
         bytes_written: of(|row| row.bytes_written as f64) as u64,
         user_bytes: of(|row| row.user_bytes as f64) as u64,

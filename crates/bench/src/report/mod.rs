@@ -58,6 +58,8 @@ pub struct Row {
     pub p99_us: f64,
     /// 99.9th percentile.
     pub p999_us: f64,
+    /// 99.99th percentile; null in rows of builds that did not record it.
+    pub p9999_us: Option<f64>,
     /// The longest.
     pub max_us: f64,
     /// Bytes the process wrote towards the device, by the kernel's count.
@@ -195,6 +197,7 @@ impl Row {
             p50_us: quantile(0.5),
             p99_us: quantile(0.99),
             p999_us: quantile(0.999),
+            p9999_us: Some(quantile(0.9999)),
             max_us: outcome.latencies.max() as f64 / 1000.0,
             bytes_written: usage.written_bytes,
             user_bytes,

@@ -66,7 +66,7 @@ fn json_has_the_documented_fields_and_comes_back_equal() {
     let fields: std::collections::BTreeSet<&str> =
         value[0].as_object().unwrap().keys().map(String::as_str).collect();
     let documented = "workload engine repeat threads keys ops seconds ops_per_s p50_us p99_us p999_us \
-        max_us bytes_written user_bytes write_amp space_amp device_reads_per_op wasted_reads_per_op \
+        p9999_us max_us bytes_written user_bytes write_amp space_amp device_reads_per_op wasted_reads_per_op \
         filter_bytes index_bytes rss_bytes cpu_s options version machine commit variant library repeats \
         failed sorted_runs merged";
     assert_eq!(fields, documented.split_whitespace().collect());
