@@ -93,11 +93,16 @@ impl Drop for Counted {
 pub fn call<T>(work: impl FnOnce(Python<'_>) -> PyResult<T>) -> Result<T, String> {
     // Until the interpreter is given back: that can free objects too.
     let _counted = Counted::new();
-    // Not again behind one that waits to write: the call may come from within another one.
-    let ended_by = ended_by().read_recursive();
-    let outcome = match *ended_by {
-        Some(ending) if ending != thread::current().id() => None,
-        _ => Python::try_attach(|py| {
+    // Within another call of this thread it goes on: the end of the interpreter waits for that one. Any other call is
+    // refused once the end waits, which calls that begin before others have ended would keep waiting for ever.
+    let ended_by = match DEPTH.get() {
+        1 => ended_by().try_read(),
+        _ => Some(ended_by().read_recursive()),
+    };
+    let outcome = match ended_by.as_deref() {
+        None => None,
+        Some(Some(ending)) if *ending != thread::current().id() => None,
+        Some(_) => Python::try_attach(|py| {
             work(py).map_err(|error| {
                 let said = error.to_string();
                 note(py, error);

@@ -322,6 +322,40 @@ def test_the_end_of_the_interpreter_waits_for_a_call_under_way(tmp_path):
     assert "merged" in run(ENDS_IN_A_CALL, tmp_path / "s")
 
 
+def test_the_end_of_the_interpreter_waits_for_no_call_that_begins_later(tmp_path):
+    """One of two threads is always within a call: each call ends when the other thread's next one has begun."""
+    code = """
+        import sys, threading, terracedb
+        begun = [threading.Semaphore(0), threading.Semaphore(0)]
+        numbers, calls = {}, threading.Semaphore(0)
+        def merge(key, existing, operands):
+            own = numbers.get(threading.get_ident())
+            if own is not None:
+                calls.release()
+                begun[own].release()
+                begun[1 - own].acquire()
+            return operands[-1]
+        db = terracedb.Db(sys.argv[1], merge_operator=terracedb.MergeOperator("last", merge))
+        db.merge(b"k", b"v")
+        def read(own):
+            numbers[threading.get_ident()] = own
+            if own == 1:
+                begun[0].acquire()
+            try:
+                while True:
+                    db[b"k"]
+            except terracedb.MergeFailedError:
+                # The call of the other thread ends.
+                begun[own].release()
+        for own in (0, 1):
+            threading.Thread(target=read, args=(own,), daemon=True).start()
+        for _ in range(20):
+            calls.acquire()
+        print("done")
+    """
+    assert run(code, tmp_path / "s") == "done\n"
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_ends_and_the_parent_goes_on(tmp_path):
     code = """
