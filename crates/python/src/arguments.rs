@@ -45,11 +45,12 @@ pub fn ttl(seconds: Option<f64>) -> PyResult<Option<Duration>> {
     seconds.map(duration).transpose()
 }
 
-/// A time of expiry, given in seconds since 1970, in milliseconds.
+/// A time of expiry, given in seconds since 1970, in milliseconds: the nearest one, since a float of seconds may be a
+/// little less than the milliseconds that it was made of.
 pub fn until_ms(expires_at: Option<f64>) -> PyResult<Option<u64>> {
     match expires_at {
         None => Ok(None),
-        Some(at) if at.is_finite() && at >= 0.0 => Ok(Some((at * 1000.0) as u64)),
+        Some(at) if at.is_finite() && at >= 0.0 => Ok(Some((at * 1000.0).round() as u64)),
         Some(at) => {
             let text = format!("expires_at is {at}; it must be seconds since 1970");
             Err(PyValueError::new_err(text))

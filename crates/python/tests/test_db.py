@@ -475,6 +475,18 @@ def test_sorted_files_are_ingested_whole_or_not_at_all(db, tmp_path):
     assert db[b"b"] == b"2"
 
 
+def test_a_time_of_expiry_is_copied_to_the_millisecond(db, tmp_path):
+    # In seconds it is a float that is a little less.
+    ends_ms = 2147483690502
+    assert int(ends_ms / 1000 * 1000) == ends_ms - 1
+    with terracedb.SstWriter(tmp_path / "1.sst") as writer:
+        writer.put(b"a", b"1", expires_at=ends_ms / 1000)
+    db.ingest([tmp_path / "1.sst"])
+    with db.bulk_loader() as loader:
+        loader.put(b"b", b"2", expires_at=db.expires_at(b"a"))
+    assert [db.expires_at(key) for key in (b"a", b"b")] == [ends_ms / 1000] * 2
+
+
 def test_a_file_is_ingested_below_what_is_there(db, tmp_path):
     family = db.create_column_family("f")
     family[b"a"] = b"new"
