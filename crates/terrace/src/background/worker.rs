@@ -160,6 +160,7 @@ impl Workers {
         if env.base.read_only {
             return Ok(());
         }
+        self.let_ended_go();
         let wanted = compaction_threads(env.base.dynamic.options().background_jobs);
         env.jobs.scheduler.lock().wanted_compaction_threads = wanted;
         env.jobs.scheduler.wake();
@@ -179,6 +180,12 @@ impl Workers {
                 return Err(error);
             }
         }
+    }
+
+    /// Lets go of threads that have ended: each keeps its stack until it is joined.
+    fn let_ended_go(&mut self) {
+        let ended = self.threads.extract_if(.., |thread| thread.is_finished());
+        ended.for_each(|thread| thread.join().unwrap_or_else(discard));
     }
 
     /// Waits until all have ended; the caller told them to stop.

@@ -69,6 +69,14 @@ pub struct JoinHandle<T> {
 }
 
 impl<T> JoinHandle<T> {
+    /// Whether it has ended.
+    pub fn is_finished(&self) -> bool {
+        match &self.task {
+            Some((world, id)) => world.has_ended(*id),
+            None => self.inner.is_finished(),
+        }
+    }
+
     /// Waits for its end; the error is what it panicked with.
     #[track_caller]
     pub fn join(self) -> std::thread::Result<T> {
