@@ -1,7 +1,8 @@
 //! Handles in a forked process. A fork copies the memory of a store but none of its threads, and locks as
 //! they happened to be held: a call there could wait for ever, and a close would write into the files
 //! of the process that goes on. So a handle remembers in which process it was made; in another one it is
-//! refused, and dropping it leaks it.
+//! refused, and dropping it leaks it. The child closes the files by which the parent has its stores locked: it would keep
+//! the locks of a parent that is killed.
 
 #![allow(unsafe_code, reason = "what runs in the child of a fork is registered with the C library")]
 
@@ -9,6 +10,7 @@ use crate::failure::{Failure, Outcome};
 use std::mem::ManuallyDrop;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
+use terrace_vfs::take_lock_descriptors;
 
 /// How many forks lie between this process and the one that first asked.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -17,7 +19,7 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 pub fn generation() -> u32 {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
-        // SAFETY: `note_child` touches one atomic, which is allowed in the child of a process with
+        // SAFETY: `note_child` touches atomics and closes files, which is allowed in the child of a process with
         // threads. It is never unloaded: a library that holds a store's threads cannot be.
         let _ = unsafe { libc::pthread_atfork(None, None, Some(note_child)) };
     });
@@ -26,6 +28,10 @@ pub fn generation() -> u32 {
 
 extern "C" fn note_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
+    take_lock_descriptors(|descriptor| {
+        // SAFETY: it is open, and what has it is leaked here ([`Kept`]): nothing uses or closes it again.
+        let _ = unsafe { libc::close(descriptor) };
+    });
 }
 
 /// A value that can be used and dropped only in the process that made it.

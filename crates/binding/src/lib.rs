@@ -1,8 +1,8 @@
 //! What the bindings to other languages share: options by name and text, error codes with messages, handles that a
 //! forked process cannot use, and repairs.
 //!
-//! Floor 5: uses the engine's public interface. The C library, the Python package and the LevelDB
-//! interface stand on it.
+//! Floor 5: uses the engine's public interface, and of the file system the locks that the child of a fork lets go of. The
+//! C library, the Python package and the LevelDB interface stand on it.
 
 mod address;
 mod failure;

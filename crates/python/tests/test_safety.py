@@ -2,6 +2,8 @@
 
 import gc
 import os
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -248,6 +250,31 @@ def test_a_batch_and_backups_of_before_a_fork_are_refused(tmp_path):
     assert dict(db.items()) == {b"a": b"1"} and len(backups.list()) == 1
     backups.close()
     db.close()
+
+
+# A program that is killed while its child lives on.
+KILLED_BESIDE_A_CHILD = """
+import os, signal, sys, terracedb
+db = terracedb.Db(sys.argv[1])
+db[b"k"] = b"v"
+is_forked, forked = os.pipe()
+if os.fork() == 0:
+    os.write(forked, b"x")
+    # Until the test is done.
+    sys.stdin.read()
+    os._exit(0)
+os.read(is_forked, 1)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_does_not_keep_the_store_of_a_parent_that_is_killed(tmp_path):
+    program = [sys.executable, "-c", KILLED_BESIDE_A_CHILD, str(tmp_path / "s")]
+    with subprocess.Popen(program, stdin=subprocess.PIPE) as parent:
+        assert parent.wait(timeout=120) == -signal.SIGKILL
+        with terracedb.Db(tmp_path / "s") as db:
+            assert db[b"k"] == b"v"
 
 
 def test_a_panic_is_an_error():

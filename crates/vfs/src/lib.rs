@@ -15,7 +15,7 @@ pub use before_calls::BeforeCalls;
 pub use counters::{IoCounters, io_counters};
 pub use interposed::{Call, Interposed};
 pub use partial::{PARTIAL_LOCK_NAME, PARTIAL_PROBE_NAME, PartialDir, is_refusal, partial_path};
-pub use posix::{PosixVfs, open_file_limit, open_file_soft_limit};
+pub use posix::{PosixVfs, open_file_limit, open_file_soft_limit, take_lock_descriptors};
 pub use sim::{Fault, FaultKind, OpClass, SimVfs};
 pub use terrace_base::{Error, Result};
 

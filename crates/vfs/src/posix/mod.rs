@@ -17,6 +17,7 @@ use crate::{AppendFile, CreateOptions, OpenMode, RandomFile, Vfs};
 use direct::DirectFile;
 use file::{BufferedFile, PosixRandomFile, create_new, open_existing};
 use lock::FileLock;
+pub use lock::take_lock_descriptors;
 use output::set_direct;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Resource, geteuid, getrlimit, setrlimit};
