@@ -88,5 +88,7 @@ fn trace(verbose: u8) {
         .with_max_level(level)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
+        // It would tell of an event that cannot be written by a panic, in the engine's threads as well.
+        .log_internal_errors(false)
         .init();
 }

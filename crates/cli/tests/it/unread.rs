@@ -74,6 +74,20 @@ fn a_load_goes_on_when_nobody_reads_its_reports() {
     assert_eq!(program.ok(&["scan"]).lines().count(), 100);
 }
 
+/// The engine's threads tell of flushes, and go on whatever becomes of that.
+#[test]
+fn a_load_whose_events_nobody_reads_loads_everything() {
+    let program = Program::new();
+    let line = |n| format!("key{n:06}\tvalue {n} of a record that takes some room\n");
+    let file = program.write("input.tsv", (0..20_000).map(line).collect::<String>());
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = program.command(&["-v", "load", &file, "--memory", "4M"]);
+    let ended = command.stderr(writer).output().unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+    assert_eq!(program.ok(&["scan", "--keys-only"]).lines().count(), 20_000);
+}
+
 #[test]
 fn a_backup_that_nobody_hears_of_removes_the_old_ones() {
     let program = Program::new();
