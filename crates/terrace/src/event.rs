@@ -86,7 +86,7 @@ pub(crate) fn quarantined(
     pause_us: Option<u64>,
     error: &Error,
 ) {
-    tracing::error!(target: TARGET, family, level, file = file.get(), retry_after_us = pause_us, %error, "a file cannot be read: it is left out of compactions");
+    tracing::error!(target: TARGET, family, tree_level = level, file = file.get(), retry_after_us = pause_us, %error, "a file cannot be read: it is left out of compactions");
 }
 
 pub(crate) fn filter_unit_lost(file: FileNumber, error: &terrace_base::Error) {
@@ -131,19 +131,19 @@ pub(crate) fn decided_on_model(
     file: FileNumber,
     decision: &dyn Display,
 ) {
-    tracing::debug!(target: TARGET, family, level, file = file.get(), %decision, "a model of a file was decided on");
+    tracing::debug!(target: TARGET, family, tree_level = level, file = file.get(), %decision, "a model of a file was decided on");
 }
 
 pub(crate) fn decided_on_level_model(family: &str, level: usize, decision: &dyn Display) {
-    tracing::debug!(target: TARGET, family, level, %decision, "a model of a level was decided on");
+    tracing::debug!(target: TARGET, family, tree_level = level, %decision, "a model of a level was decided on");
 }
 
 pub(crate) fn model_trained(family: &str, level: usize, file: FileNumber, bytes: u64, micros: u64) {
-    tracing::info!(target: TARGET, family, level, file = file.get(), model_bytes = bytes, took_us = micros, "a model of a file was trained");
+    tracing::info!(target: TARGET, family, tree_level = level, file = file.get(), model_bytes = bytes, took_us = micros, "a model of a file was trained");
 }
 
 pub(crate) fn model_refused(family: &str, level: usize, file: FileNumber, why: &dyn Display) {
-    tracing::info!(target: TARGET, family, level, file = file.get(), %why, "a file gets no model");
+    tracing::info!(target: TARGET, family, tree_level = level, file = file.get(), %why, "a file gets no model");
 }
 
 pub(crate) fn level_model_built(
@@ -153,15 +153,15 @@ pub(crate) fn level_model_built(
     bytes: usize,
     micros: u64,
 ) {
-    tracing::info!(target: TARGET, family, level, files, model_bytes = bytes, took_us = micros, "a level has one model");
+    tracing::info!(target: TARGET, family, tree_level = level, files, model_bytes = bytes, took_us = micros, "a level has one model");
 }
 
 pub(crate) fn level_model_refused(family: &str, level: usize, why: &dyn Display) {
-    tracing::info!(target: TARGET, family, level, %why, "a level gets no model");
+    tracing::info!(target: TARGET, family, tree_level = level, %why, "a level gets no model");
 }
 
 pub(crate) fn level_model_dropped(family: &str, level: usize) {
-    tracing::info!(target: TARGET, family, level, "the files of a level changed: its model goes, those of the files serve");
+    tracing::info!(target: TARGET, family, tree_level = level, "the files of a level changed: its model goes, those of the files serve");
 }
 
 pub(crate) fn readers_pin(files: u64, bytes: u64) {
@@ -174,4 +174,22 @@ pub(crate) fn disk_full(error: &terrace_base::Error) {
 
 pub(crate) fn disk_has_room(free_bytes: u64) {
     tracing::info!(target: TARGET, free_bytes, "there is room on the disk again: writes resume");
+}
+
+#[cfg(test)]
+mod tests {
+    /// Names that every line of a log has. A server's log of JSON objects has the fields of the event beside them.
+    const OF_EVERY_LINE: [&str; 4] = ["timestamp", "level", "target", "message"];
+
+    #[test]
+    fn no_field_has_a_name_that_every_line_of_a_log_has() {
+        let lines = include_str!("event.rs").lines().map(str::trim);
+        let events: Vec<&str> = lines.filter(|line| line.starts_with("tracing::")).collect();
+        assert!(events.len() > 30, "{}", events.len());
+        for event in events {
+            let fields = event.split(", ").map(|field| field.trim_start_matches(['%', '?']));
+            let mut names = fields.filter_map(|field| field.split([' ', ')']).next());
+            assert!(names.all(|name| !OF_EVERY_LINE.contains(&name)), "{event}");
+        }
+    }
 }
