@@ -13,6 +13,7 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -94,13 +95,12 @@ pub fn run(args: ServeArgs, verbose: u8) -> Result<Outcome> {
         tracing::warn!("{warning}");
     }
     let traces = Traces::of(&config.settings())?;
-    let started = hear_signals()?;
+    let heard = hear_signals()?;
     let change = |options: &mut _| traces.of_store(options);
     let running = Running::start_observed(config, None, change, traces.observer())?;
     running.server().on_log_level(set_log_level);
     running.server().on_memory_purge(allocator::give_back_free_pages);
-    // The thread that hears signals lives as long as the process.
-    let _listens = started.send(Arc::downgrade(running.server()));
+    heard.are_for(running.server());
     // Who is served does not depend on what can be printed.
     if let Err(error) = welcome(&running) {
         tracing::warn!("standard output cannot be written: {error:#}");
@@ -184,18 +184,44 @@ fn targets(level: LogLevel) -> Targets {
     of_server.with_target("terrace_telemetry", server).with_default(engine)
 }
 
+/// What is heard of signals before there is a server, and where that is sent when there is.
+struct HeardSignals {
+    server: Sender<Weak<Server>>,
+    /// SIGHUP is among them.
+    has_sighup: Arc<AtomicBool>,
+}
+
+impl HeardSignals {
+    /// From now on signals are for this server, and SIGHUP was if it came before.
+    fn are_for(&self, server: &Arc<Server>) {
+        // The thread that hears signals lives as long as the process.
+        let _listens = self.server.send(Arc::downgrade(server));
+        // SeqCst: the thread notes a SIGHUP and then looks for the server, here it is the other way round, so that one of the
+        // two sees what the other has done.
+        if self.has_sighup.load(Ordering::SeqCst) {
+            server.reload();
+        }
+    }
+}
+
 /// Stops on SIGINT and SIGTERM, reads the configuration again on SIGHUP, from now on: the first client
-/// may be served before the caller knows. Until the server is sent that was started, SIGHUP waits,
+/// may be served before the caller knows. Until the server is sent that was started, SIGHUP is noted,
 /// and the others wait for [`START_TIME`] and then end the process as if nobody heard them.
-fn hear_signals() -> Result<Sender<Weak<Server>>> {
+fn hear_signals() -> Result<HeardSignals> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot hear signals")?;
     let (started, starting) = mpsc::channel();
+    let has_sighup = Arc::new(AtomicBool::new(false));
+    let heard = HeardSignals { server: started, has_sighup: has_sighup.clone() };
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         let mut server: Option<Weak<Server>> = None;
         for signal in signals.forever() {
             server = match (server, signal) {
                 (Some(server), _) => Some(server),
-                (None, SIGHUP) => starting.recv().ok(),
+                // Without waiting: what comes behind it may be to end the process.
+                (None, SIGHUP) => {
+                    has_sighup.store(true, Ordering::SeqCst);
+                    starting.try_recv().ok()
+                }
                 // One that has just begun to serve is to end well.
                 (None, _) => starting.recv_timeout(START_TIME).ok(),
             };
@@ -213,7 +239,7 @@ fn hear_signals() -> Result<Sender<Weak<Server>>> {
             }
         }
     })?;
-    Ok(started)
+    Ok(heard)
 }
 
 fn welcome(running: &Running) -> Result<()> {

@@ -4,8 +4,10 @@ use crate::process::Server;
 use crate::program::Program;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::Stdio;
-use std::time::Instant;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 use terrace_resp::test_client::{HANG_GUARD, free_port};
 
 /// A server with a file of options.
@@ -51,10 +53,7 @@ impl Serving {
     }
 
     fn signal(&self, name: &str) {
-        let sent = std::process::Command::new("kill")
-            .args(["-s", name, &self.server.child.id().to_string()])
-            .status();
-        assert!(sent.unwrap().success());
+        signal(&self.server.child, name);
     }
 
     /// Bytes of the process in memory.
@@ -73,6 +72,11 @@ impl Serving {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
     }
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &child.id().to_string()]).status();
+    assert!(sent.unwrap().success());
 }
 
 #[test]
@@ -180,6 +184,41 @@ fn a_sighup_during_the_start_is_heard() {
     serving.until("it does not read its file", |serving| serving.option("maxclients") == "200");
     serving.signal("TERM");
     serving.server.end_well();
+}
+
+/// Nor does what comes behind it wait for the end of the start.
+#[test]
+fn a_sigterm_behind_a_sighup_ends_a_start_that_takes_long() {
+    let program = Program::new();
+    let keys = program.path("keys");
+    assert!(Command::new("mkfifo").arg(&keys).status().unwrap().success());
+    let flags = ["serve", "--port", "0", "--http-port", "0", "--encryption-key-file", "keys"];
+    let mut command = program.command(&flags);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // There is a reader when the server waits for its keys, which do not come: it hears signals by then.
+    let mut for_writing = std::fs::File::options();
+    for_writing.write(true).custom_flags(libc::O_NONBLOCK);
+    let _writer = loop {
+        match for_writing.open(&keys) {
+            Ok(writer) => break writer,
+            Err(_) => assert_eq!(child.try_wait().unwrap(), None, "it ended before"),
+        }
+        std::thread::yield_now();
+    };
+    signal(&child, "HUP");
+    signal(&child, "TERM");
+    let end = Instant::now() + HANG_GUARD;
+    let ended = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if Instant::now() >= end {
+            child.kill().unwrap();
+            panic!("it does not end");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert_eq!(ended.signal(), Some(libc::SIGTERM), "{ended}");
 }
 
 /// Connections that announce as much as they may and send next to nothing.
