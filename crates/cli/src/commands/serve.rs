@@ -6,7 +6,7 @@ use crate::outcome::Outcome;
 use crate::sd_notify::{self, READY, STOPPING};
 use crate::standard_output;
 use crate::traces::Traces;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Arg, ArgMatches, Command, FromArgMatches, value_parser};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -125,10 +125,7 @@ pub(super) fn config(
     mut flags: Vec<(String, String)>,
     verbose: u8,
 ) -> Result<Config> {
-    // Options are text; a variable that is not is none of them.
-    let environment: Vec<_> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
+    let environment = environment()?;
     let config = Config::load(file, environment.clone(), flags.clone())?;
     if verbose == 0 || config.source("loglevel") != Some(Source::Default) {
         return Ok(config);
@@ -136,6 +133,25 @@ pub(super) fn config(
     let level = if verbose == 1 { "verbose" } else { "debug" };
     flags.push(("loglevel".into(), level.into()));
     Ok(Config::load(file, environment, flags)?)
+}
+
+/// The environment. Variables that are no text are those of other programs.
+///
+/// # Errors
+/// One of them is that of an option: a password is not left out, nor a directory.
+fn environment() -> Result<Vec<(String, String)>> {
+    let mut texts = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        let Ok(name) = name.into_string() else { continue };
+        match value.into_string() {
+            Ok(value) => texts.push((name, value)),
+            Err(_) if all_options().any(|option| option.variable() == name) => {
+                bail!("{name} in the environment is not UTF-8")
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(texts)
 }
 
 /// For tests of debug builds: the process dies when it comes to the step of a move of keys that stands in the file

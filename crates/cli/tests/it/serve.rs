@@ -2,8 +2,10 @@
 
 use crate::process::Server;
 use crate::program::Program;
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
@@ -219,6 +221,21 @@ fn a_sigterm_behind_a_sighup_ends_a_start_that_takes_long() {
         std::thread::sleep(Duration::from_millis(10));
     };
     assert_eq!(ended.signal(), Some(libc::SIGTERM), "{ended}");
+}
+
+/// What is meant for the server and cannot be read is not passed over: it may be a password.
+#[test]
+fn a_variable_of_an_option_that_is_no_text_is_refused() {
+    let program = Program::new();
+    let file = program.write("file", "");
+    let flags = ["serve", "--port", "0", "--http-port", "0", "--dir", &file];
+    let mut command = program.command(&flags);
+    command.env("TERRACE_REQUIREPASS", OsStr::from_bytes(b"p\xffw"));
+    command.env("TERRACE_OF_ANOTHER_PROGRAM", OsStr::from_bytes(b"\xff"));
+    let ended = command.output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert_eq!(said, "terrace: TERRACE_REQUIREPASS in the environment is not UTF-8\n");
 }
 
 /// Connections that announce as much as they may and send next to nothing.
