@@ -1,6 +1,6 @@
 //! The packages as a user gets them, made of what the tests have built: archives and the wheel are unpacked and
 //! compiled against, the package for Debian is installed in a clean root, where its server is started by the command of its
-//! service and by that of the image, upgraded, removed and purged.
+//! service and by that of the image, upgraded, removed, brought back and purged.
 
 mod archives;
 mod clean_root;
@@ -72,7 +72,7 @@ fn list(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// dpkg installs the first of the packages in a clean root, upgrades it to the second, removes and purges it; its server
+/// dpkg installs the first of the packages in a clean root, upgrades it to the second, removes it, brings it back and purges it; its server
 /// runs meanwhile. It is unpacked in `unpacked`.
 fn debian_package(
     root: &Path,
@@ -89,6 +89,8 @@ fn debian_package(
     clean.install(package, VERSION)?;
     service::serves(&clean, &text, image)?;
     clean.upgrade(newer, &later_version())?;
+    clean.remove()?;
+    clean.bring_back(newer, &later_version())?;
     clean.remove()?;
     clean.purge()?;
     CleanRoot::remove_left(&clean_dir)

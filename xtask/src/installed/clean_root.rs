@@ -1,5 +1,5 @@
 //! A root of Debian that has its essential packages and what ours depends on, and nothing else. The package is installed
-//! there as on a user's machine, its program started as its user, and it is upgraded, removed and purged.
+//! there as on a user's machine, its program started as its user, and it is upgraded, removed, brought back and purged.
 //!
 //! It is made of this machine's own files (`clean_root.sh`), so that nothing is fetched.
 
@@ -27,6 +27,17 @@ const USER: &str = "terrace";
 const HOME: &str = "/var/lib/terrace";
 
 const CONFIGURATION: &str = "/etc/terrace/terrace.toml";
+
+/// What says whether a service may be started.
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+/// One that allows nothing, and notes what it was asked in [`ASKED`].
+const NOTING_POLICY: &str = "#!/bin/sh\necho \"$@\" >> /tmp/asked\nexit 101\n";
+
+const ASKED: &str = "/tmp/asked";
+
+/// There where systemd runs.
+const SYSTEMD_RUNS: &str = "/run/systemd/system";
 
 /// What an administrator adds to it.
 const CHANGE: &str = "# kept";
@@ -158,6 +169,19 @@ impl CleanRoot {
         ensure!(self.has(CONFIGURATION)?, "the configuration is gone");
         self.says(&["getent", "passwd", USER])?;
         self.expect_store()
+    }
+
+    /// Back after its removal, its scripts have the service started again. There is no systemd here: what would be asked of
+    /// it, the policy of the machine is asked first.
+    pub fn bring_back(&self, package: &Path, version: &str) -> Result<()> {
+        let write = "printf '%s' \"$1\" > \"$2\" && chmod 755 \"$2\"";
+        self.run(&["sh", "-c", write, "sh", NOTING_POLICY, POLICY])?;
+        self.run(&["mkdir", "-p", SYSTEMD_RUNS])?;
+        self.dpkg_install(package)?;
+        self.expect_installed(version)?;
+        let asked = self.says(&["cat", ASKED])?;
+        ensure!(asked == "terrace.service restart", "the service: {asked:?}");
+        self.run(&["rm", "-r", ASKED, POLICY, SYSTEMD_RUNS])
     }
 
     /// The configuration and the service's links go too.
