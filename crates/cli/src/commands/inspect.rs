@@ -2,6 +2,7 @@
 
 use crate::files;
 use crate::outcome::{Outcome, tell};
+use crate::output_file::OutputFile;
 use crate::standard_output;
 use crate::store::{DEFAULT_DIR, DIR_VARIABLE};
 use anyhow::{Context, Result};
@@ -75,11 +76,13 @@ impl Bytes {
     }
 }
 
-/// Draws the learned index of an SST into `plot`.
+/// Draws the learned index of an SST into `plot`, which is no file of a store.
 fn draw(vfs: &Arc<dyn Vfs>, file: &Path, plot: &Path) -> Result<()> {
     let svg = terrace_inspect::plot_sst(vfs, file)?;
     let svg = svg.with_context(|| format!("{} has no learned index to draw", file.display()))?;
-    std::fs::write(plot, svg).with_context(|| format!("cannot write {}", plot.display()))
+    let mut output = OutputFile::create(plot)?;
+    let written = output.write_all(svg.as_bytes()).and_then(|()| output.finish());
+    written.map(drop).with_context(|| format!("cannot write {}", plot.display()))
 }
 
 /// Prints what it can, then says how much is damaged. All of it is looked at even if the reader goes before the end.

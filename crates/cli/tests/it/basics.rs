@@ -169,6 +169,18 @@ fn inspect_shows_every_kind_of_file() {
 }
 
 #[test]
+fn a_drawing_replaces_no_file_of_a_store() {
+    let program = Program::with_store();
+    program.ok(&["compact"]);
+    let sst = program.live_sst().to_str().unwrap().to_string();
+    let said = program.fails(1, &["inspect", "sst", &sst, "--plot", "terrace-data/CURRENT"]);
+    assert!(said.contains("terrace-data/CURRENT is a file of a store"), "{said}");
+    program.ok(&["verify"]);
+    program.ok(&["inspect", "sst", &sst, "--plot", "model.svg"]);
+    assert!(std::fs::read(program.path("model.svg")).unwrap().starts_with(b"<svg"));
+}
+
+#[test]
 fn where_there_is_no_store_every_command_says_so() {
     let program = Program::new();
     let reads: [&[&str]; 5] =
