@@ -3,6 +3,7 @@
 use crate::copy::{Content, check, content_of};
 use crate::error::{Error, Result};
 use crate::record::{Backup, BackupFile, HASH_DIGITS};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use terrace::vfs::PosixVfs;
@@ -10,6 +11,9 @@ use terrace_vfs::{OpenMode, Vfs, check_not_encrypted};
 
 /// A record is a line per file; more bytes than this are no record.
 const MAX_RECORD_BYTES: u64 = 1 << 30;
+
+/// The file that is locked while a process works with the backups.
+const LOCK: &str = "LOCK";
 
 /// How the names of files end that are being written.
 pub(crate) const PARTIAL: &str = ".partial";
@@ -21,7 +25,10 @@ pub struct Backups {
     pub(crate) dir: PathBuf,
     /// Locked exclusively by what changes the directory, shared by what needs the files of a backup.
     turn: RwLock<()>,
-    _lock: Box<dyn Send + Sync>,
+    /// Against other processes; where nothing can be changed, against those that change something, if there is a lock file.
+    _lock: Option<Box<dyn Send + Sync>>,
+    /// Why nothing can be changed.
+    read_only: Option<io::Error>,
 }
 
 /// One entry of [`Backups::list`].
@@ -34,7 +41,9 @@ pub struct Listed {
 }
 
 impl Backups {
-    /// Opens the backups in `dir`, which is made if it is missing.
+    /// Opens the backups in `dir`, which is made if it is missing. Where there is no right to write, as on a snapshot or for
+    /// another user, they can be listed, verified and restored, and what would change something is an error; others may
+    /// read them at the same time.
     ///
     /// # Errors
     /// `dir` is not empty and holds no backups, or another process has them open.
@@ -60,15 +69,21 @@ impl Backups {
         for part in ["files", "backups"] {
             vfs.create_dir_all(&dir.join(part))?;
         }
-        let lock = vfs.lock(&dir.join("LOCK")).map_err(|error| match &error {
-            terrace_vfs::Error::Io { source, .. }
-                if source.kind() == std::io::ErrorKind::WouldBlock =>
-            {
+        let path = dir.join(LOCK);
+        let failed = |error: terrace_vfs::Error| match &error {
+            terrace_vfs::Error::Io { source, .. } if source.kind() == ErrorKind::WouldBlock => {
                 Error::Busy(dir.clone())
             }
             _ => error.into(),
-        })?;
-        Ok(Self { vfs, dir, turn: RwLock::default(), _lock: lock })
+        };
+        let (lock, read_only) = match vfs.lock(&path) {
+            Ok(lock) => (Some(lock), None),
+            Err(terrace_vfs::Error::Io { source, .. }) if is_denied(&source) => {
+                (lock_for_reading(&*vfs, &path).map_err(failed)?, Some(source))
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        Ok(Self { vfs, dir, turn: RwLock::default(), _lock: lock, read_only })
     }
 
     /// All backups, the oldest first. One whose record is damaged is in the list with its error. One that is being
@@ -149,8 +164,16 @@ impl Backups {
     }
 
     /// Nobody else changes the directory, or needs a file of it, while this lives.
-    pub(crate) fn changes(&self) -> RwLockWriteGuard<'_, ()> {
-        self.turn.write().unwrap_or_else(PoisonError::into_inner)
+    ///
+    /// # Errors
+    /// Nothing in it can be changed.
+    pub(crate) fn changes(&self) -> Result<RwLockWriteGuard<'_, ()>> {
+        if let Some(why) = &self.read_only {
+            let again = why.raw_os_error().map(io::Error::from_raw_os_error);
+            let source = again.unwrap_or_else(|| why.kind().into());
+            return Err(terrace_vfs::Error::io("lock", &self.dir.join(LOCK), source).into());
+        }
+        Ok(self.turn.write().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn record_path(&self, id: u64) -> PathBuf {
@@ -159,6 +182,27 @@ impl Backups {
 
     pub(crate) fn content_path(&self, file: &BackupFile) -> PathBuf {
         self.dir.join("files").join(file.content_name())
+    }
+}
+
+/// Whether there is no right to write, or nothing can be written at all, as on a snapshot.
+fn is_denied(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
+}
+
+/// Keeps out processes that change something, without a right to write. `None` if there is no lock file, which any such
+/// process has made, or it may not be read.
+fn lock_for_reading(
+    vfs: &dyn Vfs,
+    path: &Path,
+) -> terrace_vfs::Result<Option<Box<dyn Send + Sync>>> {
+    match vfs.lock_shared(path) {
+        Err(terrace_vfs::Error::Io { source, .. })
+            if source.kind() == ErrorKind::NotFound || is_denied(&source) =>
+        {
+            Ok(None)
+        }
+        locked => locked.map(Some),
     }
 }
 
@@ -174,7 +218,7 @@ fn holds_only_backups(vfs: &dyn Vfs, dir: &Path) -> Result<bool> {
         return Ok(true);
     }
     // What somebody puts beside backups is left alone.
-    if !vfs.exists(&dir.join("backups"))? && vfs.list(dir)?.iter().any(|name| name != "LOCK") {
+    if !vfs.exists(&dir.join("backups"))? && vfs.list(dir)?.iter().any(|name| name != LOCK) {
         return Ok(false);
     }
     let names = |part: &str| -> Result<Vec<String>> {

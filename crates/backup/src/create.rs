@@ -99,7 +99,7 @@ impl Backups {
             );
             return Err(terrace::Error::InvalidArgument(why).into());
         }
-        let _turn = self.changes();
+        let _turn = self.changes()?;
         let _store = StoreTurn::take(db.path());
         self.remove_unnamed_files()?;
         let created = self.make_in_turn(db, checks, progress);

@@ -11,7 +11,7 @@ impl Backups {
     /// There is no such backup; a file cannot be removed; or the record of another backup is damaged,
     /// so that nobody knows which files it needs: then the backup is gone and its files stay.
     pub fn remove(&self, id: u64) -> Result<u64> {
-        let _turn = self.changes();
+        let _turn = self.changes()?;
         let path = self.record_path(id);
         if !self.vfs.exists(&path)? {
             return Err(Error::NoSuchBackup(id));
@@ -27,7 +27,7 @@ impl Backups {
     /// The record of a backup that would stay is damaged or cannot be read: then nothing is removed, since the older ones
     /// may be the only sound ones. A file cannot be removed: then some backups may be gone.
     pub fn keep_latest(&self, keep: usize) -> Result<u64> {
-        let _turn = self.changes();
+        let _turn = self.changes()?;
         let ids = self.ids()?;
         let (old, kept) = ids.split_at(ids.len().saturating_sub(keep));
         for id in kept {

@@ -1,8 +1,9 @@
 //! Backups restored: each gives what the store held, and new ones copy little.
 
 use super::*;
+use std::io::ErrorKind;
 use terrace_backup::Error;
-use terrace_vfs::CreateOptions;
+use terrace_vfs::{BeforeCalls, Call, CreateOptions};
 
 #[test]
 fn each_backup_gives_what_the_store_held_at_its_time() {
@@ -95,6 +96,42 @@ fn two_processes_do_not_work_at_once_and_other_directories_are_refused() {
     let onto_a_store = backups.restore(1, STORE, &mut quiet());
     assert!(matches!(onto_a_store, Err(Error::TargetNotEmpty(_))));
     assert!(matches!(backups.restore(9, "/new", &mut quiet()), Err(Error::NoSuchBackup(9))));
+}
+
+#[test]
+fn backups_that_can_only_be_read_are_listed_verified_and_restored() {
+    let sim = SimVfs::new(7);
+    let db = open(&sim);
+    write(&db, 1, 0..300);
+    backups(&sim).create(&db, &mut quiet()).unwrap();
+    let denied = |call: Call<'_>, path: &Path| match call {
+        Call::Lock if path.starts_with(BACKUPS) => {
+            Err(terrace_vfs::Error::io("lock", path, ErrorKind::ReadOnlyFilesystem.into()))
+        }
+        _ => Ok(()),
+    };
+    let snapshot = Arc::new(BeforeCalls::new(sim.clone(), denied));
+    let look = || Backups::open_with(snapshot.clone(), BACKUPS);
+    let (first, second) = (look().unwrap(), look().unwrap());
+    assert_eq!(first.list().unwrap().len(), 1);
+    second.verify(1, &mut quiet()).unwrap();
+    assert_eq!(restored(&sim, &first, 1), contents(&db));
+    let changes = [
+        first.create(&db, &mut quiet()).map(drop),
+        first.remove(1).map(drop),
+        first.keep_latest(0).map(drop),
+    ];
+    for change in changes {
+        let why = change.unwrap_err().to_string();
+        assert!(why.contains("lock /backups/LOCK"), "{why}");
+    }
+    // Nobody changes what they read, nor do they read what somebody changes.
+    assert!(matches!(Backups::open_with(Arc::new(sim.clone()), BACKUPS), Err(Error::Busy(_))));
+    drop((first, second));
+    let changing = backups(&sim);
+    assert_eq!(changing.list().unwrap().len(), 1);
+    assert!(matches!(look(), Err(Error::Busy(_))));
+    db.close().unwrap();
 }
 
 #[test]
