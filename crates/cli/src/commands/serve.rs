@@ -84,7 +84,8 @@ impl FromArgMatches for ServeArgs {
 pub fn run(args: ServeArgs, verbose: u8) -> Result<Outcome> {
     allocator::give_back_memory();
     let default = PathBuf::from(DEFAULT_FILE);
-    let file = args.file.or_else(|| default.is_file().then_some(default));
+    // A link to nothing, or what cannot be read, is an error: a password may be meant to be in it.
+    let file = args.file.or_else(|| default.symlink_metadata().is_ok().then_some(default));
     let mut flags = args.flags;
     files::add_key_file(&mut flags);
     let config = config(file.as_deref(), flags, verbose)?;

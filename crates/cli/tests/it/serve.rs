@@ -238,6 +238,16 @@ fn a_variable_of_an_option_that_is_no_text_is_refused() {
     assert_eq!(said, "terrace: TERRACE_REQUIREPASS in the environment is not UTF-8\n");
 }
 
+#[test]
+fn a_configuration_that_is_a_link_to_nothing_is_not_passed_over() {
+    let program = Program::new();
+    std::os::unix::fs::symlink("gone.toml", program.path("terrace.toml")).unwrap();
+    let file = program.write("file", "");
+    let flags = ["serve", "--port", "0", "--http-port", "0", "--dir", &file];
+    let said = program.fails(1, &flags);
+    assert!(said.starts_with("terrace: terrace.toml: "), "{said}");
+}
+
 /// Connections that announce as much as they may and send next to nothing.
 #[test]
 fn announcements_take_no_memory() {
