@@ -66,7 +66,7 @@ pub enum Source {
 #[derive(Debug)]
 pub struct Config {
     current: ArcSwap<Settings>,
-    /// Absolute, links resolved.
+    /// Absolute; a link is followed each time it is read or written.
     file: Option<PathBuf>,
     /// Held while settings change, so that changes come one after the other.
     origins: Mutex<Origins>,

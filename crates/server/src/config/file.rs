@@ -6,6 +6,7 @@ use super::table::{OptionSpec, Settings};
 use super::user_rules::{UserChange, UserRules};
 use super::value::Kind;
 use std::collections::BTreeMap;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, Value};
 
@@ -41,7 +42,12 @@ fn complaint(path: &Path, what: impl std::fmt::Display) -> ConfigError {
 }
 
 fn document(path: &Path) -> Result<DocumentMut, ConfigError> {
-    let len = std::fs::metadata(path).map_err(|e| complaint(path, e))?.len();
+    let found = std::fs::metadata(path).map_err(|e| complaint(path, e))?;
+    if found.file_type().is_fifo() {
+        // Nothing is in it when it is read again, as if all options had been taken out.
+        return Err(complaint(path, "it is a pipe; name a file, which can be read again"));
+    }
+    let len = found.len();
     if len > MAX_FILE_BYTES {
         return Err(complaint(path, format!("{len} bytes, at most {MAX_FILE_BYTES}")));
     }

@@ -28,16 +28,17 @@ impl Config {
         environment: impl IntoIterator<Item = (String, String)>,
         flags: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
-        let file = match file {
-            None => None,
-            Some(path) => Some(path.canonicalize().map_err(|error| ConfigError::File {
-                path: path.to_path_buf(),
-                what: error.to_string(),
-            })?),
-        };
-        let in_file = match &file {
-            None => FileContents::default(),
-            Some(path) => file::read(path)?,
+        let (file, in_file) = match file {
+            None => (None, FileContents::default()),
+            Some(path) => {
+                let in_file = file::read(path)?;
+                // Of a link, not where it leads: when the file is read again, it may lead elsewhere.
+                let absolute = std::path::absolute(path).map_err(|error| ConfigError::File {
+                    path: path.to_path_buf(),
+                    what: error.to_string(),
+                })?;
+                (Some(absolute), in_file)
+            }
         };
         let (variables, mut warnings) = variables(environment);
         let mut settings = Settings::default();

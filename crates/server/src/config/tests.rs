@@ -379,6 +379,35 @@ fn reload_takes_what_changed_in_the_file() {
     assert_eq!(config.reload(agree).unwrap(), Reload::default());
 }
 
+/// As where files are put in place by the link that leads to them.
+#[test]
+fn a_link_is_followed_each_time_the_file_is_read_or_written() {
+    let (folder, path) = file("timeout = 1\n");
+    let (later, link) = (folder.path().join("later.toml"), folder.path().join("link.toml"));
+    fs::write(&later, "timeout = 2\n").unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let config = Config::load(Some(&link), [], []).unwrap();
+    assert_eq!(config.file(), Some(&*link));
+    fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(&later, &link).unwrap();
+    assert_eq!(config.reload(agree).unwrap().changed, ["timeout"]);
+    assert_eq!(value(&config, "timeout"), "2");
+    config.set(&[("timeout", "3")], agree).unwrap();
+    config.rewrite(no_users).unwrap();
+    assert_eq!(fs::read_to_string(&later).unwrap(), "timeout = 3\n");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "timeout = 1\n");
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+}
+
+#[test]
+fn a_pipe_is_no_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let refused = Config::load(Some(&pipe), [], []).unwrap_err().to_string();
+    assert!(refused.contains("it is a pipe"), "{refused}");
+}
+
 #[test]
 fn reload_of_a_bad_file_changes_nothing() {
     let (_folder, path) = file("timeout = 1\n");
