@@ -2,7 +2,7 @@
 
 use crate::allocator;
 use crate::files;
-use crate::outcome::Outcome;
+use crate::outcome::{self, Outcome};
 use crate::sd_notify::{self, READY, STOPPING};
 use crate::standard_output;
 use crate::traces::Traces;
@@ -91,7 +91,23 @@ pub fn run(args: ServeArgs, verbose: u8) -> Result<Outcome> {
     let config = config(file.as_deref(), flags, verbose)?;
     #[cfg(debug_assertions)]
     die_at_move_point();
+    let is_json = config.settings().log_format == LogFormat::Json;
     let set_log_level = log(&config.settings());
+    match serve(config, set_log_level) {
+        // A line like all others, unless none is logged.
+        Err(error) if is_json && tracing::enabled!(tracing::Level::ERROR) => {
+            tracing::error!("{}", outcome::text(&error));
+            Ok(Outcome::Negative)
+        }
+        ended => ended,
+    }
+}
+
+/// Serves, with the log set up.
+fn serve(
+    config: Config,
+    set_log_level: impl Fn(LogLevel) + Send + Sync + 'static,
+) -> Result<Outcome> {
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }

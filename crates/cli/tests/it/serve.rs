@@ -154,6 +154,23 @@ fn the_log_can_be_json() {
     assert!(levels.iter().any(|level| level == "INFO"), "{log}");
 }
 
+#[test]
+fn why_a_server_ends_is_json_too() {
+    let program = Program::new();
+    let file = program.write("file", "");
+    let flags = ["serve", "--port", "0", "--http-port", "0", "--dir", &file];
+    let json = [&flags[..], &["--log-format", "json"]].concat();
+    let ran = program.run(&json);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    let last = ran.err.lines().last().unwrap();
+    let object: serde_json::Value = serde_json::from_str(last).unwrap();
+    assert_eq!(object["level"], "ERROR");
+    assert!(object["message"].as_str().unwrap().contains(&file), "{object}");
+    // Where nothing is logged it is said all the same.
+    let unlogged = [&json[..], &["--loglevel", "nothing"]].concat();
+    assert!(program.fails(1, &unlogged).contains(&file));
+}
+
 /// A signal during the start is neither lost nor the end of the process.
 #[test]
 fn a_sighup_during_the_start_is_heard() {
