@@ -16,6 +16,10 @@ use anyhow::{Context, Result, bail};
 use data::Data;
 use indicatif::ProgressBar;
 use measure::{Lookups, Measured, Shape};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,6 +32,9 @@ const SCARCE_BYTES: usize = terrace::MIN_MEMORY_BUDGET;
 
 /// Memory of the store when everything is to be cached.
 const PLENTY_BYTES: usize = 256 << 20;
+
+/// How often a directory that is being written is removed, if something is left of it each time.
+const MOST_TRIES: u32 = 100;
 
 /// Arguments of `demo`.
 #[derive(Debug, clap::Args)]
@@ -67,6 +74,7 @@ impl Place {
             let made = tempfile::Builder::new().prefix("terrace-demo-").tempdir_in(&parent);
             let made =
                 made.with_context(|| format!("no directory can be made in {}", parent.display()))?;
+            remove_at_signals(made.path())?;
             return Ok(Self::Temporary(made));
         };
         match terrace_inspect::contents(&*PosixVfs::shared(), dir)? {
@@ -81,6 +89,22 @@ impl Place {
             Self::Temporary(dir) => dir.path(),
         }
     }
+}
+
+/// Has a signal that ends the process remove the directory first, in which a store is being written.
+fn remove_at_signals(dir: &Path) -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot hear signals")?;
+    let dir = dir.to_path_buf();
+    let ends = move || {
+        if let Some(signal) = signals.forever().next() {
+            // A file that is made meanwhile is one to be removed.
+            let is_gone = |_: &u32| fs::remove_dir_all(&dir).is_ok() || !dir.exists();
+            let _tries = (0..MOST_TRIES).find(is_gone);
+            let _ends = emulate_default_handler(signal);
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(ends)?;
+    Ok(())
 }
 
 /// Runs the demo.

@@ -1,6 +1,11 @@
 //! `terrace demo`: it ends, and its figures are there and plausible.
 
 use crate::program::Program;
+use std::fs::{self, DirEntry};
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 #[test]
 fn the_demo_shows_one_screen_of_figures() {
@@ -42,4 +47,33 @@ fn the_figures_come_as_json_too() {
     assert!(reads("scarce") > reads("cached") && reads("cached") < 0.001, "{text}");
     // The temporary store is gone with the process.
     assert_eq!(std::fs::read_dir(program.path("")).unwrap().count(), 0);
+}
+
+/// The directory of a demo that is temporary, if this open file of its process is in it.
+fn temporary(open: io::Result<DirEntry>) -> Option<PathBuf> {
+    let file = fs::read_link(open.ok()?.path()).ok()?;
+    let is_it = |dir: &&Path| {
+        let name = dir.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with("terrace-demo-"))
+    };
+    file.ancestors().find(is_it).map(Path::to_path_buf)
+}
+
+#[test]
+fn a_demo_that_is_interrupted_leaves_nothing() {
+    let program = Program::new();
+    let mut command = program.command(&["demo"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let open_files = format!("/proc/{}/fd", child.id());
+    let dir = loop {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended before");
+        if let Some(dir) = fs::read_dir(&open_files).unwrap().find_map(temporary) {
+            break dir;
+        }
+        std::thread::yield_now();
+    };
+    let sent = Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGINT));
+    assert!(!dir.exists(), "{} is left", dir.display());
 }
