@@ -88,13 +88,19 @@ fn unknown(path: &Path, key: &str) -> ConfigError {
     complaint(path, ConfigError::Unknown { name, nearest: nearest(key, names) })
 }
 
-/// A value as text: as it would stand on a command line. Kinds that are lists take a list too.
+/// A value as text: as it would stand on a command line. Kinds that are lists take a list too. Where any text is a value, as
+/// for a password, a number is what is written, not what it means, and `true` is none.
 fn text(item: &Item, kind: &Kind) -> Option<String> {
+    let is_text = matches!(kind, Kind::Text | Kind::Secret | Kind::Path);
     let scalar = |value: &Value| match value {
         Value::String(text) => Some(text.value().clone()),
+        Value::Integer(number) if is_text => Some(number.display_repr().into_owned()),
         Value::Integer(number) => Some(number.value().to_string()),
+        Value::Float(number) if is_text => Some(number.display_repr().into_owned()),
         Value::Float(number) => Some(number.value().to_string()),
-        Value::Boolean(flag) => Some(if *flag.value() { "yes" } else { "no" }.to_string()),
+        Value::Boolean(flag) if !is_text => {
+            Some(if *flag.value() { "yes" } else { "no" }.to_string())
+        }
         _ => None,
     };
     let Value::Array(all) = item.as_value()? else { return scalar(item.as_value()?) };

@@ -183,6 +183,18 @@ fn files_take_every_spelling_of_a_value() {
 }
 
 #[test]
+fn a_password_of_digits_is_what_is_written() {
+    for written in ["12345", "1.50", "1e3", "1_000", "0x10", "-7"] {
+        let (_folder, path) = file(&format!("requirepass = {written} # of digits\n"));
+        let config = Config::load(Some(&path), [], []).unwrap();
+        assert_eq!(value(&config, "requirepass"), written);
+    }
+    let (_folder, path) = file("requirepass = true\n");
+    let refused = Config::load(Some(&path), [], []).unwrap_err().to_string();
+    assert!(refused.contains("requirepass: it must be a text"), "{refused}");
+}
+
+#[test]
 fn files_with_errors_say_where() {
     for (text, part) in [
         ("prot = 1\n", "did you mean `port`"),
