@@ -46,6 +46,19 @@ pub struct Login {
     tls: TlsArgs,
 }
 
+impl Login {
+    /// The request that logs in, if that is wanted. An empty password is none, as an empty variable is to redis-cli.
+    fn words(&self) -> Result<Option<Vec<&str>>> {
+        let password = self.password.as_deref().filter(|password| !password.is_empty());
+        match (self.user.as_deref(), password) {
+            (Some(user), Some(password)) => Ok(Some(vec!["AUTH", user, password])),
+            (None, Some(password)) => Ok(Some(vec!["AUTH", password])),
+            (Some(user), None) => bail!("no password is given for the user {user}; see --password"),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
 impl ClusterClient {
     /// To the node at `HOST:PORT`.
     pub fn connect(address: &str, login: &Login) -> Result<Self> {
@@ -78,11 +91,9 @@ impl ClusterClient {
     }
 
     fn log_in(&mut self, login: &Login) -> Result<()> {
-        match (&login.user, &login.password) {
-            (Some(user), Some(password)) => self.call(&["AUTH", user, password]).map(drop),
-            (None, Some(password)) => self.call(&["AUTH", password]).map(drop),
-            (Some(user), None) => bail!("no password is given for the user {user}; see --password"),
-            (None, None) => Ok(()),
+        match login.words()? {
+            Some(words) => self.call(&words).map(drop),
+            None => Ok(()),
         }
     }
 
@@ -139,5 +150,25 @@ impl ClusterClient {
         let status = serde_json::from_str(&text)
             .with_context(|| format!("{} is of another version", self.address))?;
         Ok((text, status))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_password_is_none() {
+        let login = |user: Option<&str>, password: Option<&str>| Login {
+            user: user.map(Into::into),
+            password: password.map(Into::into),
+            ..Login::default()
+        };
+        for password in [None, Some("")] {
+            assert_eq!(login(None, password).words().unwrap(), None);
+            assert!(login(Some("a"), password).words().is_err());
+        }
+        assert_eq!(login(None, Some("p")).words().unwrap(), Some(vec!["AUTH", "p"]));
+        assert_eq!(login(Some("a"), Some("p")).words().unwrap(), Some(vec!["AUTH", "a", "p"]));
     }
 }
