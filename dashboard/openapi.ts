@@ -29,7 +29,7 @@ const family: Parameter = { name: "family", description: "Column family.", requi
 const ENDPOINTS: Endpoint[] = [
   { path: "/healthz", summary: "The process runs. Needs no login.", answer: { text: "text/plain" } },
   { path: "/readyz", summary: "Writes are taken; 503 says why not. Needs no login.", answer: { text: "text/plain" } },
-  { path: "/metrics", summary: "Metrics in Prometheus' text format.", answer: { text: "text/plain" } },
+  { path: "/metrics", summary: "Metrics in the text format of OpenMetrics, for Prometheus.", answer: { text: "application/openmetrics-text" } },
   { path: "/api/v1", summary: "The list of endpoints.", answer: { type: "Index" } },
   { path: "/api/v1/openapi.json", summary: "This document.", answer: { text: "application/json" } },
   { path: "/api/v1/summary", summary: "Rates, latencies and memory of the last second.", answer: { type: "Summary" } },

@@ -132,6 +132,22 @@ fn the_index_and_the_openapi_document_name_every_route() {
     assert_eq!(described, served);
 }
 
+#[test]
+fn answers_have_the_types_that_the_document_says() {
+    let served = Served::open();
+    let document = served.json("/api/v1/openapi.json");
+    for (path, about) in document["paths"].as_object().unwrap() {
+        // A stream does not end.
+        if path == "/api/v1/stream" || about["get"]["parameters"].is_array() {
+            continue;
+        }
+        let answer = served.get(path);
+        let kind = answer.header("content-type").unwrap().split(';').next().unwrap();
+        let said = about["get"]["responses"]["200"]["content"].as_object().unwrap();
+        assert!(answer.status == 200 && said.contains_key(kind), "{path}: {kind}");
+    }
+}
+
 struct Told(AdminAnswer);
 
 impl ClusterAdmin for Told {
