@@ -28,7 +28,7 @@ use tracing_subscriber::{fmt, reload};
 const DEFAULT_FILE: &str = "terrace.toml";
 
 /// A server that is asked to end while it starts has this long until it serves; then the process ends by the signal.
-const START_TIME: Duration = Duration::from_secs(2);
+pub(super) const START_TIME: Duration = Duration::from_secs(2);
 
 /// Arguments of `serve`: a file, and a flag for every option of the server.
 #[derive(Debug)]

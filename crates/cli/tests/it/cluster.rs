@@ -1,10 +1,11 @@
 //! `terrace cluster`: three nodes in one process, what is asked of them, and their second start.
 
 use crate::process::Server;
-use crate::program::Program;
+use crate::program::{Program, end_of, holds_up};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use terrace_resp::Reply;
 use terrace_resp::test_client::{Client, free_port, free_ports, until};
@@ -68,6 +69,23 @@ fn a_cluster_whose_output_has_no_room_serves_and_ends_well() {
     assert_eq!(up.client().call(&["SET", "key", "v"]), Reply::Simple(b"OK".into()));
     until("it is logged", || up.server.log().contains("standard output cannot be written"));
     up.stop();
+}
+
+#[test]
+fn a_signal_ends_a_cluster_whose_start_takes_long() {
+    let (program, port) = (Program::new(), free_ports(2));
+    let certificate = program.path("certificate");
+    assert!(Command::new("mkfifo").arg(&certificate).status().unwrap().success());
+    let mut command = program.command(&["cluster", "up", "--instances", "1", "--http-port", "0"]);
+    command.args(["--port", &port.to_string(), "--set", &format!("tls-port={}", port + 1)]);
+    command.args(["--set", "tls-cert-file=certificate", "--set", "tls-key-file=certificate"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // It hears signals by then.
+    let _writer = holds_up(&mut child, &certificate);
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "TERM", &id]).status().unwrap().success());
+    let ended = end_of(child);
+    assert_eq!(ended.signal(), Some(libc::SIGTERM), "{ended}");
 }
 
 #[test]

@@ -1,10 +1,14 @@
 //! Running the binary in a directory of its own.
 
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use terrace_resp::test_client::HANG_GUARD;
 
 /// A directory, and the binary run in it.
 pub struct Program {
@@ -127,6 +131,35 @@ impl Ran {
         assert_eq!(self.err.lines().count(), 1, "{}", self.err);
         assert!(self.err.starts_with("terrace: "), "{}", self.err);
         self.err
+    }
+}
+
+/// The other end of a named pipe that a process is to read: it waits for what never comes.
+pub fn holds_up(child: &mut Child, pipe: &Path) -> File {
+    let mut for_writing = File::options();
+    for_writing.write(true).custom_flags(libc::O_NONBLOCK);
+    loop {
+        match for_writing.open(pipe) {
+            Ok(writer) => return writer,
+            // Nobody reads it yet.
+            Err(_) => assert_eq!(child.try_wait().unwrap(), None, "it ended before"),
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// How a process ends, which it must.
+pub fn end_of(mut child: Child) -> ExitStatus {
+    let end = Instant::now() + HANG_GUARD;
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if Instant::now() >= end {
+            child.kill().unwrap();
+            panic!("it does not end");
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -1,15 +1,14 @@
 //! `terrace serve` as a process: its signals, its memory under those who mean no good.
 
 use crate::process::Server;
-use crate::program::Program;
+use crate::program::{Program, end_of, holds_up};
 use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use terrace_resp::test_client::{HANG_GUARD, free_port};
 
 /// A server with a file of options.
@@ -214,29 +213,11 @@ fn a_sigterm_behind_a_sighup_ends_a_start_that_takes_long() {
     let flags = ["serve", "--port", "0", "--http-port", "0", "--encryption-key-file", "keys"];
     let mut command = program.command(&flags);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    // There is a reader when the server waits for its keys, which do not come: it hears signals by then.
-    let mut for_writing = std::fs::File::options();
-    for_writing.write(true).custom_flags(libc::O_NONBLOCK);
-    let _writer = loop {
-        match for_writing.open(&keys) {
-            Ok(writer) => break writer,
-            Err(_) => assert_eq!(child.try_wait().unwrap(), None, "it ended before"),
-        }
-        std::thread::yield_now();
-    };
+    // It hears signals by then.
+    let _writer = holds_up(&mut child, &keys);
     signal(&child, "HUP");
     signal(&child, "TERM");
-    let end = Instant::now() + HANG_GUARD;
-    let ended = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        if Instant::now() >= end {
-            child.kill().unwrap();
-            panic!("it does not end");
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    };
+    let ended = end_of(child);
     assert_eq!(ended.signal(), Some(libc::SIGTERM), "{ended}");
 }
 

@@ -12,9 +12,11 @@ use crate::traces::Traces;
 use anyhow::{Context, Result, anyhow, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use terrace::{Db, Options, SystemClock};
 use terrace_metadata::{Embedded, Metadata};
@@ -97,7 +99,7 @@ pub fn run(args: &UpArgs, login: &Login, verbose: u8) -> Result<Outcome> {
             (Some(metadata), Some(db))
         }
     };
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot hear signals")?;
+    let signals_are_for = hear_signals()?;
     let mut nodes = Nodes::default();
     let started = (0..args.instances).try_for_each(|at| {
         let (config, dir) = (config(args, at, verbose)?, args.dir.join(node_name(at)));
@@ -115,12 +117,8 @@ pub fn run(args: &UpArgs, login: &Login, verbose: u8) -> Result<Outcome> {
         }
         started
     });
-    let servers: Vec<_> = nodes.servers.iter().map(Arc::downgrade).collect();
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        for _ in signals.forever() {
-            servers.iter().filter_map(|one| one.upgrade()).for_each(|one| one.stop.request());
-        }
-    })?;
+    // The thread that hears signals lives as long as the process.
+    let _listens = signals_are_for.send(nodes.servers.iter().map(Arc::downgrade).collect());
     let mut made = started.and_then(|()| make(args, login, &nodes));
     if let Err(error) = &made {
         if nodes.is_stopping() {
@@ -141,6 +139,28 @@ pub fn run(args: &UpArgs, login: &Login, verbose: u8) -> Result<Outcome> {
     ended?;
     say("stopped; everything acknowledged is in the logs\n");
     Ok(Outcome::Done)
+}
+
+/// Stops the nodes on SIGINT and SIGTERM. Until those are sent that were started, signals wait for
+/// `serve::START_TIME` and then end the process as if nobody heard them: recoveries may take long.
+fn hear_signals() -> Result<Sender<Vec<Weak<Server>>>> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot hear signals")?;
+    let (started, starting) = mpsc::channel();
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        let mut servers: Option<Vec<Weak<Server>>> = None;
+        for signal in signals.forever() {
+            servers = servers.or_else(|| starting.recv_timeout(serve::START_TIME).ok());
+            match &servers {
+                Some(all) => {
+                    all.iter().filter_map(Weak::upgrade).for_each(|one| one.stop.request());
+                }
+                None => {
+                    let _ends = emulate_default_handler(signal);
+                }
+            }
+        }
+    })?;
+    Ok(started)
 }
 
 /// Prints lines for people. Who is served does not depend on what can be printed.
