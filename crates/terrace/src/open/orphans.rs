@@ -2,7 +2,8 @@
 //!
 //! What was never finished goes: temporary files, and whatever the manifest's own records say was
 //! taken out. A finished SST or segment that no record names may be all that is left of data, so it is
-//! never deleted: it moves to `lost/` in the store's directory, and an event names it.
+//! never deleted: it moves to `lost/` in the store's directory, and an event names it. So does one that has
+//! only the name of a file that was taken out.
 //! Outputs of jobs bear temporary names until just
 //! before their edit ([`crate::version::unpublished::publish`]), so a crash leaves next to nothing that looks lost.
 
@@ -14,11 +15,24 @@ use crate::version::reader_pins::ReaderPins;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use terrace_base::{FileNumber, SegmentNumber};
-use terrace_log::{LogReader, Step};
+use terrace_log::{LogReader, SegmentFile, Step};
 use terrace_manifest::evidence::EVIDENCE_FILES;
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{ManifestState, SegmentKind, backup_work};
 use terrace_vfs::{OpenMode, Vfs, is_no_file};
+
+/// What is added in `lost/` to the name of a file that is something else than its name says. Nothing takes it back from there.
+pub(crate) const MISPLACED: &str = ".misplaced";
+
+/// The log that was replayed, and is out of force.
+pub(crate) struct LogBefore<'a> {
+    /// The segments that it had.
+    pub segments: &'a [SegmentFile],
+    /// Those of them to which no link leads.
+    pub skipped: &'a [SegmentNumber],
+    /// What is kept of it.
+    pub history: &'a LogHistory,
+}
 
 /// What becomes of a file.
 enum Fate {
@@ -28,6 +42,8 @@ enum Fate {
     Goes,
     /// It looks like data; why nothing needs it.
     IsLost(&'static str),
+    /// It is another file than its name says, and may be the only one of its kind.
+    IsMisplaced,
 }
 
 /// Removes what a backup that was interrupted has linked. Nobody works there: only who has the store open for writing
@@ -49,22 +65,20 @@ pub(crate) fn clear_name_of_reserve(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     let is_none = |error: terrace_base::Error| is_no_file(&error) || error.is_not_found();
     if vfs.exists(&path)? && vfs.open(&path, OpenMode::default()).is_err_and(is_none) {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        set_aside(vfs, dir, name, "it has the name of the reserve, and is no file")?;
+        set_aside(vfs, dir, (name, ""), "it has the name of the reserve, and is no file")?;
         vfs.sync_dir(dir)?;
     }
     Ok(())
 }
 
-/// Settles every file in `dir` that neither `state` nor the log with its `history` needs. `skipped` are
-/// the segments that recovery left out because no link leads to them. Foreign files stay, as
+/// Settles every file in `dir` that neither `state` nor what is kept of the `log` needs. Foreign files stay, as
 /// `numbers` tells them. What goes and readers of the writer before still need goes when they do. What cannot be removed stays,
 /// and keeps no store closed, unless it is in the way of what the store will write.
 pub(crate) fn settle(
     vfs: &dyn Vfs,
     dir: &Path,
     state: &ManifestState,
-    history: &LogHistory,
-    skipped: &[SegmentNumber],
+    log: &LogBefore<'_>,
     numbers: &FileNumbers,
     reader_pins: &ReaderPins,
 ) -> Result<()> {
@@ -83,21 +97,26 @@ pub(crate) fn settle(
         let path = dir.join(&name);
         let fate = match names::parse(&name) {
             FileName::Sst(number) if live.contains(&number) => Fate::Stays,
-            FileName::Sst(number) => {
-                let finished = || is_finished_sst(vfs, &path, number, state.keeps_evidence);
-                lost_if(!state.retired.contains(&number) && finished(), "no version names this SST")
+            FileName::Sst(number) if state.retired.contains(&number) => {
+                misplaced_if(is_no_sst_of(vfs, &path, number))
             }
-            FileName::Log(number) if history.keeps(number) => Fate::Stays,
+            FileName::Sst(number) => {
+                let finished = is_finished_sst(vfs, &path, number, state.keeps_evidence);
+                lost_if(finished, "no version names this SST")
+            }
+            FileName::Log(number) if log.history.keeps(number) => Fate::Stays,
             FileName::Log(number) if value_segment(number, SegmentKind::CommitLog) => Fate::Stays,
-            FileName::Log(number) => {
-                let skipped = skipped.contains(&number) && has_records(vfs, &path, number);
+            FileName::Log(number) if log.segments.iter().any(|file| file.number == number) => {
+                let skipped = log.skipped.contains(&number) && has_records(vfs, &path, number);
                 lost_if(skipped, "the log does not lead to this segment")
             }
             FileName::ValueLog(number) if value_segment(number, SegmentKind::Values) => Fate::Stays,
-            FileName::ValueLog(number) => {
-                let unknown =
-                    !state.retired.contains(&number.file()) && has_records(vfs, &path, number);
+            FileName::ValueLog(number) if !state.retired.contains(&number.file()) => {
+                let unknown = has_records(vfs, &path, number);
                 lost_if(unknown, "the manifest does not know this value segment")
+            }
+            FileName::Log(number) | FileName::ValueLog(number) => {
+                misplaced_if(is_another_segment(vfs, &path, number))
             }
             // No reader knows it.
             FileName::Temp => {
@@ -114,7 +133,12 @@ pub(crate) fn settle(
             Fate::Stays => {}
             Fate::Goes => gone.push(path),
             Fate::IsLost(why) => {
-                set_aside(vfs, dir, &name, why)?;
+                set_aside(vfs, dir, (&name, ""), why)?;
+                changed = true;
+            }
+            Fate::IsMisplaced => {
+                let why = "it has the name of a file that was taken out, and is another one";
+                set_aside(vfs, dir, (&name, MISPLACED), why)?;
                 changed = true;
             }
         }
@@ -140,14 +164,18 @@ fn lost_if(lost: bool, why: &'static str) -> Fate {
     if lost { Fate::IsLost(why) } else { Fate::Goes }
 }
 
-/// Moves file `name` of `dir` to `lost/`, under a name that is free there; gives the new path. The
+fn misplaced_if(misplaced: bool) -> Fate {
+    if misplaced { Fate::IsMisplaced } else { Fate::Goes }
+}
+
+/// Moves file `name` of `dir` to `lost/`, with `suffix` behind its name, under a name that is free there. The
 /// entry in `lost/` is durable; that the old one is gone is for the caller to sync.
-pub(crate) fn set_aside(vfs: &dyn Vfs, dir: &Path, name: &str, why: &str) -> Result<PathBuf> {
-    let target = free_name(vfs, dir, name)?;
+fn set_aside(vfs: &dyn Vfs, dir: &Path, (name, suffix): (&str, &str), why: &str) -> Result<()> {
+    let target = free_name(vfs, dir, &format!("{name}{suffix}"))?;
     vfs.rename(&dir.join(name), &target)?;
     vfs.sync_dir(&names::lost_dir(dir))?;
     event::set_aside(name, &target, why);
-    Ok(target)
+    Ok(())
 }
 
 /// A path in `lost/`, which is made if it is missing, that nothing has: `name`, or that with a number.
@@ -168,6 +196,16 @@ pub(crate) fn free_name(vfs: &dyn Vfs, dir: &Path, name: &str) -> terrace_base::
 fn is_finished_sst(vfs: &dyn Vfs, path: &Path, number: FileNumber, names_say_so: bool) -> bool {
     names_say_so
         || !terrace_sst::read_properties(vfs, path, number).is_err_and(|e| e.is_corruption())
+}
+
+/// Whether a file does not end as the SST of this number does.
+fn is_no_sst_of(vfs: &dyn Vfs, path: &Path, number: FileNumber) -> bool {
+    terrace_sst::read_properties(vfs, path, number).is_err_and(|error| error.is_corruption())
+}
+
+/// Whether a segment says that it has another number.
+fn is_another_segment(vfs: &dyn Vfs, path: &Path, number: SegmentNumber) -> bool {
+    matches!(terrace_log::read_header(vfs, path), Ok(Ok(header)) if header.segment != number)
 }
 
 /// Whether a segment has a header and at least one sound record. What cannot be read is taken for one.

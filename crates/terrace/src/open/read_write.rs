@@ -159,15 +159,9 @@ pub(crate) fn recover_log(
         }
     }
     kept_log::trim(&history, options, &log.state, segment);
-    orphans::settle(
-        &*vfs,
-        dir,
-        &log.state,
-        &history,
-        &outcome.log.skipped,
-        &numbers,
-        &parts.reader_pins,
-    )?;
+    let (segments, skipped) = (&segments[..], &outcome.log.skipped[..]);
+    let before = orphans::LogBefore { segments, skipped, history: &history };
+    orphans::settle(&*vfs, dir, &log.state, &before, &numbers, &parts.reader_pins)?;
     kill_point("open:orphans_removed");
     let last_seqno = outcome.last_seqno;
     let (manifest, file_numbers, log) = (log, numbers, Some(log_state));

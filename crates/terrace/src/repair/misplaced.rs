@@ -16,8 +16,7 @@ use terrace_manifest::ManifestState;
 use terrace_manifest::names::{self, FileName};
 use terrace_vfs::{OpenMode, is_no_file};
 
-/// What is added to such a name in `lost/`, from where it is not taken back.
-pub(super) const MISPLACED: &str = ".misplaced";
+pub(super) use crate::open::orphans::MISPLACED;
 
 /// The names of such files.
 #[derive(Default)]

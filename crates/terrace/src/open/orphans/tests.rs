@@ -51,6 +51,39 @@ fn an_sst_that_no_version_names_is_set_aside_and_never_deleted() {
     }
 }
 
+/// Somebody has renamed the only SST, or the segment with its values.
+#[test]
+fn a_file_that_has_the_name_of_one_that_was_taken_out_is_set_aside_and_never_deleted() {
+    let dir = Path::new(DIR);
+    let (sim, gone) = store();
+    let db = Db::open(DIR, options(&sim)).unwrap();
+    db.default_family().set_value_separation_threshold(16).unwrap();
+    db.put(b"key", vec![7; 100]).unwrap();
+    db.flush().unwrap();
+    db.compact_range::<&[u8]>(..).unwrap();
+    db.close().unwrap();
+    Db::open(DIR, options(&sim)).unwrap().close().unwrap();
+    let state = Manifest::read(&sim, dir).unwrap();
+    let file = state.families[&0].version.files().next().unwrap().1.number;
+    let segment = *state.segments.keys().next().unwrap();
+    assert!(state.retired.contains(&gone));
+    assert!(gone.segment() < state.families[&0].min_log_segment && gone.segment() != segment);
+    for (from, to) in [
+        (names::sst_path(dir, file), names::sst_path(dir, gone)),
+        (names::log_path(dir, segment), names::log_path(dir, gone.segment())),
+    ] {
+        let image = sim.kill_image();
+        let bytes = image.read_file(&from).unwrap();
+        image.rename(&from, &to).unwrap();
+        drop(Db::open(DIR, options(&image)).unwrap());
+        assert!(!image.exists(&to).unwrap());
+        let mut kept = to.file_name().unwrap().to_os_string();
+        kept.push(MISPLACED);
+        let kept = image.read_file(names::lost_dir(dir).join(kept));
+        assert_eq!(kept.as_deref(), Some(&bytes[..]), "{to:?}");
+    }
+}
+
 /// Neither a file that was never finished nor one that nothing needs.
 #[test]
 fn a_file_that_cannot_be_removed_keeps_no_store_closed_and_goes_when_it_can() {
