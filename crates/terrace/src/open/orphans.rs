@@ -106,6 +106,10 @@ pub(crate) fn settle(
             }
             FileName::Log(number) if log.history.keeps(number) => Fate::Stays,
             FileName::Log(number) if value_segment(number, SegmentKind::CommitLog) => Fate::Stays,
+            FileName::Log(number) if state.segments.contains_key(&number) => {
+                let unknown = has_records(vfs, &path, number);
+                lost_if(unknown, "the manifest knows this segment under another name")
+            }
             FileName::Log(number) if log.segments.iter().any(|file| file.number == number) => {
                 let skipped = log.skipped.contains(&number) && has_records(vfs, &path, number);
                 lost_if(skipped, "the log does not lead to this segment")

@@ -52,6 +52,7 @@ use std::sync::Arc;
 use terrace_base::FileNumber;
 use terrace_manifest::names;
 use terrace_vfs::{OpenMode, Vfs, check_not_encrypted};
+use values::Stated;
 
 /// Bytes of a key in a sentence.
 const SHOWN_BYTES: usize = 40;
@@ -178,6 +179,7 @@ fn run(dir: &Path, options: Options, how: RepairOptions) -> Result<RepairReport>
         taken_back,
         taken_back_unknown,
         merged_before: MergedBefore::default(),
+        stated: Stated::default(),
     };
     if is_unlocked {
         repair.note(
@@ -292,6 +294,8 @@ struct Repair<'a> {
     /// Why it is not known of which one that did not end, until that is reported.
     taken_back_unknown: Option<String>,
     merged_before: MergedBefore,
+    /// The segments with values of the manifest.
+    stated: Stated,
 }
 
 impl Repair<'_> {

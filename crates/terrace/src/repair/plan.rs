@@ -89,6 +89,7 @@ impl Repair<'_> {
     /// Looks at everything and decides.
     pub(super) fn plan(&mut self, take_all: bool) -> Result<Plan> {
         let Base { mut state, proof, claims, newest, opens } = self.base()?;
+        self.stated = state.segments.values().map(|meta| (meta.number, meta.kind)).collect();
         let (mut listing, others) = (self.vfs.list(self.dir)?, self.vfs.list_others(self.dir)?);
         listing.sort();
         let mut ssts = self.ssts(&listing)?;

@@ -1,6 +1,6 @@
 //! The segments that the repaired store has: with values that SSTs refer to, and of the log.
 
-use super::Repair;
+use super::{Repair, values};
 use crate::error::Result;
 use crate::open::recover;
 use crate::version::file_numbers::FileNumbers;
@@ -30,16 +30,18 @@ impl Repair<'_> {
             state.segments.keys().chain(referred).copied().collect();
         let mut mended = Vec::new();
         for number in known {
-            let moved = names::value_log_path(self.dir, number);
-            let (kind, path) = match self.is_there(&moved)? {
-                true => (SegmentKind::Values, moved),
-                false => (SegmentKind::CommitLog, names::log_path(self.dir, number)),
-            };
-            if !self.is_there(&path)? {
+            let stated = state.segments.get(&number).copied();
+            let mut place = None;
+            for named in values::places(self.dir, number, stated.map(|meta| meta.kind)) {
+                if place.is_none() && self.is_there(&named.1)? {
+                    place = Some(named);
+                }
+            }
+            let Some((kind, path)) = place else {
                 // What it took with it was told with the SSTs that refer to it.
                 state.segments.remove(&number);
                 continue;
-            }
+            };
             let is_replayed = kind == SegmentKind::CommitLog && number >= oldest;
             if is_replayed && !state.segments.contains_key(&number) {
                 // It becomes a value segment by that.
@@ -57,7 +59,7 @@ impl Repair<'_> {
                 continue;
             }
             let size_bytes = left.len_bytes;
-            let stated = state.segments.get(&number).map(|meta| meta.size_bytes);
+            let stated = stated.map(|meta| meta.size_bytes);
             if !is_replayed && size_bytes < HEADER_BYTES {
                 state.segments.remove(&number);
                 self.note(format!("segment {number} is empty, and is a value segment no more"));

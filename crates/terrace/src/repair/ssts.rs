@@ -113,7 +113,7 @@ impl Repair<'_> {
     /// Reads every SST in `listing`.
     pub(super) fn ssts(&self, listing: &[String]) -> Result<Ssts> {
         let mut ssts = Ssts::default();
-        let mut values = Values::new(self.vfs.clone(), self.dir.to_path_buf());
+        let mut values = self.values();
         for name in listing {
             let FileName::Sst(number) = names::parse(name) else { continue };
             match self.read_sst(number, &mut values) {
@@ -207,7 +207,7 @@ impl Repair<'_> {
         rest: Option<Rest<'_>>,
     ) -> Result<Vec<FileMeta>> {
         let reader = self.open_sst(sst.meta.number)?;
-        let mut values = Values::new(self.vfs.clone(), self.dir.to_path_buf());
+        let mut values = self.values();
         let mut sst_options = options.sst(0, self.options.advanced.clock.wall_ms());
         sst_options.flushed_seqno = sst.flushed_seqno;
         sst_options.is_hot_checkpoint = sst.is_hot_checkpoint;

@@ -1,12 +1,13 @@
 //! Which separated values can be read.
 
+use super::Repair;
 use super::base::is_loss;
-use std::collections::HashMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::{Result, SegmentNumber, ValueHandle};
 use terrace_log::value::{ValueRead, read_values_within};
-use terrace_manifest::names;
+use terrace_manifest::{SegmentKind, names};
 use terrace_vfs::{RandomFile, Vfs};
 
 /// Bytes of values in memory at a time, besides one.
@@ -15,19 +16,42 @@ const VALUE_BYTES: usize = 1 << 20;
 /// Files kept open.
 const OPEN_FILES: usize = 128;
 
-/// The value segments of a directory, whatever the manifest says of them.
+/// What the manifest says of the segments that it knows.
+pub(super) type Stated = BTreeMap<SegmentNumber, SegmentKind>;
+
+/// Where segment `number` can be, and what it is there: first as the manifest has `stated` it. What stands under the other
+/// name counts only where that file is missing: it may be of another store.
+pub(super) fn places(
+    dir: &Path,
+    number: SegmentNumber,
+    stated: Option<SegmentKind>,
+) -> [(SegmentKind, PathBuf); 2] {
+    let moved = (SegmentKind::Values, names::value_log_path(dir, number));
+    let written = (SegmentKind::CommitLog, names::log_path(dir, number));
+    match stated {
+        Some(SegmentKind::CommitLog) => [written, moved],
+        Some(SegmentKind::Values) | None => [moved, written],
+    }
+}
+
+impl Repair<'_> {
+    /// The values of the store.
+    pub(super) fn values(&self) -> Values {
+        let (vfs, dir) = (self.vfs.clone(), self.dir.to_path_buf());
+        Values { vfs, dir, stated: self.stated.clone(), open: HashMap::new() }
+    }
+}
+
+/// The value segments of a directory, those too that the manifest does not know.
 pub(super) struct Values {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
+    stated: Stated,
     /// None: there is no such file.
     open: HashMap<SegmentNumber, Option<Arc<dyn RandomFile>>>,
 }
 
 impl Values {
-    pub fn new(vfs: Arc<dyn Vfs>, dir: PathBuf) -> Self {
-        Self { vfs, dir, open: HashMap::new() }
-    }
-
     /// What is wrong with each value.
     ///
     /// # Errors
@@ -72,8 +96,7 @@ impl Values {
             self.open.clear();
         }
         let mut found = None;
-        for path in [names::value_log_path(&self.dir, segment), names::log_path(&self.dir, segment)]
-        {
+        for (_, path) in places(&self.dir, segment, self.stated.get(&segment).copied()) {
             match self.vfs.open_around_loss(&path) {
                 Ok(file) => {
                     found = Some(file);

@@ -6,6 +6,8 @@ use crate::mutants::{file_number, specimen};
 use std::path::{Path, PathBuf};
 use terrace::vfs::{SimVfs, Vfs};
 use terrace::{RepairOptions, RepairReport};
+use terrace_base::SegmentNumber;
+use terrace_log::{LogOptions, LogWriter};
 
 /// Where it is after the repair.
 fn in_lost(path: &Path) -> PathBuf {
@@ -86,6 +88,36 @@ fn a_value_segment_under_the_name_of_another_is_as_one_that_is_missing() {
         assert_eq!(wrong(&specimen, &image), wrong(&specimen, &without), "{}", path.display());
         assert!(image.exists(&in_lost(path)).unwrap());
         assert!(repaired(&specimen, &image).was_sound);
+    }
+}
+
+/// The manifest says which of its two names a segment has. What stands under the other one is of another store.
+#[test]
+fn a_file_under_the_other_name_of_a_value_segment_costs_nothing() {
+    let specimen = specimen(60);
+    let segments = of_kind(&specimen, "values");
+    assert!(segments.len() >= 2);
+    for path in &segments {
+        let is_log = path.extension().is_some_and(|extension| extension == "log");
+        let stray = path.with_extension(if is_log { "vlog" } else { "log" });
+        for is_empty in [true, false] {
+            let image = specimen.sim.kill_image();
+            if is_empty {
+                assert!(image.write_file(&stray, b""));
+            } else {
+                let number = SegmentNumber::new(file_number(path));
+                let options = LogOptions::default();
+                let mut writer = LogWriter::create(&image, &stray, number, &options).unwrap();
+                writer.append(&[&b"of another store"[..]]).unwrap();
+                writer.sync().unwrap();
+            }
+            let report = repaired(&specimen, &image);
+            assert!(report.was_sound && report.lost.is_empty(), "{report:?}");
+            assert_eq!(wrong(&specimen, &image), [], "{}", path.display());
+            assert!(image.exists(path).unwrap() && !image.exists(&stray).unwrap());
+            let kept = Path::new(DIR).join("lost").join(name(&stray));
+            assert_eq!(image.exists(&kept).unwrap(), !is_empty, "{}", stray.display());
+        }
     }
 }
 
