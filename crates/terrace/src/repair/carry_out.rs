@@ -92,7 +92,13 @@ impl Repair<'_> {
                 placed.push((level, sst.meta));
                 continue;
             }
-            let written = self.rewrite_found(&family.name, &sst, &found, (&options, &next))?;
+            let mut written = self.rewrite_found(&family.name, &sst, &found, (&options, &next))?;
+            if level == 0 {
+                // It keeps its place in the order of L0, which the entries that are left may not tell: what was hot is newer
+                // than files of newer writes.
+                let place = sst.meta.largest_seqno;
+                written.iter_mut().for_each(|f| f.largest_seqno = f.largest_seqno.max(place));
+            }
             fresh.extend(written.iter().map(|file| file.number));
             ages.extend(written.iter().map(|file| (file.number, sst.age)));
             placed.extend(written.into_iter().map(|file| (level, file)));

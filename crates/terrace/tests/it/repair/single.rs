@@ -9,7 +9,7 @@ use terrace::{
     associative, builtin_merge_operator,
 };
 use terrace_base::ManualClock;
-use terrace_manifest::Manifest;
+use terrace_manifest::{FamilyEdit, FileMeta, Manifest, VersionEdit, names};
 
 pub(super) struct Fixture {
     pub sim: SimVfs,
@@ -529,4 +529,44 @@ fn of_ssts_that_name_several_merge_operators_the_newest_counts_and_the_others_ar
 
 fn tells_lost_operator(report: &RepairReport) -> bool {
     report.lost.iter().any(|line| line.starts_with("which merge operator the family `default` has"))
+}
+
+/// The numbers by which L0 is ordered may lie above those of the entries, as of a file with keys that were hot.
+#[test]
+fn a_damaged_file_of_l0_keeps_its_place_in_the_order_when_it_is_written_anew() {
+    let fixture = Fixture::without_compactions();
+    let keys: Vec<String> = (0..200).map(|n| format!("k{n:03}")).collect();
+    let db = fixture.open();
+    for value in ["old", "new"] {
+        keys.iter().for_each(|key| db.put(key, value).unwrap());
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    let vfs: Arc<dyn Vfs> = Arc::new(fixture.sim.clone());
+    let (mut manifest, mut state) = Manifest::recover(vfs, Path::new(DIR)).unwrap();
+    let files = state.families[&0].version.level(0).files();
+    let files: Vec<FileMeta> = files.iter().map(|file| (**file).clone()).collect();
+    assert_eq!(files.len(), 2);
+    let raised = |(file, by): (&FileMeta, u64)| {
+        (0, FileMeta { largest_seqno: file.largest_seqno + by, ..file.clone() })
+    };
+    let family = FamilyEdit {
+        id: 0,
+        added: files.iter().zip([2000, 1000]).map(raised).collect(),
+        removed: files.iter().map(|file| (0, file.number)).collect(),
+        ..FamilyEdit::default()
+    };
+    let edit = VersionEdit { families: vec![family], ..VersionEdit::default() };
+    manifest.append(&mut state, &edit).unwrap();
+    drop(manifest);
+    let newest = names::sst_path(Path::new(DIR), files[0].number);
+    assert!(fixture.sim.corrupt(&newest, 4, 0xff));
+    let report = fixture.repair(false);
+    assert!(!report.lost.is_empty());
+    let db = fixture.open();
+    // The others are what is damaged.
+    for key in &keys[100..] {
+        let value = db.get(key).unwrap();
+        assert_eq!(value.as_deref(), Some(&b"new"[..]), "{key}: {report:?}");
+    }
 }
