@@ -3,7 +3,8 @@
 //!
 //! `lost/FOUND` is durable before the first of them has its name again: a line for each, its name and its bytes. It goes when a
 //! repair has ended: then the manifest in force names every SST under such a name. That manifest makes it void ([`super::merged`]).
-//! What stands in its place and is no file moves aside.
+//! What stands in its place and is no file moves aside. A list that takes the place of one which cannot be read has a line that says so:
+//! until a repair has told it, the next one would take what that list had for SSTs that were written since.
 
 use super::Repair;
 use super::base::is_loss;
@@ -19,13 +20,23 @@ use terrace_vfs::{OpenMode, Vfs, is_no_file};
 
 const NAME: &str = "FOUND";
 
+/// Stands for what was in a list that cannot be read.
+const UNREADABLE: &str = "an earlier list cannot be read";
+
+/// What the list says.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct List {
+    /// The SSTs in it that stand in the store's directory again.
+    known: HashSet<FileNumber>,
+    /// Why that is not all, if it is not.
+    unknown: Option<String>,
+}
+
 impl Repair<'_> {
     /// Reads which SSTs a repair that did not end has taken back.
     pub(super) fn recall_taken_back(&mut self) -> Result<()> {
-        match read(&*self.vfs, self.dir)? {
-            Ok(known) => self.taken_back = known,
-            Err(why) => self.taken_back_unknown = Some(why),
-        }
+        let List { known, unknown } = read(&*self.vfs, self.dir)?;
+        (self.taken_back, self.taken_back_unknown) = (known, unknown);
         Ok(())
     }
 
@@ -61,7 +72,8 @@ impl Repair<'_> {
             found.push(name);
         }
         if is_any_sst {
-            write(&*self.vfs, self.dir, &self.taken_back)?;
+            let is_whole = self.taken_back_unknown.is_none();
+            write(&*self.vfs, self.dir, &self.taken_back, is_whole)?;
         }
         for name in found {
             let (from, to) = (lost.join(&name), self.dir.join(&name));
@@ -88,43 +100,52 @@ pub(super) fn size_bytes(vfs: &dyn Vfs, path: &Path) -> Result<Option<u64>> {
     }
 }
 
-/// The SSTs that are listed and stand in `dir` again; else why the list cannot be read.
-fn read(vfs: &dyn Vfs, dir: &Path) -> Result<std::result::Result<HashSet<FileNumber>, String>> {
+/// Reads the list, if there is one.
+fn read(vfs: &dyn Vfs, dir: &Path) -> Result<List> {
     let path = names::lost_dir(dir).join(NAME);
+    let unknown = |why: String| Ok(List { unknown: Some(why), ..List::default() });
     if !vfs.exists(&path)? {
-        return Ok(Ok(HashSet::new()));
+        return Ok(List::default());
     }
     let bytes = match unended::content(vfs, &path) {
         Ok(bytes) => bytes,
         // A link to nothing.
-        Err(error) if error.is_not_found() => return Ok(Ok(HashSet::new())),
+        Err(error) if error.is_not_found() => return Ok(List::default()),
         // Its key may be gone while the store needs it no more.
         Err(error) if is_loss(&error) || matches!(error, Error::Unsupported { .. }) => {
-            return Ok(Err(error.to_string()));
+            return unknown(error.to_string());
         }
         Err(error) => return Err(error.into()),
     };
-    let mut known = HashSet::new();
+    let mut list = List::default();
     for line in String::from_utf8_lossy(&bytes).lines() {
+        if line == UNREADABLE {
+            list.unknown = Some(format!("{NAME} in it: {UNREADABLE}"));
+            continue;
+        }
         let listed = line.split_once(' ').and_then(|(name, size)| match names::parse(name) {
             FileName::Sst(number) => Some((number, size.parse::<u64>().ok()?)),
             _ => None,
         });
         let Some((number, size)) = listed else {
-            return Ok(Err(format!("{NAME} in it is damaged")));
+            return unknown(format!("{NAME} in it is damaged"));
         };
         // One that never got its name back may have left it to another file.
         if size_bytes(vfs, &dir.join(name_of(number)))? == Some(size) {
-            known.insert(number);
+            list.known.insert(number);
         }
     }
-    Ok(Ok(known))
+    Ok(list)
 }
 
 /// Puts a list of `numbers` in the place of an earlier one; durable when this returns. They are in `dir` or in `lost/`.
-fn write(vfs: &dyn Vfs, dir: &Path, numbers: &HashSet<FileNumber>) -> Result<()> {
+/// `is_whole`: the earlier one could be read, and what it had is among them.
+fn write(vfs: &dyn Vfs, dir: &Path, numbers: &HashSet<FileNumber>, is_whole: bool) -> Result<()> {
     let folder = names::lost_dir(dir);
     let mut lines = Vec::new();
+    if !is_whole {
+        lines.push(format!("{UNREADABLE}\n"));
+    }
     for number in numbers {
         let name = name_of(*number);
         let size = match size_bytes(vfs, &dir.join(&name))? {
@@ -170,6 +191,12 @@ mod tests {
     use super::*;
     use terrace_vfs::SimVfs;
 
+    fn known(sim: &SimVfs, dir: &Path) -> HashSet<FileNumber> {
+        let List { known, unknown } = read(sim, dir).unwrap();
+        assert_eq!(unknown, None);
+        known
+    }
+
     #[test]
     fn what_is_listed_and_stands_there_was_taken_back() {
         let (sim, dir) = (SimVfs::new(1), Path::new("/db"));
@@ -179,16 +206,28 @@ mod tests {
         assert!(sim.write_file(dir.join("000007.sst"), b"here by now"));
         assert!(sim.write_file(folder.join("000008.sst"), b"there still"));
         assert!(sim.write_file(folder.join("000009.sst"), b"there"));
-        write(&sim, dir, &numbers).unwrap();
+        write(&sim, dir, &numbers, true).unwrap();
         assert!(sim.write_file(dir.join("000009.sst"), b"another file"));
-        assert_eq!(read(&sim, dir).unwrap(), Ok(HashSet::from([FileNumber::new(7)])));
+        assert_eq!(known(&sim, dir), HashSet::from([FileNumber::new(7)]));
         sim.rename(&folder.join("000008.sst"), &dir.join("000008.sst")).unwrap();
-        assert_eq!(read(&sim, dir).unwrap().unwrap().len(), 2);
+        assert_eq!(known(&sim, dir).len(), 2);
         assert!(sim.write_file(folder.join(NAME), b"what is left of it"));
-        assert!(read(&sim, dir).unwrap().unwrap_err().contains("damaged"));
+        assert!(read(&sim, dir).unwrap().unknown.unwrap().contains("damaged"));
         end(&sim, dir).unwrap();
-        assert_eq!(read(&sim, dir).unwrap(), Ok(HashSet::new()));
+        assert_eq!(read(&sim, dir).unwrap(), List::default());
         end(&sim, dir).unwrap();
+    }
+
+    #[test]
+    fn what_an_unreadable_list_had_stays_unknown_beside_the_next() {
+        let (sim, dir) = (SimVfs::new(1), Path::new("/db"));
+        sim.create_dir_all(dir).unwrap();
+        assert!(sim.write_file(dir.join("000007.sst"), b"here"));
+        let numbers = HashSet::from([FileNumber::new(7)]);
+        write(&sim, dir, &numbers, false).unwrap();
+        let list = read(&sim, dir).unwrap();
+        assert_eq!(list.known, numbers);
+        assert!(list.unknown.unwrap().contains("cannot be read"));
     }
 
     #[test]
@@ -199,13 +238,13 @@ mod tests {
         assert!(sim.write_file(dir.join("000007.sst"), b"here"));
         for aside in ["FOUND.misplaced", "FOUND.misplaced.1"] {
             sim.create_dir_all(&folder.join(NAME).join("in it")).unwrap();
-            assert!(read(&sim, dir).unwrap().is_err());
+            assert!(read(&sim, dir).unwrap().unknown.is_some());
             match aside {
                 "FOUND.misplaced" => end(&sim, dir).unwrap(),
-                _ => write(&sim, dir, &HashSet::from([number])).unwrap(),
+                _ => write(&sim, dir, &HashSet::from([number]), true).unwrap(),
             }
             assert!(sim.exists(&folder.join(aside).join("in it")).unwrap(), "{aside}");
         }
-        assert_eq!(read(&sim, dir).unwrap(), Ok(HashSet::from([number])));
+        assert_eq!(known(&sim, dir), HashSet::from([number]));
     }
 }

@@ -463,3 +463,38 @@ fn what_the_list_of_what_was_taken_back_does_not_say_is_a_loss_only_if_it_matter
         assert!(fixture.repair(false).was_sound);
     }
 }
+
+/// The list that cannot be read makes way for that of a repair which takes more back, and is cut short.
+#[test]
+fn an_unreadable_list_is_reported_also_when_the_repair_that_replaces_it_is_cut_short() {
+    let fixture = Fixture::without_compactions();
+    let db = fixture.open();
+    for key in ["k", "other"] {
+        db.put(key, "old").unwrap();
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    let files = lose_ssts(&fixture, &[]);
+    assert_eq!(files.len(), 2);
+    merge_down(&fixture, &["k", "x"], "new");
+    let lost = Path::new(DIR).join("lost");
+    // One was taken back, and the other one has come to light since.
+    assert!(fixture.sim.write_file(&files[0].0, &files[0].1));
+    assert!(fixture.sim.write_file(lost.join(files[1].0.file_name().unwrap()), &files[1].1));
+    assert!(fixture.sim.write_file(lost.join("FOUND"), b"what is left of it"));
+    fixture.files("SYNCED").iter().for_each(|path| fixture.sim.remove(path).unwrap());
+    let mut calls = 0;
+    let mut ended = false;
+    while !ended {
+        let cut = fixture.over(fixture.sim.kill_image());
+        cut.sim.crash_after(calls);
+        ended = cut.try_to_repair(true).is_ok();
+        if !ended {
+            let report = fixture.over(cut.sim.kill_image()).repair(false);
+            let told = |line: &String| line.contains("has taken back from lost/");
+            assert!(report.lost.iter().any(told), "call {calls}: {report:?}");
+        }
+        calls += 1;
+    }
+    assert!(calls > 20, "{calls}");
+}
