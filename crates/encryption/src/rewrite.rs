@@ -13,6 +13,7 @@ use terrace_manifest::names::{self, FileName};
 use terrace_manifest::{Manifest, backup_work};
 use terrace_vfs::{
     CreateOptions, EIO, OpenMode, RandomFile, Vfs, check_not_encrypted, copy_rest, has_only_zeros,
+    is_no_file,
 };
 
 /// Bytes of one read of a file that is only checked.
@@ -36,7 +37,8 @@ pub struct Rewritten {
     pub bytes: u64,
     /// Files that were as they are to be.
     pub kept: u64,
-    /// Why files in `lost/` stay as they were: they are damaged, their key is missing, or the device does not give all of them.
+    /// Why files in `lost/` stay as they were: they are damaged, their key is missing, the device does not give all of them,
+    /// or they are none.
     pub unreadable: Vec<Error>,
 }
 
@@ -200,10 +202,12 @@ fn convert(
     Ok(Some(file.len()))
 }
 
-/// Whether an error is about what a file has: it is damaged, its key is missing, or the device does not give all of it.
+/// Whether an error is about what a file has: it is damaged, its key is missing, or the device does not give all of it; or about
+/// what is no file.
 fn is_unreadable(error: &Error) -> bool {
     let is_of_device = terrace_vfs::is_unreadable(error);
     match error {
+        error if is_no_file(error) => true,
         Error::Io { op, .. } => is_of_device && *op == "read",
         error => error.is_corruption() || matches!(error, Error::Unsupported { .. }),
     }
@@ -326,8 +330,10 @@ pub fn used_keys(below: &dyn Vfs, dir: &Path) -> Result<UsedKeys> {
                 used.files += 1;
                 used.bytes += bytes;
             }
-            // The writer has removed it meanwhile.
+            // The writer has removed it meanwhile, or it is a link to nothing.
             Err(error) if error.is_not_found() => {}
+            // A named pipe, say, needs no key.
+            Err(error) if is_no_file(&error) => {}
             Err(error) if terrace_vfs::is_unreadable(&error) => used.unreadable.push(error),
             Err(error) => return Err(error),
         }

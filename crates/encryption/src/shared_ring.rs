@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use terrace_base::sync::Mutex;
 use terrace_base::{Error, Result};
 use terrace_manifest::names;
-use terrace_vfs::{OpenMode, Vfs, is_unreadable};
+use terrace_vfs::{OpenMode, Vfs, is_no_file, is_unreadable};
 
 /// How often a directory is listed again since files of it were renamed or removed meanwhile.
 const MAX_LISTINGS: usize = 100;
@@ -86,7 +86,8 @@ impl SharedRing {
 }
 
 /// Refuses keys that cannot read a file in `folder`, whatever its name, that the keys `before` can. Files that these cannot read
-/// either are no reason; one whose first bytes the device does not give is one if `counts_unknown`, and `after` lack a key.
+/// either are no reason, nor is what is no file; one whose first bytes the device does not give is one if `counts_unknown`, and
+/// `after` lack a key.
 fn check_folder(
     below: &dyn Vfs,
     folder: &Path,
@@ -99,8 +100,13 @@ fn check_folder(
     for _ in 0..MAX_LISTINGS {
         let mut has_missed = false;
         for name in below.list(folder)? {
-            let file = match below.open(&folder.join(name), OpenMode::default()) {
+            let path = folder.join(name);
+            let file = match below.open(&path, OpenMode::default()) {
                 Ok(file) => file,
+                // A socket, or a named pipe.
+                Err(error) if is_no_file(&error) => continue,
+                // To nothing.
+                Err(error) if error.is_not_found() && below.is_link(&path)? => continue,
                 // It may have another name since.
                 Err(error) if error.is_not_found() => {
                     has_missed = true;

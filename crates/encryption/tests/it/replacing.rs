@@ -1,10 +1,12 @@
 //! Keys that are replaced while a store is open: new files get the new one, and no key is lost that a file needs.
 
 use super::{DIR, contents, encrypted, key, open, options, path, ring};
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 use terrace::Db;
-use terrace::vfs::{SimVfs, Vfs};
+use terrace::vfs::{PosixVfs, SimVfs, Vfs};
 use terrace_encryption::{EncryptedVfs, KeyRing, Target, rewrite, used_keys};
 use terrace_vfs::{CreateOptions, OpenMode};
 
@@ -128,6 +130,33 @@ fn what_the_device_does_not_give_is_no_reason_to_keep_a_key_in_lost_and_one_in_t
         vfs.set_keys(store(), ring(&[1, 2, 3, 4])).unwrap();
         sim.remove(&path(name)).unwrap();
     }
+}
+
+/// A repair moves what has the name of a file and is none to `lost/`.
+#[test]
+fn sockets_and_links_to_nothing_need_no_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, below) = (dir.path().join("store"), PosixVfs::shared());
+    let vfs = Arc::new(EncryptedVfs::new(below.clone(), ring(&[1])));
+    let db = Db::open(&store, options(vfs.clone())).unwrap();
+    db.put("a", "1").unwrap();
+    let lost = store.join("lost");
+    below.create_dir_all(&lost).unwrap();
+    for folder in [&store, &lost] {
+        drop(UnixListener::bind(folder.join("000099.sst.misplaced")).unwrap());
+        symlink("nothing", folder.join("000098.sst.misplaced")).unwrap();
+    }
+    vfs.set_keys(&store, ring(&[1, 2])).unwrap();
+    assert_eq!(vfs.keys().active(), 2);
+    db.close().unwrap();
+    let used = used_keys(&*below, &store).unwrap();
+    assert!(used.keys.keys().all(Option::is_some) && used.unreadable.is_empty(), "{used:?}");
+    // A link is refused.
+    below.remove(&lost.join("000098.sst.misplaced")).unwrap();
+    let done = rewrite(&below, &store, &Target::Encrypted(ring(&[1, 2])), &mut |_| {}).unwrap();
+    assert_eq!(done.unreadable.len(), 1, "{done:?}");
+    let used = used_keys(&*below, &store).unwrap();
+    assert!(used.keys.keys().eq(&[Some(2)]), "{used:?}");
 }
 
 #[test]
