@@ -3,7 +3,7 @@
 //! What was never finished goes: temporary files, and whatever the manifest's own records say was
 //! taken out. A finished SST or segment that no record names may be all that is left of data, so it is
 //! never deleted: it moves to `lost/` in the store's directory, and an event names it. So does one that has
-//! only the name of a file that was taken out.
+//! only the name of a file that was taken out, or that of a segment although it is an SST.
 //! Outputs of jobs bear temporary names until just
 //! before their edit ([`crate::version::unpublished::publish`]), so a crash leaves next to nothing that looks lost.
 
@@ -87,6 +87,7 @@ pub(crate) fn settle(
     let value_segment = |number: SegmentNumber, kind: SegmentKind| {
         state.segments.get(&number).is_some_and(|segment| segment.kind == kind)
     };
+    let records = |path: &Path, number: SegmentNumber| has_records(vfs, path, number);
     let mut changed = false;
     let mut gone = Vec::new();
     for name in vfs.list(dir)? {
@@ -106,22 +107,26 @@ pub(crate) fn settle(
             }
             FileName::Log(number) if log.history.keeps(number) => Fate::Stays,
             FileName::Log(number) if value_segment(number, SegmentKind::CommitLog) => Fate::Stays,
-            FileName::Log(number) if state.segments.contains_key(&number) => {
-                let unknown = has_records(vfs, &path, number);
-                lost_if(unknown, "the manifest knows this segment under another name")
+            FileName::Log(number) if log.skipped.contains(&number) && records(&path, number) => {
+                Fate::IsLost("the log does not lead to this segment")
             }
             FileName::Log(number) if log.segments.iter().any(|file| file.number == number) => {
-                let skipped = log.skipped.contains(&number) && has_records(vfs, &path, number);
-                lost_if(skipped, "the log does not lead to this segment")
+                misplaced_if(is_sst_of(vfs, &path, number.file()))
+            }
+            FileName::Log(number)
+                if state.segments.contains_key(&number) && records(&path, number) =>
+            {
+                Fate::IsLost("the manifest knows this segment under another name")
             }
             FileName::ValueLog(number) if value_segment(number, SegmentKind::Values) => Fate::Stays,
-            FileName::ValueLog(number) if !state.retired.contains(&number.file()) => {
-                let unknown = has_records(vfs, &path, number);
-                lost_if(unknown, "the manifest does not know this value segment")
+            FileName::ValueLog(number)
+                if !state.retired.contains(&number.file()) && records(&path, number) =>
+            {
+                Fate::IsLost("the manifest does not know this value segment")
             }
-            FileName::Log(number) | FileName::ValueLog(number) => {
-                misplaced_if(is_another_segment(vfs, &path, number))
-            }
+            FileName::Log(number) | FileName::ValueLog(number) => misplaced_if(
+                is_another_segment(vfs, &path, number) || is_sst_of(vfs, &path, number.file()),
+            ),
             // No reader knows it.
             FileName::Temp => {
                 match vfs.remove(&path) {
@@ -141,7 +146,7 @@ pub(crate) fn settle(
                 changed = true;
             }
             Fate::IsMisplaced => {
-                let why = "it has the name of a file that was taken out, and is another one";
+                let why = "it has the name of a file that nothing needs, and is another one";
                 set_aside(vfs, dir, (&name, MISPLACED), why)?;
                 changed = true;
             }
@@ -205,6 +210,11 @@ fn is_finished_sst(vfs: &dyn Vfs, path: &Path, number: FileNumber, names_say_so:
 /// Whether a file does not end as the SST of this number does.
 fn is_no_sst_of(vfs: &dyn Vfs, path: &Path, number: FileNumber) -> bool {
     terrace_sst::read_properties(vfs, path, number).is_err_and(|error| error.is_corruption())
+}
+
+/// Whether a file ends as the SST of this number does.
+fn is_sst_of(vfs: &dyn Vfs, path: &Path, number: FileNumber) -> bool {
+    terrace_sst::read_properties(vfs, path, number).is_ok()
 }
 
 /// Whether a segment says that it has another number.

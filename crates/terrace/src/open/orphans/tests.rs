@@ -70,6 +70,8 @@ fn a_file_that_has_the_name_of_one_that_was_taken_out_is_set_aside_and_never_del
     assert!(gone.segment() < state.families[&0].min_log_segment && gone.segment() != segment);
     for (from, to) in [
         (names::sst_path(dir, file), names::sst_path(dir, gone)),
+        (names::sst_path(dir, file), names::log_path(dir, file.segment())),
+        (names::sst_path(dir, file), names::value_log_path(dir, file.segment())),
         (names::log_path(dir, segment), names::log_path(dir, gone.segment())),
     ] {
         let image = sim.kill_image();
