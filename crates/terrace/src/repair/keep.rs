@@ -82,14 +82,20 @@ impl Repair<'_> {
             let copy = orphans::free_name(&*self.vfs, self.dir, name)?;
             self.vfs.rename(&target, &copy)?;
         }
-        if self.vfs.hard_link(path, &target).is_ok() {
+        self.give_too(path, &target)
+    }
+
+    /// Gives the file at `path` the name `target` as well, or, where there are no hard links, a copy of it, which is there as a
+    /// whole or not at all. Gives whether there was room.
+    pub(super) fn give_too(&self, path: &Path, target: &Path) -> Result<bool> {
+        if self.vfs.hard_link(path, target).is_ok() {
             return Ok(true);
         }
         let needed = self.vfs.len(path).unwrap_or(0).saturating_add(LEFT_FREE_BYTES);
         if self.vfs.free_space_bytes(self.dir).is_ok_and(|free| free < needed) {
             return Ok(false);
         }
-        let temp = names::rewrite_path(&lost);
+        let temp = names::rewrite_path(&names::lost_dir(self.dir));
         if self.vfs.exists(&temp)? {
             self.vfs.remove(&temp)?;
         }
@@ -102,7 +108,7 @@ impl Repair<'_> {
             }
             copied => {
                 copied?;
-                self.vfs.rename(&temp, &target)?;
+                self.vfs.rename(&temp, target)?;
                 Ok(true)
             }
         }

@@ -50,8 +50,8 @@ impl Repair<'_> {
         }
     }
 
-    /// Takes SSTs and segments from `lost/` back under their names, if these are free. Segments stay there too, where there are
-    /// hard links: an open deletes those that no SST turns out to refer to.
+    /// Takes SSTs and segments from `lost/` back under their names, if these are free. Segments stay there too, unless there are
+    /// neither hard links nor room for copies: an open deletes those that no SST turns out to refer to.
     pub(super) fn take_back(&mut self) -> Result<()> {
         use FileName::{Log, Sst, ValueLog};
         let lost = names::lost_dir(self.dir);
@@ -78,7 +78,7 @@ impl Repair<'_> {
         for name in found {
             let (from, to) = (lost.join(&name), self.dir.join(&name));
             let is_sst = matches!(names::parse(&name), Sst(_));
-            if is_sst || self.vfs.hard_link(&from, &to).is_err() {
+            if is_sst || !self.give_too(&from, &to)? {
                 self.vfs.rename(&from, &to)?;
             }
             self.saved(format!("{name}: taken back from lost/"));

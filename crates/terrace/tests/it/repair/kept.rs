@@ -221,6 +221,32 @@ fn without_hard_links_a_copy_is_in_lost_and_where_there_is_no_room_the_report_sa
     }
 }
 
+/// An open after a repair that was killed deletes what is taken back and no SST refers to.
+#[test]
+fn a_segment_that_is_taken_back_stays_in_lost_also_without_hard_links() {
+    let store = Separated::new();
+    let (bytes, kept) = (store.bytes(), Separated::in_lost(&store.segment));
+    store.sim.remove(&store.sst).unwrap();
+    store.repair(false);
+    store.use_it();
+    let (mut calls, mut ended, mut taken) = (0, false, 0);
+    while !ended {
+        let image = store.sim.kill_image();
+        let mut options = store.options.clone();
+        options.advanced.vfs = without_links(&image, false);
+        image.crash_after(calls);
+        let how = RepairOptions { from_lost: true, ..RepairOptions::default() };
+        ended = terrace::repair(DIR, options.clone(), how).is_ok();
+        let left = image.kill_image();
+        taken += u64::from(left.exists(&store.segment).unwrap());
+        options.advanced.vfs = Arc::new(left.clone());
+        Db::open(DIR, options).unwrap().close().unwrap();
+        assert!(left.read_file(&kept).as_ref() == Some(&bytes), "call {calls}");
+        calls += 1;
+    }
+    assert!(taken > 4 && calls > 20, "{taken} of {calls}");
+}
+
 #[test]
 fn a_segment_that_nothing_needs_is_in_lost_once_however_often_it_is_taken_back() {
     let store = Separated::new();
