@@ -113,9 +113,8 @@ pub(crate) fn settle(
             FileName::Log(number) if log.segments.iter().any(|file| file.number == number) => {
                 misplaced_if(is_sst_of(vfs, &path, number.file()))
             }
-            FileName::Log(number)
-                if state.segments.contains_key(&number) && records(&path, number) =>
-            {
+            // Whatever can be read of it: an encrypted one says nothing under a name that is not its own.
+            FileName::Log(number) if state.segments.contains_key(&number) => {
                 Fate::IsLost("the manifest knows this segment under another name")
             }
             FileName::ValueLog(number) if value_segment(number, SegmentKind::Values) => Fate::Stays,
