@@ -10,14 +10,14 @@ use crate::memory::table_cache::TableCache;
 use crate::memtable::{Gathered, MemTable};
 use crate::version::family::Family;
 use crate::version::file_numbers::FileNumbers;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use terrace_base::checksum::hash_key;
 use terrace_base::key::{trailer_kind, trailer_seqno};
 use terrace_base::{InternalIter, MAX_SEQNO, SegmentNumber, SeqNo, ValueKind};
 use terrace_log::format::RECORD_HEADER_BYTES;
-use terrace_log::{Gap, LogPosition, Recovered, SegmentFile, Setting};
+use terrace_log::{Gap, LogPosition, LogReader, RecordKind, Recovered, SegmentFile, Setting, Step};
 use terrace_manifest::evidence::Claims;
 use terrace_manifest::{FileMeta, ManifestState, names};
 use terrace_skiplist::{Full, Hint, Skiplist};
@@ -269,6 +269,44 @@ pub(crate) fn live_segments(
     Ok(segments)
 }
 
+/// Whether the header of the segment at `path` is sound and names no segment before it.
+fn is_unlinked(vfs: &dyn Vfs, path: &Path) -> terrace_base::Result<bool> {
+    Ok(terrace_log::read_header(vfs, path)?.is_ok_and(|header| header.previous.is_none()))
+}
+
+/// Whether a segment has a batch with operations.
+fn has_writes(vfs: &dyn Vfs, file: &SegmentFile) -> terrace_base::Result<bool> {
+    let mut reader = LogReader::open(vfs, &file.path, file.number)?;
+    while let Step::Record(record) = reader.next()? {
+        if record.kind == RecordKind::Data
+            && batch::decode(record.payload).is_some_and(|(_, count, _)| count > 0)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Those of `segments`, which are all of the log in force, that are of another store ([`Log::unlinked`]). What cannot be read
+/// counts as this store's.
+pub(crate) fn of_another_store(
+    vfs: &dyn Vfs,
+    segments: &[SegmentFile],
+    state: &ManifestState,
+) -> Vec<SegmentNumber> {
+    if !state.keeps_evidence {
+        return Vec::new();
+    }
+    let is_unlinked = |file: &&SegmentFile| is_unlinked(vfs, &file.path).unwrap_or(false);
+    let behind_the_first = segments.iter().skip(1).filter(is_unlinked);
+    let others = behind_the_first.filter(|file| has_writes(vfs, file).unwrap_or(false));
+    others.map(|file| file.number).collect()
+}
+
+/// What to say of writes in a segment of [`Log::unlinked`].
+pub(crate) const OF_ANOTHER_STORE: &str = "the log does not begin with this segment, and it names none that it continues: it \
+                                           is of another store; move it away, or run `terrace repair`";
+
 /// The log that is replayed.
 pub(crate) struct Log<'a> {
     pub vfs: &'a dyn Vfs,
@@ -296,6 +334,22 @@ impl<'a> Log<'a> {
             .filter(|log| log.segment > SegmentNumber::ZERO && log.segment >= oldest_needed(state));
         let setting = Setting { proven, beside_writer: false };
         Self { vfs, dir, segments, setting, salvages: false }
+    }
+
+    /// The segments behind the first that name none before them. The store makes such a one when it is opened, and the manifest
+    /// says that the log begins with it before there are writes in it. So those with writes are of another store. A repair that
+    /// salvages may have a manifest that says too little.
+    pub fn unlinked(&self, state: &ManifestState) -> terrace_base::Result<BTreeSet<SegmentNumber>> {
+        let mut unlinked = BTreeSet::new();
+        if self.salvages || !state.keeps_evidence {
+            return Ok(unlinked);
+        }
+        for SegmentFile { number, path } in self.segments.iter().skip(1) {
+            if is_unlinked(self.vfs, path)? {
+                unlinked.insert(*number);
+            }
+        }
+        Ok(unlinked)
     }
 
     /// Gives every record to `apply`; what was read, and if it is salvaged, what could not be.
@@ -410,6 +464,7 @@ pub(crate) fn replay(
 ) -> Result<Outcome> {
     let mut replayed = on_disk.begin()?;
     let state = on_disk.state;
+    let unlinked = log.unlinked(state)?;
     let mut last_seqno = state.last_seqno;
     let mut next_seqno = SeqNo::ZERO;
     let mut ingests_later = false;
@@ -419,6 +474,9 @@ pub(crate) fn replay(
         let wrong = |why| terrace_base::Error::corruption(&path_of(segment), offset, why);
         let malformed = |at| wrong(batch::not_a_batch(at));
         let (first, count, ops) = batch::decode_next(payload, next_seqno).map_err(wrong)?;
+        if count > 0 && unlinked.contains(&segment) {
+            return Err(wrong(OF_ANOTHER_STORE.into()));
+        }
         // What is salvaged is whole batches.
         if log.salvages
             && let Some(Err(at)) = ops.clone().find(|op| op.is_err())

@@ -46,10 +46,10 @@ impl Repair<'_> {
         let vfs = self.vfs.clone();
         let mut log = recover::Log::new(&*vfs, self.dir, &segments, claims, state);
         let complete = recover::live_segments(self.dir, listing, state, numbers).map(drop);
-        let mut survey = match complete.and_then(|()| read(&log, self.signs)) {
+        let mut survey = match complete.and_then(|()| read(&log, state, self.signs)) {
             Err(error) if is_loss(&error) => {
                 log.salvages = true;
-                read(&log, self.signs)?
+                read(&log, state, self.signs)?
             }
             read => read?,
         };
@@ -102,13 +102,21 @@ impl Repair<'_> {
 }
 
 /// Reads what a replay would, and checks what it would check.
-fn read(log: &recover::Log<'_>, signs: &[FamilySign]) -> terrace_base::Result<LogSurvey> {
+fn read(
+    log: &recover::Log<'_>,
+    state: &ManifestState,
+    signs: &[FamilySign],
+) -> terrace_base::Result<LogSurvey> {
+    let unlinked = log.unlinked(state)?;
     let mut survey = LogSurvey::default();
     let mut next_seqno = SeqNo::ZERO;
     let mut apply = |segment: SegmentNumber, offset: u64, payload: &[u8]| {
         let path = names::log_path(log.dir, segment);
         let wrong = |why: String| terrace_base::Error::corruption(&path, offset, why);
         let (first, count, ops) = batch::decode_next(payload, next_seqno).map_err(wrong)?;
+        if count > 0 && unlinked.contains(&segment) {
+            return Err(wrong(recover::OF_ANOTHER_STORE.into()));
+        }
         let ops: std::result::Result<Vec<_>, usize> = ops.collect();
         next_seqno = first + u64::from(count);
         for op in ops.map_err(|at| wrong(batch::not_a_batch(at)))? {

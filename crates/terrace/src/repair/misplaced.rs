@@ -1,10 +1,12 @@
 //! What stands under the name of a file of the store and is something else: a directory, a named pipe, a link to nothing, a segment
-//! with the number of another one. The repair goes on as if it were not there, and moves it to `lost/`.
+//! with the number of another one, or one with which the log of another store begins. The repair goes on as if it were not there, and
+//! moves it to `lost/`.
 //!
 //! A segment that the log in force may need stays until the log is replayed, which passes over it: an open refuses it until
 //! then, and would else take the hole for the end of the log. Everything else goes before that.
 
 use super::Repair;
+use super::base::Proof;
 use crate::error::Result;
 use crate::open::recover;
 use crate::version::file_numbers::FileNumbers;
@@ -31,6 +33,7 @@ pub(super) struct Misplaced {
 enum Standing {
     NoFile(&'static str),
     Segment(SegmentNumber),
+    OfAnotherStore,
 }
 
 impl fmt::Display for Standing {
@@ -38,6 +41,7 @@ impl fmt::Display for Standing {
         match self {
             Self::NoFile(what) => f.write_str(what),
             Self::Segment(number) => write!(f, "segment {number}"),
+            Self::OfAnotherStore => f.write_str("a segment of another store"),
         }
     }
 }
@@ -52,11 +56,12 @@ fn no_file(error: &Error) -> Option<Standing> {
 }
 
 impl Repair<'_> {
-    /// Looks for such files among the files of the directory, `listing`, and the `others` in it; tells of them.
+    /// Looks for such files among the files of the directory, `listing`, and the `others` in it; tells of them. Unless the
+    /// manifest is whole nothing tells with which segment the log begins.
     pub(super) fn find_misplaced(
         &mut self,
         (listing, others): (&[String], &[String]),
-        state: &ManifestState,
+        (state, proof): (&ManifestState, Proof),
         numbers: &FileNumbers,
     ) {
         let oldest = recover::oldest_needed(state);
@@ -68,7 +73,16 @@ impl Repair<'_> {
         let directories = directories.filter(|(name, _)| is_own(name));
         let files = listing.iter().filter(is_own);
         let files = files.filter_map(|name| Some((name, self.standing(name)?)));
-        for (name, standing) in directories.chain(files).collect::<Vec<_>>() {
+        let segments = match proof {
+            Proof::Whole => recover::segments_in(self.dir, listing, state, numbers),
+            Proof::Unproven | Proof::Short => Vec::new(),
+        };
+        let strays: Vec<String> = recover::of_another_store(&*self.vfs, &segments, state)
+            .into_iter()
+            .map(|number| format!("{number:06}.log"))
+            .collect();
+        let strays = strays.iter().map(|name| (name, Standing::OfAnotherStore));
+        for (name, standing) in directories.chain(files).chain(strays).collect::<Vec<_>>() {
             let in_log = match names::parse(name) {
                 FileName::Log(number) if number >= oldest => {
                     Some(number).filter(|number| !state.segments.contains_key(number))
@@ -77,9 +91,11 @@ impl Repair<'_> {
             };
             let is_segment = matches!(standing, Standing::Segment(_));
             let text = format!("{name} is {standing}, and moves to lost/ as {name}{MISPLACED}");
-            match in_log {
+            match (in_log, &standing) {
                 // A segment that is another one is a gap of the log, and told with it.
-                Some(number) if !is_segment => self.lost(format!("log segment {number}: {text}")),
+                (Some(number), Standing::NoFile(_)) => {
+                    self.lost(format!("log segment {number}: {text}"));
+                }
                 _ => self.note(text),
             }
             let Misplaced { absent, in_log: passed_over } = &mut self.misplaced;

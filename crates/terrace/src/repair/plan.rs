@@ -98,7 +98,7 @@ impl Repair<'_> {
         // Numbers under which something stands are not given to files.
         let numbers =
             FileNumbers::new(&[&listing[..], &others[..]].concat(), state.next_file_number);
-        self.find_misplaced((&listing, &others), &state, &numbers);
+        self.find_misplaced((&listing, &others), (&state, proof), &numbers);
         listing.retain(|name| !self.misplaced.absent.contains(name));
         let is_merged = |number: &FileNumber| self.merged_before.left.contains(number);
         ssts.readable.retain(|number, _| !numbers.is_foreign(*number) && !is_merged(number));

@@ -217,6 +217,48 @@ fn r7_a_batch_that_the_log_holds_twice_is_detected() {
     assert!(text.contains("should be next") && text.contains(name), "{text}");
 }
 
+/// Its number is larger, and so are its sequence numbers: nothing but its place in the log is wrong.
+#[test]
+fn r7_the_log_of_another_store_is_not_replayed_behind_ours_and_repair_sets_it_aside() {
+    let clock = stopped_clock();
+    let options = |sim: &SimVfs| {
+        let mut options = small_options(Arc::new(sim.clone()), &clock);
+        options.advanced.log_retention_bytes = 0;
+        options
+    };
+    let killed_after_put = |tag: &str, opens_before: u64| {
+        let sim = SimVfs::new(1);
+        for number in 0..opens_before {
+            let store = Store::open(options(&sim)).unwrap();
+            store.db.put(key(number), tag).unwrap();
+            store.db.close().unwrap();
+        }
+        let store = Store::open(options(&sim)).unwrap();
+        store.db.put(key(1), tag).unwrap();
+        store.db.sync().unwrap();
+        sim.kill_image()
+    };
+    let newest_log = |sim: &SimVfs| {
+        let logs = sim.files().into_iter().map(|(path, _)| path).filter(|p| kind_of(p) == "log");
+        logs.max().unwrap()
+    };
+    let (ours, theirs) = (killed_after_put("ours", 0), killed_after_put("theirs", 9));
+    let stray = newest_log(&theirs);
+    assert!(stray > newest_log(&ours));
+    let image = ours.kill_image();
+    assert!(image.write_file(&stray, theirs.read_file(&stray).unwrap()));
+    let error = Store::open(options(&image)).map(drop).unwrap_err();
+    let (text, name) = (error.to_string(), stray.file_name().unwrap().to_str().unwrap());
+    assert!(matches!(error, Error::Corruption(_)), "{error:?}");
+    assert!(text.contains("is of another store") && text.contains(name), "{text}");
+    let report = terrace::repair(DIR, options(&image), RepairOptions::default()).unwrap();
+    assert!(report.lost.is_empty(), "{report:?}");
+    let kept = stray.with_file_name("lost").join(format!("{name}.misplaced"));
+    assert!(image.exists(&kept).unwrap(), "{report:?}");
+    let store = Store::open(options(&image)).unwrap();
+    assert_eq!(store.db.get(key(1)).unwrap().as_deref(), Some(&b"ours"[..]));
+}
+
 /// A store whose values bear `tag`, with one SST.
 fn tagged(tag: &str, made_at_ms: u64) -> (SimVfs, Options, PathBuf) {
     let clock = ManualClock::wall_at(made_at_ms);
