@@ -5,8 +5,8 @@
 //! A segment that the log in force may need stays until the log is replayed, which passes over it: an open refuses it until
 //! then, and would else take the hole for the end of the log. Everything else goes before that.
 
-use super::Repair;
 use super::base::Proof;
+use super::{Repair, unended};
 use crate::error::Result;
 use crate::open::recover;
 use crate::version::file_numbers::FileNumbers;
@@ -73,9 +73,12 @@ impl Repair<'_> {
         let directories = directories.filter(|(name, _)| is_own(name));
         let files = listing.iter().filter(is_own);
         let files = files.filter_map(|name| Some((name, self.standing(name)?)));
-        let segments = match proof {
-            Proof::Whole => recover::segments_in(self.dir, listing, state, numbers),
-            Proof::Unproven | Proof::Short => Vec::new(),
+        // Neither does one that a repair has put in force which did not end.
+        let reported = unended::read(&*self.vfs, self.dir);
+        let is_whole = proof == Proof::Whole && reported.is_ok_and(|lost| lost.is_empty());
+        let segments = match is_whole {
+            true => recover::segments_in(self.dir, listing, state, numbers),
+            false => Vec::new(),
         };
         let strays: Vec<String> = recover::of_another_store(&*self.vfs, &segments, state)
             .into_iter()
