@@ -52,6 +52,7 @@ mod rename;
 mod set_algebra;
 mod sets;
 mod sorted_sets;
+mod stray_key;
 mod strings;
 mod top_written;
 mod usage;

@@ -12,7 +12,9 @@ use crate::store::{Identity, InstanceStore, StoreError, StoreLoad};
 use std::fmt::Display;
 use std::sync::Arc;
 use terrace::{CfOptions, ColumnFamily, HotTableMode, SyncMode, WriteBatch, WriteOptions};
-use terrace_cluster::{Direction, Epoch, MoveAnswer, MoveCall, NodeId, Refusal, ShardId, TopKey};
+use terrace_cluster::{
+    DbKey, Direction, Epoch, KeyRange, MoveAnswer, MoveCall, NodeId, Refusal, ShardId, TopKey,
+};
 use terrace_keyspace::{ExportLimits, ExportedKey, Keyspace, MAX_DATABASES, MAX_EXPORT_BYTES};
 
 const FAMILY: &str = "node";
@@ -160,6 +162,11 @@ impl InstanceStore for KeyspaceStore {
         Ok(!self.keyspace.has_moved_keys() && self.keyspace.is_empty().map_err(failed)?)
     }
 
+    fn stray_key(&self, part: &Part) -> Result<Option<DbKey>, StoreError> {
+        let ranges: Vec<KeyRange> = part.ranges().cloned().collect();
+        self.keyspace.stray_key(&ranges).map_err(failed)
+    }
+
     fn epoch(&self, shard: ShardId) -> Result<Epoch, StoreError> {
         Ok(self.keyspace.fence(shard))
     }
@@ -199,7 +206,7 @@ impl InstanceStore for KeyspaceStore {
             Some(HotTableMode::Off) | None => 0,
         };
         let keys = top.keys.into_iter().map(|it| TopKey {
-            key: terrace_cluster::DbKey::new(it.db, it.key),
+            key: DbKey::new(it.db, it.key),
             count: it.count,
             error: it.error,
             entry_bytes: it.entry_bytes,

@@ -13,7 +13,7 @@ use crate::follower;
 use crate::gate::Gate;
 use crate::lease_keeper;
 use crate::part::Part;
-use crate::part_check::PartCheck;
+use crate::part_check::{PartCheck, stray_text};
 use crate::partitioner::{self, Repartition};
 use crate::passing::Passing;
 use crate::roles::NodeRoles;
@@ -133,7 +133,8 @@ fn part_of(store: &dyn InstanceStore) -> Result<Option<Part>, StoreError> {
     }
 }
 
-/// Refuses a cluster of these shards if a store has another part of the keys than its node would have.
+/// Refuses a cluster of these shards if a store has another part of the keys than its node would have, or keys that are not
+/// of that.
 ///
 /// # Errors
 /// That, or the store fails.
@@ -143,8 +144,12 @@ pub fn check_store(
     placement: Placement,
     shards: &[(ShardId, NodeId, Vec<KeyRange>)],
 ) -> Result<(), Error> {
-    let Some(known) = part_of(store)? else { return Ok(()) };
     let wanted = Part::of(placement, shards, node);
+    let Some(known) = part_of(store)? else {
+        let Some(wanted) = wanted else { return Ok(()) };
+        let stray = store.stray_key(&wanted)?;
+        return stray.map_or(Ok(()), |key| Err(Error::Config(stray_text(&wanted, &key))));
+    };
     if wanted.as_ref() == Some(&known) {
         return Ok(());
     }

@@ -43,6 +43,11 @@ impl Part {
         self.shards.keys().next().copied()
     }
 
+    /// What belongs to it.
+    pub fn ranges(&self) -> impl Iterator<Item = &KeyRange> {
+        self.shards.values().flatten()
+    }
+
     /// For people.
     pub fn describe(&self) -> String {
         let key = |key: &[u8]| format!("\"{}\"", key.escape_ascii());

@@ -1,12 +1,13 @@
 //! Whether this node's store has the part of the key space that the metadata say. If not, the cluster was created
 //! again with its nodes in another order: the store is used in the name of no shard, since its keys would not be found,
-//! and what it keeps for other shards would be taken for left behind.
+//! and what it keeps for other shards would be taken for left behind. Nor is one that has keys of no cluster, some of
+//! which are not of the part that it would get.
 
 use crate::part::Part;
 use crate::store::StoreError;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use terrace_cluster::{NodeId, Topology};
+use terrace_cluster::{DbKey, NodeId, Topology};
 
 /// See the module.
 pub(crate) struct PartCheck {
@@ -23,6 +24,8 @@ struct State {
     known: Option<Part>,
     /// What the latest metadata say that it has; not known before there were any.
     wanted: Option<Option<Part>>,
+    /// It remembers no part, and has this key, which is not of that one.
+    stray: Option<(Part, DbKey)>,
     answer: Answer,
 }
 
@@ -34,11 +37,23 @@ enum Answer {
     Refused(String),
 }
 
+/// Why a store does not get a part: it has a key that is not of it.
+pub(crate) fn stray_text(part: &Part, key: &DbKey) -> String {
+    const SHOWN: usize = 64;
+    let shown = key.key[..key.key.len().min(SHOWN)].escape_ascii();
+    format!(
+        "its store has keys of before it was in a cluster that would not be found in this one, such as \"{shown}\" in \
+         database {}; it would have {} in database 0",
+        key.db,
+        part.describe()
+    )
+}
+
 impl State {
     fn judge(&self) -> Answer {
-        match (&self.wanted, &self.known) {
-            (None, _) => Answer::Unknown,
-            (Some(wanted), Some(known)) if wanted.as_ref() != Some(known) => {
+        let Some(wanted) = &self.wanted else { return Answer::Unknown };
+        match (&self.known, wanted, &self.stray) {
+            (Some(known), _, _) if wanted.as_ref() != Some(known) => {
                 let wanted = wanted.as_ref().map_or("none".into(), |wanted| wanted.describe());
                 Answer::Refused(format!(
                     "its store has {}, and the metadata give it {wanted}: the cluster was created again in another \
@@ -46,7 +61,10 @@ impl State {
                     known.describe()
                 ))
             }
-            (Some(wanted), _) => Answer::Fits(wanted.clone()),
+            (None, Some(part), Some((of, key))) if part == of => {
+                Answer::Refused(stray_text(part, key))
+            }
+            _ => Answer::Fits(wanted.clone()),
         }
     }
 }
@@ -55,7 +73,8 @@ impl PartCheck {
     /// Of the store of node `me`, that remembers `known`.
     pub fn new(me: NodeId, known: Option<Part>) -> Self {
         let is_unsettled = AtomicBool::new(known.is_none());
-        let state = Mutex::new(State { known, wanted: None, answer: Answer::Unknown });
+        let state = State { known, wanted: None, stray: None, answer: Answer::Unknown };
+        let state = Mutex::new(state);
         Self { me, state, is_refused: AtomicBool::new(false), is_unsettled }
     }
 
@@ -107,13 +126,13 @@ impl PartCheck {
     }
 
     /// Before the store is used in the name of a shard in a new term: has `remember` store its part durably, if it
-    /// remembers none.
+    /// remembers none; or say which key the store has that is not of it.
     ///
     /// # Errors
-    /// The store has another part, or that is not known yet; or `remember` fails.
+    /// The store has another part, or such a key, or that is not known yet; or `remember` fails.
     pub fn settle(
         &self,
-        remember: impl FnOnce(&Part) -> Result<(), StoreError>,
+        remember: impl FnOnce(&Part) -> Result<Option<DbKey>, StoreError>,
     ) -> Result<(), StoreError> {
         let wanted = match &*self.state.lock() {
             State { answer: Answer::Unknown, .. } => {
@@ -124,13 +143,17 @@ impl PartCheck {
             State { answer: Answer::Fits(_), .. } => return Ok(()),
         };
         // Not locked: it waits for the device, and calls of clients ask meanwhile. One fence at a time is here.
-        remember(&wanted)?;
+        let stray = remember(&wanted)?;
         let mut state = self.state.lock();
-        state.known = Some(wanted);
+        match stray {
+            Some(key) => state.stray = Some((wanted, key)),
+            None => state.known = Some(wanted),
+        }
         // The metadata may say something else meanwhile.
         self.judge(&mut state);
         match &state.answer {
             Answer::Refused(why) => Err(StoreError(why.clone())),
+            _ if state.known.is_none() => Err(StoreError("the metadata have just changed".into())),
             Answer::Unknown | Answer::Fits(_) => Ok(()),
         }
     }
@@ -171,7 +194,7 @@ mod tests {
         let mut stored = None;
         let write = |part: &Part| {
             stored = Some(part.clone());
-            Ok(())
+            Ok(None)
         };
         fresh.settle(write).unwrap();
         fresh.settle(never).unwrap();
@@ -203,10 +226,39 @@ mod tests {
         check.see(&topology([1, 2]));
         let settled = check.settle(|_| {
             check.see(&topology([2, 1]));
-            Ok(())
+            Ok(None)
         });
         assert!(settled.is_err() && check.is_refused(), "{settled:?}");
         check.see(&topology([1, 2]));
         assert!(!check.is_refused());
+    }
+
+    /// The keys of a server that was in no cluster, of which the others are to be found as well.
+    #[test]
+    fn a_store_with_a_key_that_is_not_of_its_part_is_refused() {
+        let check = PartCheck::new(NodeId([1; 20]), None);
+        check.see(&topology([1, 2]));
+        let stray = |_: &Part| Ok(Some(DbKey::new(3, [b'k'; 1000])));
+        for _ in 0..2 {
+            let why = check.settle(stray).unwrap_err().to_string();
+            assert!(why.contains("database 3; it would have slots 0-99 as shard 1"), "{why}");
+            assert!(why.len() < 400 && check.is_refused() && check.known().is_none());
+        }
+        // Another part may be one that it is of.
+        check.see(&topology([2, 1]));
+        assert!(!check.is_refused() && check.is_unsettled());
+        check.settle(|_| Ok(None)).unwrap();
+        assert!(check.known().unwrap().describe().contains("as shard 2"));
+    }
+
+    #[test]
+    fn a_stray_key_of_a_part_that_is_not_wanted_any_more_settles_nothing() {
+        let check = PartCheck::new(NodeId([1; 20]), None);
+        check.see(&topology([1, 2]));
+        let settled = check.settle(|_| {
+            check.see(&topology([2, 1]));
+            Ok(Some(DbKey::new(0, "k")))
+        });
+        assert!(settled.is_err() && !check.is_refused() && check.is_unsettled());
     }
 }

@@ -242,7 +242,10 @@ impl Shared {
         let (drained, drain) = watch::channel(());
         let raised = blocking(move || {
             let _one_at_a_time = this.raising.lock();
-            this.part_check.settle(|part| this.store.set_part(part))?;
+            this.part_check.settle(|part| match this.store.stray_key(part)? {
+                Some(stray) => Ok(Some(stray)),
+                None => this.store.set_part(part).map(|()| None),
+            })?;
             {
                 let mut epochs = this.epochs.lock();
                 let known = this.known(&mut epochs, shard)?;

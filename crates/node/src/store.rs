@@ -2,7 +2,7 @@
 
 use crate::part::Part;
 use crate::rpc::{MoveMessage, ShardRecords, TopCounts};
-use terrace_cluster::{Epoch, MoveAnswer, NodeId, ShardId};
+use terrace_cluster::{DbKey, Epoch, MoveAnswer, NodeId, ShardId};
 
 /// What a store knows of the node that it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +69,12 @@ pub trait InstanceStore: Send + Sync + 'static {
     /// # Errors
     /// See [`Self::identity`].
     fn is_empty(&self) -> Result<bool, StoreError>;
+
+    /// A key that a store with this part has not, and that no move brought here: it would not be found in the cluster.
+    ///
+    /// # Errors
+    /// See [`Self::identity`].
+    fn stray_key(&self, part: &Part) -> Result<Option<DbKey>, StoreError>;
 
     /// The latest epoch of a shard that was made known; 0 before the first.
     ///

@@ -4,8 +4,8 @@
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, HashMap};
 use terrace_cluster::{
-    CopyChange, CopyState, DbKey, Direction, Epoch, HomeKey, KeyCopy, MoveAnswer, MoveCall, MoveId,
-    NodeId, Refusal, ShardId, TopKey,
+    CopyChange, CopyState, DbKey, Direction, Epoch, HomeKey, KeyCopy, KeyRange, MoveAnswer,
+    MoveCall, MoveId, NodeId, Refusal, ShardId, TopKey, slot_of,
 };
 use terrace_node::rpc::{MoveMessage, ShardRecords, TopCounts};
 use terrace_node::{Identity, InstanceStore, Part, StoreError, StoreLoad};
@@ -278,6 +278,18 @@ impl InstanceStore for MemoryStore {
         let is_known = |home: &HomeKey| home.exception.is_some() || home.intent.is_some();
         let has_moved = state.home.values().any(is_known) || !state.copies.is_empty();
         Ok(state.values.is_empty() && !has_moved)
+    }
+
+    fn stray_key(&self, part: &Part) -> Result<Option<DbKey>, StoreError> {
+        let (state, slots) = (self.state.lock(), |range: &KeyRange| match range {
+            KeyRange::Slots(first, last) => *first..=*last,
+            KeyRange::Keys { .. } => panic!("clusters of tests have slots"),
+        });
+        let is_of_part = |key: &DbKey| {
+            part.ranges().any(|range| slots(range).contains(&slot_of(&key.key).number()))
+        };
+        let is_copy = |key: &DbKey| state.copies.keys().any(|(_, copy)| copy == key);
+        Ok(state.values.keys().find(|key| !is_of_part(key) && !is_copy(key)).cloned())
     }
 
     fn epoch(&self, shard: ShardId) -> Result<Epoch, StoreError> {

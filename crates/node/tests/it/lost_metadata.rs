@@ -146,6 +146,34 @@ async fn stores_may_get_another_part_while_they_have_no_keys() {
     }
 }
 
+/// Those of a server that was in no cluster before: in its new one some of them would not be found.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_with_keys_of_another_part_is_used_in_the_name_of_no_shard() {
+    let (stores, dir) = (stores(2), tempfile::tempdir().unwrap());
+    // Of slot 12,182, which the second one has.
+    for (store, shard) in stores.iter().zip([1, 2]) {
+        store.execute(ShardId(shard), &["SET", "foo", "v"]).unwrap();
+    }
+    let cluster = TestCluster::start_on(metadata(&dir), &stores, "lost").await;
+    cluster.wait_until_served_by(1, 1).await;
+    let refused = cluster.nodes[0].id();
+    for node in &cluster.nodes {
+        wait_for("the reason to be told", async || {
+            let status = node.node().cluster_status().await;
+            let told = status.get(&refused)?.as_ref().ok()?;
+            (told.refuses_part && told.refusal.contains("\"foo\" in database 0")).then_some(())
+        })
+        .await;
+        wait_for("no claim", async || {
+            let owner = node.node().coordinator().topology()?.shards[&ShardId(1)].owner;
+            owner.is_none_or(|owner| !owner.is_claimed).then_some(())
+        })
+        .await;
+    }
+    assert_eq!(cluster.nodes[0].node().figures().shards_served, 0);
+    assert_eq!(stores[0].part().unwrap(), None);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn in_another_order_nothing_is_swept_and_in_the_right_one_everything_is_there() {
     let stores = stores(3);

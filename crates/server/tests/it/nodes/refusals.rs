@@ -85,6 +85,19 @@ fn a_store_of_another_cluster_or_placement_is_refused() {
         .unwrap();
 }
 
+/// In a cluster there is database 0 only.
+#[test]
+fn a_store_with_keys_in_other_databases_is_refused() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    assert_eq!(client.say("SELECT 3"), ok());
+    assert_eq!(client.say("SET key value"), ok());
+    drop(client);
+    let dir = served.end();
+    let why = refusal(dir.path(), &[("cluster-placement", "range")]);
+    assert!(why.contains("such as \"key\" in database 3"), "{why}");
+}
+
 #[test]
 fn a_server_whose_store_has_another_placement_than_the_cluster_ends() {
     let cluster = NodeCluster::start(Placement::Slots, 1, &[]);
