@@ -192,7 +192,8 @@ pub trait Coordinator: Send + Sync {
     /// after the reply came: else the outcome is unknown ([`Unserved::Unreachable`]).
     fn call(&self, target: CallTarget, call: OutgoingCall, done: Box<dyn FnOnce(Reply) + Send>);
 
-    /// Calls back when a held key is released, or at once if it is not held.
+    /// Calls back when a held key is released, or has been held for very long; at once if it is not held, or for as long
+    /// already.
     fn when_released(&self, db: u8, key: &[u8], done: Box<dyn FnOnce() + Send>);
 
     /// Calls back when a shard that [changes its owner](Route::Changing) does so no longer as far as this node sees: it is

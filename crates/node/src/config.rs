@@ -14,6 +14,9 @@ pub const MIN_LEASE: Duration = Duration::from_secs(1);
 /// are under way, and one for the next owner, which takes a fifth of that where the machines are not busy.
 pub const HAND_OVER: Duration = Duration::from_secs(3);
 
+/// The default of [`NodeConfig::hold_limit`]: longer than a move takes to give up another instance that does not answer.
+pub const HOLD_LIMIT: Duration = Duration::from_secs(15);
+
 /// What a node is started with.
 #[derive(Clone)]
 pub struct NodeConfig {
@@ -33,6 +36,8 @@ pub struct NodeConfig {
     pub lease: Duration,
     /// How long commands on a shard that has just lost its owner wait for the next one, before they are refused.
     pub hand_over: Duration,
+    /// How long commands wait for a key that is being moved, before they are to be tried again.
+    pub hold_limit: Duration,
     /// How long a node that ends may take to give up its shards, and waits for what is under way.
     pub leave: Duration,
     /// Whether it owns shards.
@@ -70,6 +75,7 @@ impl NodeConfig {
             secret: Secret::none(),
             lease: Duration::from_secs(3),
             hand_over: HAND_OVER,
+            hold_limit: HOLD_LIMIT,
             leave: Duration::from_secs(3),
             is_coordinator: true,
             partitioner: None,

@@ -170,10 +170,10 @@ impl Coordinator for NodeCoordinator {
     fn when_released(&self, db: u8, key: &[u8], done: Box<dyn FnOnce() + Send>) {
         if let Some(owned) = self.owner_of(key) {
             let mut keys = owned.keys.write();
-            let is_over = keys.is_over;
-            let waiting = keys.held.get_mut(&DbKey::new(db, key));
-            if let Some(waiting) = waiting.filter(|_| !is_over) {
-                return waiting.push(Callback::new(done));
+            let (is_over, limit) = (keys.is_over, self.shared.config.hold_limit);
+            let held = keys.held.get_mut(&DbKey::new(db, key));
+            if let Some(held) = held.filter(|held| !is_over && !held.is_long(limit)) {
+                return held.waiting.push(Callback::new(done));
             }
         }
         done();

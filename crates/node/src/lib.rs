@@ -40,7 +40,7 @@ mod view;
 mod wishes;
 
 pub use clock::{BootClock, SystemBootClock};
-pub use config::{HAND_OVER, MIN_LEASE, NodeConfig, PartitionerConfig};
+pub use config::{HAND_OVER, HOLD_LIMIT, MIN_LEASE, NodeConfig, PartitionerConfig};
 pub use error::Error;
 pub use keyspace_store::KeyspaceStore;
 pub use node::{Node, NodeFigures, check_store, create_cluster, join_store};

@@ -7,7 +7,7 @@ use crate::epochs;
 use crate::rpc::{MoveMessage, ShardRecords};
 use crate::shared::Shared;
 use crate::sweep::{self, Sweep};
-use crate::view::{AwayKeys, Callback, Order, OwnedShard, OwnerStatus};
+use crate::view::{AwayKeys, Callback, Held, Order, OwnedShard, OwnerStatus};
 use crate::wishes::{Answer, Wishes};
 use parking_lot::RwLock;
 use std::collections::{BTreeSet, HashMap};
@@ -139,7 +139,7 @@ impl Drop for Owner {
         {
             let mut keys = self.owned.keys.write();
             keys.is_over = true;
-            keys.held.values_mut().for_each(|waiting| released.append(waiting));
+            keys.held.values_mut().for_each(|held| released.append(&mut held.waiting));
         }
         released.into_iter().for_each(Callback::call);
     }
@@ -250,6 +250,7 @@ impl Owner {
                     self.overdue.insert(key, self.start.elapsed() + RECALL_LIMIT);
                 }
             }
+            Order::HeldLong => self.let_waiting_go(),
             Order::Stop(stopped) => {
                 self.is_stopping = true;
                 self.mover.cancel();
@@ -446,7 +447,14 @@ impl Owner {
     fn hold(&mut self, id: MoveId, parts: &MoveParts, drains: bool) {
         if parts.direction == Direction::Out {
             let mut keys = self.owned.keys.write();
-            parts.keys.iter().for_each(|key| _ = keys.held.entry(key.clone()).or_default());
+            for key in &parts.keys {
+                keys.held.entry(key.clone()).or_insert_with(Held::new);
+            }
+            let (limit, orders) = (self.shared.config.hold_limit, self.owned.orders.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(limit).await;
+                let _ = orders.send(Order::HeldLong);
+            });
         }
         if drains {
             // Begun after the hold can be seen: routes from before are behind the gate.
@@ -475,10 +483,23 @@ impl Owner {
         {
             let mut keys = self.owned.keys.write();
             for key in &parts.keys {
-                released.extend(keys.held.remove(key).unwrap_or_default());
+                released.extend(keys.held.remove(key).into_iter().flat_map(|held| held.waiting));
             }
         }
         released.into_iter().for_each(Callback::call);
+    }
+
+    /// Commands on keys that have been held for too long go on: they find these held, and do not wait again. A move that
+    /// cannot be committed, as on a full disk, holds its keys until it can.
+    fn let_waiting_go(&self) {
+        let limit = self.shared.config.hold_limit;
+        let mut waiting = Vec::new();
+        {
+            let mut keys = self.owned.keys.write();
+            let long = keys.held.values_mut().filter(|held| held.is_long(limit));
+            long.for_each(|held| waiting.append(&mut held.waiting));
+        }
+        waiting.into_iter().for_each(Callback::call);
     }
 
     /// Sends a message, later if it is not the first attempt, and reports its answer.

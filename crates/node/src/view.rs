@@ -36,10 +36,28 @@ pub(crate) struct OwnedShard {
 #[derive(Default)]
 pub(crate) struct AwayKeys {
     pub exceptions: ExceptionList,
-    /// Writes of these wait; who is called when they are released.
-    pub held: HashMap<DbKey, Vec<Callback>>,
+    /// Writes of these wait.
+    pub held: HashMap<DbKey, Held>,
     /// The shard's task has ended: nobody will release what is held.
     pub is_over: bool,
+}
+
+/// Since when a key is held, and who is called when it is released, or has been held for too long.
+pub(crate) struct Held {
+    since: Instant,
+    pub waiting: Vec<Callback>,
+}
+
+impl Held {
+    /// From now on.
+    pub fn new() -> Self {
+        Self { since: Instant::now(), waiting: Vec::new() }
+    }
+
+    /// Whether commands do not wait any more, who may wait for this long.
+    pub fn is_long(&self, limit: Duration) -> bool {
+        self.since.elapsed() >= limit
+    }
 }
 
 /// Called once: when it is dropped, at the latest, so that nobody waits for what is gone. In a lock only so that it
@@ -76,6 +94,8 @@ pub(crate) enum Order {
     Recall(DbKey, Callback),
     /// The recall with this number has waited long enough.
     Overdue(DbKey, u64),
+    /// Some keys may have been held for too long.
+    HeldLong,
     /// No more moves; answered when none is under way.
     Stop(oneshot::Sender<()>),
     /// Something happened to a move.

@@ -106,7 +106,7 @@ impl TestNode {
         config.lease = self.lease;
         // A busy machine makes no hand-over take too long.
         config.hand_over = self.lease;
-        config.leave = HANG;
+        (config.leave, config.hold_limit) = (HANG, HANG);
         // What a test waits for when a node is away is that it does not answer, not that it is slow.
         let patience = (self.lease / 3).max(LinkOptions::default().timeout);
         config.links = LinkOptions { timeout: patience, ping: patience };

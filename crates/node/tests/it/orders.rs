@@ -3,6 +3,7 @@
 use crate::harness::{TestCluster, wait_for};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use terrace::{Db, Options, SystemClock};
 use terrace_cluster::{DbKey, Direction, Epoch, MoveCall, MoveId, PlanSpec, Route, ShardId};
 use terrace_metadata::{Embedded, Metadata};
@@ -89,6 +90,39 @@ async fn an_order_that_comes_while_the_key_goes_out_is_done_after_that() {
     store.resume();
     home.await.unwrap().unwrap();
     assert!(it.cluster.nodes[0].store.has(key));
+    assert_eq!(it.cluster.places_of(key), 1);
+}
+
+/// A move that cannot be committed, as on a full disk, holds its keys until it can.
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_wait_for_a_key_that_is_held_for_a_bounded_time_only() {
+    let mut it = start("held", 1).await;
+    let node = &mut it.cluster.nodes[0];
+    node.node().leave().await;
+    node.kill();
+    node.start(|config| config.hold_limit = Duration::from_millis(50)).await;
+    it.cluster.wait_until_served().await;
+    let (key, store) = (&it.keys[0], &it.cluster.nodes[0].store);
+    store.pause("commit");
+    // By the node itself: it knows where it is.
+    let (node, moved) = (it.cluster.nodes[0].node.clone().unwrap(), DbKey::new(0, key.as_str()));
+    let out = tokio::spawn(async move { node.move_key(moved, Some(ShardId(2))).await });
+    it.step(0, "commit", 1).await;
+    let coordinator = it.node(0).coordinator();
+    let wait = || {
+        let called = Arc::new(AtomicBool::new(false));
+        let by = called.clone();
+        let done = Box::new(move || by.store(true, Ordering::SeqCst));
+        coordinator.when_released(0, key.as_bytes(), done);
+        move || called.load(Ordering::SeqCst).then_some(())
+    };
+    let is_called = wait();
+    wait_for("the command to be let go", async || is_called()).await;
+    // One that comes later does not wait at all.
+    assert!(wait()().is_some());
+    assert_eq!(coordinator.route(0, key.as_bytes()), Route::Held, "nothing was released");
+    store.resume();
+    out.await.unwrap().unwrap();
     assert_eq!(it.cluster.places_of(key), 1);
 }
 
