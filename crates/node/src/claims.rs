@@ -277,6 +277,11 @@ impl Claims {
                 self.on(shard, OwnerEvent::Answered(ticket, answer));
             }
             Report::Loaded(id, ticket, epoch, taken) => {
+                let held = self.shards.get(&id).and_then(|shard| shard.ownership.held_epoch());
+                if held != Some(epoch) {
+                    // Of a term that is over: a later one may serve already, and `taken` ends here.
+                    return;
+                }
                 // The one before it, if the load was asked for twice.
                 self.stop(id);
                 if let Some(shard) = self.shards.get_mut(&id) {

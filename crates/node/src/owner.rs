@@ -131,10 +131,15 @@ struct Owner {
     is_stopping: bool,
 }
 
-/// Nobody waits for a task that is gone: writes of held keys are routed again, and the stores refuse them as long as the
-/// move that held them is not over.
+/// Nothing is routed by a task that is gone, which may have begun to serve in the moment in which it was ended. Nobody waits
+/// for one: writes of held keys are routed again, and the stores refuse them as long as the move that held them is not over.
 impl Drop for Owner {
     fn drop(&mut self) {
+        let (shard, epoch) = (self.owned.shard, self.owned.epoch);
+        // After a fault of the task itself the shard is served still, without moves.
+        if !std::thread::panicking() {
+            self.shared.forget_shard(shard, |owned| owned == epoch);
+        }
         let mut released = Vec::new();
         {
             let mut keys = self.owned.keys.write();
