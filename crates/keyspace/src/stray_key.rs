@@ -43,7 +43,7 @@ impl Keyspace {
         if let Some(range) = ranges.iter().find(|range| db == 0 && has(range, key)) {
             let next = behind(range, key);
             // Never back, were the ranges of another placement than the store.
-            return Ok(if &next[..] > iter.key() { Step::Seek(next) } else { Step::Next });
+            return Ok(if next.as_slice() > iter.key() { Step::Seek(next) } else { Step::Next });
         }
         let is_gone = !is_string && Meta::read(iter.value())?.is_expired(self.now_ms());
         let key = DbKey::new(db, key);
@@ -56,7 +56,7 @@ fn has(range: &KeyRange, key: &[u8]) -> bool {
     match range {
         KeyRange::Slots(first, last) => (*first..=*last).contains(&slot_of(key).number()),
         KeyRange::Keys { start, end } => {
-            &start[..] <= key && end.as_deref().is_none_or(|end| key < end)
+            start.as_slice() <= key && end.as_deref().is_none_or(|end| key < end)
         }
     }
 }
