@@ -67,6 +67,11 @@ impl ExportedKey {
         Ok(exported)
     }
 
+    /// Of a key that does not exist.
+    pub fn nothing(db: u8, key: &[u8]) -> Self {
+        Exporter::new(db, key, ExportedKind::Nothing, 0).finish()
+    }
+
     /// To be sent.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -250,8 +255,9 @@ mod tests {
             })
             .unwrap();
         assert_eq!(seen, [(1.5, b"a".to_vec()), (f64::INFINITY, Vec::new())]);
-        let nothing = Exporter::new(0, b"k", ExportedKind::Nothing, 0).finish();
-        assert!(!ExportedKey::from_bytes(nothing.as_bytes()).unwrap().exists());
+        let nothing = ExportedKey::nothing(3, b"k");
+        let read = ExportedKey::from_bytes(nothing.as_bytes()).unwrap();
+        assert_eq!((read.name(), read.exists()), ((3, &b"k"[..]), false));
     }
 
     #[test]

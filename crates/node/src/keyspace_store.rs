@@ -193,6 +193,10 @@ impl InstanceStore for KeyspaceStore {
         self.move_keys(message)
     }
 
+    fn export_of_nothing(&self, key: &DbKey) -> Vec<u8> {
+        ExportedKey::nothing(key.db, &key.key).as_bytes().to_vec()
+    }
+
     fn top_counts(&self, keys: usize) -> Result<TopCounts, StoreError> {
         let db = self.keyspace.db();
         // A write that is in the log still counts as any other: a hot table keeps it there for long.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use terrace_cluster::{
-    Assignment, DbKey, Direction, Effect, Epoch, Exception, KeyCopy, MoveAnswer, MoveCall,
+    Assignment, DbKey, Direction, Effect, Epoch, Exception, KeyCopy, KeyMove, MoveAnswer, MoveCall,
     MoveEvent, MoveId, Mover, NodeId, Outcome, Refusal, ShardId, Site,
 };
 use terrace_keyspace::move_point;
@@ -263,6 +263,7 @@ impl Owner {
             }
             Order::Event(id, event) => {
                 self.note(id);
+                let event = self.take_lost_key(id, event);
                 let effects = self.mover.on(id, event);
                 self.note(id);
                 self.run(id, effects);
@@ -275,6 +276,26 @@ impl Owner {
                     is_sweeping: self.sweep.is_under_way(),
                 });
             }
+        }
+    }
+
+    /// A key that its instance has lost, as one that went back to an older backup, comes home without a value if that was
+    /// ordered. What else wants it there leaves it where its record says: the instance may be put right.
+    fn take_lost_key(&self, id: MoveId, event: MoveEvent<Vec<u8>>) -> MoveEvent<Vec<u8>> {
+        let MoveEvent::Answered(ticket, MoveAnswer::Refused(Refusal::NotHere)) = event else {
+            return event;
+        };
+        let is_home =
+            |it: &&KeyMove<Vec<u8>>| it.is_exporting() && it.direction() == Direction::Home;
+        let Some(moved) = self.mover.get(id).filter(is_home) else { return event };
+        match moved.keys() {
+            [key] if self.wishes.is_ordered_home(key) => {
+                let other = moved.other();
+                tracing::warn!("the store of shard {other} has lost {key}: home without a value");
+                let nothing = vec![self.shared.store.export_of_nothing(key)];
+                MoveEvent::Answered(ticket, MoveAnswer::Exported(nothing))
+            }
+            _ => event,
         }
     }
 

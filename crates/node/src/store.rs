@@ -100,6 +100,9 @@ pub trait InstanceStore: Send + Sync + 'static {
     /// See [`Self::identity`].
     fn apply_move(&self, message: &MoveMessage) -> Result<MoveAnswer<Vec<u8>>, StoreError>;
 
+    /// What an export gives of a key that does not exist.
+    fn export_of_nothing(&self, key: &DbKey) -> Vec<u8>;
+
     /// What was written since the last question; at most `keys` keys.
     ///
     /// # Errors

@@ -60,6 +60,12 @@ impl Wishes {
         self.waiting.iter().filter(|(_, waiting)| is_needed(waiting)).map(|(key, _)| key)
     }
 
+    /// Whether somebody has ordered the key home, and waits for that.
+    pub fn is_ordered_home(&self, key: &DbKey) -> bool {
+        let is_order = |it: &Waiting| matches!(it, Waiting::Place(None, _));
+        self.waiting.get(key).is_some_and(|waiting| waiting.iter().any(is_order))
+    }
+
     /// A plan replaces all orders of before.
     pub fn plan(&mut self, part: Vec<Assignment>) {
         self.places = part.into_iter().map(|it| (it.key, it.at)).collect();
@@ -260,6 +266,8 @@ mod tests {
         wishes.fail(&key("l"), Some(ShardId(2)), "away");
         assert_eq!(out.try_recv(), Ok(Err("too large; the key stays at home".into())));
         let mut home = order(&mut wishes, "m", None);
+        let is_ordered_home = |name: &str| wishes.is_ordered_home(&key(name));
+        assert_eq!(["k", "l", "m"].map(is_ordered_home), [false, false, true]);
         wishes.fail(&key("m"), Some(ShardId(2)), "the move is over");
         let stays = "the move is over; the key stays in the store of shard 2";
         assert_eq!(home.try_recv(), Ok(Err(stays.into())));

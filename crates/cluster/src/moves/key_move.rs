@@ -289,6 +289,11 @@ impl<V: Clone> KeyMove<V> {
         self.step == Step::Begin
     }
 
+    /// Whether the answer to its export is awaited.
+    pub fn is_exporting(&self) -> bool {
+        self.step == Step::Export
+    }
+
     /// Whether it is committed or undone. What is left to do waits for the other instance, or for home to forget it,
     /// and holds no key, but for those that an undone move home releases at the other instance.
     pub fn is_decided(&self) -> bool {

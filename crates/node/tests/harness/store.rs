@@ -58,6 +58,13 @@ impl MemoryStore {
         state.values.contains_key(&key) && !state.copies.iter().any(is_hidden)
     }
 
+    /// A key of another shard, and the record of it, are not here any more: the store has gone back to an older state.
+    pub fn lose(&self, key: &str) {
+        let (key, mut state) = (DbKey::new(0, key), self.state.lock());
+        state.values.remove(&key);
+        state.copies.retain(|(_, copy), _| *copy != key);
+    }
+
     /// How often a step of a move was done here.
     pub fn steps(&self, name: &str) -> usize {
         self.state.lock().steps.get(name).copied().unwrap_or(0)
@@ -328,6 +335,10 @@ impl InstanceStore for MemoryStore {
             self.resumed.wait(&mut state);
         }
         Ok(state.apply(message).unwrap_or_else(MoveAnswer::Refused))
+    }
+
+    fn export_of_nothing(&self, _: &DbKey) -> Vec<u8> {
+        vec![0]
     }
 
     fn top_counts(&self, keys: usize) -> Result<TopCounts, StoreError> {

@@ -93,6 +93,29 @@ async fn an_order_that_comes_while_the_key_goes_out_is_done_after_that() {
     assert_eq!(it.cluster.places_of(key), 1);
 }
 
+/// Its store has gone back to an older backup. Whatever else brings keys home leaves it, since the store may be put right.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_its_store_has_lost_comes_home_without_a_value_if_that_is_ordered() {
+    let it = start("lost", 2).await;
+    let [key, other] = [&it.keys[0], &it.keys[1]];
+    for key in [key, other] {
+        it.moved(key, Some(2)).await;
+        it.cluster.nodes[1].store.lose(key);
+    }
+    let is_called = it.recall(key);
+    wait_for("the command to go on", async || is_called()).await;
+    let coordinator = it.node(0).coordinator();
+    let is_away = |key: &String| matches!(coordinator.route(0, key.as_bytes()), Route::Instance(_));
+    assert!(is_away(key) && is_away(other));
+    it.moved(key, None).await;
+    assert!(!is_away(key) && is_away(other));
+    let front = &it.cluster.nodes[0].front;
+    assert_eq!(front.run(&format!("GET {key}")).await.unwrap(), b"nil");
+    front.run(&format!("SET {key} 2")).await.unwrap();
+    it.moved(key, Some(2)).await;
+    assert_eq!((it.cluster.places_of(key), it.cluster.nodes[1].store.has(key)), (1, true));
+}
+
 /// A move that cannot be committed, as on a full disk, holds its keys until it can.
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_wait_for_a_key_that_is_held_for_a_bounded_time_only() {
