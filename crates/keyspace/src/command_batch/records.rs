@@ -3,15 +3,27 @@
 use super::CommandBatch;
 use crate::error::Result;
 use crate::move_records::RecordChange;
-use terrace_cluster::{DbKey, IntentState, Refusal};
+use terrace_cluster::{DbKey, Direction, HomeKey, IntentState, Refusal};
+
+/// Whether a move ends with this at home, and brings no value there.
+fn ends_move(home: &HomeKey) -> bool {
+    home.intent.is_some_and(|intent| match intent.state {
+        IntentState::Open => false,
+        IntentState::Committed => intent.direction == Direction::Out,
+        IntentState::Undone => true,
+    })
+}
 
 impl CommandBatch {
     /// Changes a record in this batch. The lock of its key is held.
     pub(crate) fn change_record(&mut self, change: RecordChange) -> Result<()> {
         let family = self.space.moves.family(&self.space.db)?;
-        if matches!(change, RecordChange::Fence(..)) {
+        match &change {
             // Without an owner nobody could delete anything.
-            self.batch.use_reserve();
+            RecordChange::Fence(..) => self.batch.use_reserve(),
+            // Nor the keys of a move that does not end. None begins with it.
+            RecordChange::Home(_, home) if ends_move(home) => self.batch.use_reserve(),
+            _ => {}
         }
         for (key, value) in self.space.moves.encode(&change) {
             match value {

@@ -99,6 +99,18 @@ fn the_most_written_keys_are_those_of_users() {
     assert!((40..50).contains(&top.writes), "{}", top.writes);
 }
 
+/// Writes until the disk is full, also when a merge has made room; `number` is that of the next key.
+fn fill_disk(space: &Arc<Keyspace>, number: &mut u64) {
+    while !space.db().is_disk_full() {
+        let key = number.to_be_bytes();
+        let mut batch = locked(space, &[&key]);
+        batch.put(0, &key, &[b'v'; 300], &PutOptions::default()).unwrap();
+        let _full = batch.commit();
+        *number += 1;
+        assert!(*number < 100_000, "the disk is never full");
+    }
+}
+
 /// Without a new owner nobody could delete anything of the shard.
 #[test]
 fn an_epoch_becomes_known_while_the_disk_is_full() {
@@ -111,15 +123,7 @@ fn an_epoch_becomes_known_while_the_disk_is_full() {
     vfs.set_capacity_bytes(Some(used + (200 << 10)));
     let (mut number, mut tries, mut known) = (0_u64, 1, 0);
     while known < 5 {
-        // Also when a merge has made room.
-        while !space.db().is_disk_full() {
-            let key = number.to_be_bytes();
-            let mut batch = locked(&space, &[&key]);
-            batch.put(0, &key, &[b'v'; 300], &PutOptions::default()).unwrap();
-            let _full = batch.commit();
-            number += 1;
-            assert!(number < 100_000, "the disk is never full");
-        }
+        fill_disk(&space, &mut number);
         tries += 1;
         assert!(tries < 10_000, "known {known} times");
         match space.admit_epoch(HERE, Epoch(tries)) {
@@ -132,6 +136,51 @@ fn an_epoch_becomes_known_while_the_disk_is_full() {
     let image = vfs.crash_image(1);
     image.set_capacity_bytes(None);
     assert_eq!(open(&image).fence(HERE), Epoch(tries));
+}
+
+/// Their keys are held until then: those who would make room by deleting these wait.
+#[test]
+fn moves_that_have_begun_end_while_the_disk_is_full() {
+    let vfs = SimVfs::new(1);
+    let mut options = small_options(&vfs, &stopped_clock());
+    options.advanced.reserve_bytes = 64 << 10;
+    let space = Keyspace::open_without_active_expire("/db", options, Some(PLACEMENT)).unwrap();
+    let moved: Vec<DbKey> = (0..10).map(|n| DbKey::new(0, format!("moved {n}"))).collect();
+    for (number, key) in (1..).zip(&moved) {
+        with_locks(&space, |batch| batch.put(0, &key.key, b"v", &PutOptions::default()).map(drop));
+        let key = std::slice::from_ref(key);
+        let begun = space.begin_move(HERE, id(number), Direction::Out, THERE, key).unwrap();
+        assert_eq!(begun, [Ok(())]);
+        space.export_home(id(number), key, MAX).unwrap().unwrap();
+    }
+    let used: u64 = vfs.files().into_iter().map(|(_, bytes)| bytes).sum();
+    vfs.set_capacity_bytes(Some(used + (200 << 10)));
+    let (mut written, mut tries, mut while_full) = (0_u64, 0, 0);
+    for (number, key) in (1..).zip(&moved) {
+        let key = std::slice::from_ref(key);
+        loop {
+            fill_disk(&space, &mut written);
+            tries += 1;
+            assert!(tries < 10_000, "move {number} does not end");
+            let ended = match number % 2 {
+                0 => space.commit_move(id(number), key, &[]),
+                _ => space.undo_move(HERE, id(number), key),
+            };
+            match ended {
+                Ok(answer) => {
+                    assert_eq!(answer, Ok(()));
+                    break;
+                }
+                // A flush or merge holds what room there is, for a moment.
+                Err(_) => std::thread::sleep(std::time::Duration::from_millis(1)),
+            }
+        }
+        while_full += u32::from(space.db().is_disk_full());
+    }
+    assert!(while_full > 0, "each of them waited for room");
+    let homes: BTreeMap<DbKey, HomeKey> = space.move_state().homes.into_iter().collect();
+    let is_open = |key: &DbKey| homes[key].intent.unwrap().state == IntentState::Open;
+    assert!(!moved.iter().any(is_open) && homes.values().all(|home| !home.is_held));
 }
 
 /// What of `fill` is exported.
