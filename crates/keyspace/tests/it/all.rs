@@ -14,5 +14,6 @@ mod long_lists;
 mod model;
 mod moves;
 mod random;
+mod stray_keys;
 mod walks;
 mod watching;

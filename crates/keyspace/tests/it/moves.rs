@@ -6,18 +6,17 @@ use std::sync::Arc;
 use terrace::vfs::SimVfs;
 use terrace_cluster::{
     CopyState, DbKey, Direction, Epoch, HomeKey, IntentState, KeyCopy, MoveId, Refusal, ShardId,
-    slot_of,
 };
 use terrace_keyspace::{
     AddRule, CommandBatch, End, ExpireIf, ExportLimits, ExportedKey, KeyRange, Keyspace, Mode,
-    Placement, PutOptions, Result,
+    PutOptions, Result,
 };
 
 const MAX: usize = 1 << 20;
 const HERE: ShardId = ShardId(1);
 const THERE: ShardId = ShardId(2);
 
-fn id(number: u64) -> MoveId {
+pub(super) fn id(number: u64) -> MoveId {
     MoveId { epoch: Epoch(7), number }
 }
 
@@ -26,14 +25,17 @@ fn open(vfs: &SimVfs) -> Arc<Keyspace> {
     Keyspace::open_without_active_expire("/db", options, Some(PLACEMENT)).unwrap()
 }
 
-fn keys() -> Vec<DbKey> {
+pub(super) fn keys() -> Vec<DbKey> {
     ["text", "text that expires", "hash", "set", "zset", "list", "nothing"]
         .iter()
         .map(|name| DbKey::new(1, *name))
         .collect()
 }
 
-fn with_locks(space: &Arc<Keyspace>, write: impl FnOnce(&mut CommandBatch) -> Result<()>) {
+pub(super) fn with_locks(
+    space: &Arc<Keyspace>,
+    write: impl FnOnce(&mut CommandBatch) -> Result<()>,
+) {
     let mut batch = space.command_batch(Mode::Device);
     batch.lock_everything();
     write(&mut batch).unwrap();
@@ -184,59 +186,10 @@ fn moves_that_have_begun_end_while_the_disk_is_full() {
 }
 
 /// What of `fill` is exported.
-fn values() -> Vec<ExportedKey> {
+pub(super) fn values() -> Vec<ExportedKey> {
     let source = open(&SimVfs::new(9));
     fill(&source);
     keys().iter().map(|key| export(&source, key)).collect()
-}
-
-/// The part of the key space that has this key and, with placement `range`, no other.
-fn part_of(key: &str) -> terrace_cluster::KeyRange {
-    let slot = slot_of(key.as_bytes()).number();
-    match PLACEMENT {
-        Placement::Slots => terrace_cluster::KeyRange::Slots(slot, slot),
-        Placement::Range => terrace_cluster::KeyRange::Keys {
-            start: key.into(),
-            end: Some([key.as_bytes(), &[0]].concat()),
-        },
-    }
-}
-
-/// A server that was in no cluster becomes a node of one, with its keys.
-#[test]
-fn keys_that_a_cluster_would_not_find_are_told_from_those_that_were_brought() {
-    let clock = stopped_clock();
-    let options = small_options(&SimVfs::new(1), &clock);
-    let space = Keyspace::open_without_active_expire("/db", options, Some(PLACEMENT)).unwrap();
-    let stray = |parts: &[&str]| {
-        let parts: Vec<_> = parts.iter().map(|key| part_of(key)).collect();
-        space.stray_key(&parts).unwrap()
-    };
-    assert_eq!(stray(&[]), None);
-    with_locks(&space, |batch| {
-        batch.put(0, b"a", b"v", &PutOptions::default())?;
-        batch.put(0, b"b", b"v", &PutOptions::default())?;
-        batch.hash_set(0, b"c", std::iter::once((&b"f"[..], &b"v"[..])))?;
-        batch.set_add(0, b"d", std::iter::once(&b"m"[..]))?;
-        let later = batch.now_ms() + 100;
-        batch.expire(0, b"d", later, ExpireIf::default()).map(drop)
-    });
-    for (own, wanted) in [
-        (&["a", "b", "c", "d"][..], None),
-        (&["a", "c", "d"][..], Some("b")),
-        (&["a", "b", "d"][..], Some("c")),
-        (&["d", "b", "a"][..], Some("c")),
-        (&["a", "b", "c"][..], Some("d")),
-    ] {
-        assert_eq!(stray(own), wanted.map(|key| DbKey::new(0, key)), "{own:?}");
-    }
-    clock.advance(100);
-    assert_eq!(stray(&["a", "b", "c"]), None, "it has expired");
-    assert_eq!(space.import_keys(id(1), &keys(), &values()).unwrap(), Ok(()));
-    assert_eq!(stray(&["a", "b", "c"]), None, "a move has brought them");
-    // Of a database that a cluster has not.
-    with_locks(&space, |batch| batch.put(1, b"a", b"v", &PutOptions::default()).map(drop));
-    assert_eq!(stray(&["a", "b", "c"]), Some(DbKey::new(1, "a")));
 }
 
 /// All that a store shows of keys and of moves.
