@@ -128,7 +128,7 @@ pub fn finish_families(dir: &Path, mut options: Options, families: &[DumpedFamil
     if families.iter().all(|family| family.merge_operator.is_none() && family.options.is_none()) {
         return Ok(());
     }
-    // Every family is named, since the others would get the operator of the default one.
+    // Every family is named: only so it gets an operator, and options of its own.
     options.column_families.clear();
     let unmerged = CfOptions { merge_operator: None, ..options.default_family.clone() };
     for dumped in families {

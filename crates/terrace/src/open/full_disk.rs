@@ -130,8 +130,8 @@ fn recover_in_memory(dir: &Path, options: &Options) -> Result<Inner> {
             family.options = Some(text);
         }
         if family.merge_operator.is_none() {
-            let given = &family_options::given(options, &family.name).merge_operator;
-            family.merge_operator = given.as_ref().map(|operator| operator.name().into());
+            let given = family_options::given_operator(options, family);
+            family.merge_operator = given.map(|operator| operator.name().into());
         }
     }
     let numbers = FileNumbers::new(&listing, state.next_file_number);

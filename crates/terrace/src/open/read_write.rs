@@ -267,23 +267,8 @@ pub(crate) fn merge_operator(
     family: &FamilyState,
 ) -> Result<Option<Arc<dyn MergeOperator>>> {
     let stored = family.merge_operator.as_deref();
-    families::merge_operator(&family.name, stored, given_operator(options, family))
-}
-
-/// The merge operator that `options` have for a family. What the default family has is only meant for a family
-/// that is not named if it has none of its own.
-pub(crate) fn given_operator<'a>(
-    options: &'a Options,
-    family: &FamilyState,
-) -> Option<&'a Arc<dyn MergeOperator>> {
-    let is_named = family.name == families::DEFAULT_FAMILY
-        || options.column_families.iter().any(|(name, _)| *name == family.name);
-    let stored = family.merge_operator.as_deref();
-    let given = family_options::given(options, &family.name).merge_operator.as_ref();
-    let is_meant = |given: &&Arc<dyn MergeOperator>| {
-        is_named || stored.is_none_or(|stored| stored == given.name())
-    };
-    given.filter(is_meant)
+    let given = family_options::given_operator(options, family);
+    families::merge_operator(&family.name, stored, given)
 }
 
 /// The families of `state`; those that are in `known` already as they are.

@@ -22,6 +22,10 @@ use terrace_sst::{Compression, FilterPolicy};
 /// open ([`ColumnFamily::set_option`](crate::ColumnFamily::set_option)), or open the store once with
 /// [`StoredOptions::Replace`](crate::StoredOptions::Replace). [`ColumnFamily::options`](crate::ColumnFamily::options) says
 /// what is in force.
+///
+/// Code is for the families that the open names with it. What [`Options::default_family`](crate::Options::default_family) has is
+/// for the default family, and for others without a name only with [`StoredOptions::Replace`](crate::StoredOptions::Replace),
+/// or, a merge operator, if it is the one that is stored with them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CfOptions {
     /// Block compression by level; the last entry serves all deeper levels. Default: none for

@@ -160,7 +160,8 @@ pub struct Options {
     pub background_jobs: usize,
     /// Which files bypass the page cache (none).
     pub direct_io: DirectIo,
-    /// Options of the default column family, and of those not named in `column_families` that have none stored.
+    /// Options of the default column family, and of those not named in `column_families` that have none stored. Its merge
+    /// operator and its compaction filter are not for those ([`CfOptions`]).
     pub default_family: CfOptions,
     /// Options by column family name; a family named here that does not exist is created. Whether they count for one that
     /// does, [`CfOptions`] says.

@@ -334,7 +334,7 @@ impl Repair<'_> {
         let mut families = Vec::new();
         for family in plan.state.families.values() {
             let chosen = family_options::in_force(&self.options, family)?;
-            let operator = read_write::given_operator(&self.options, family).cloned();
+            let operator = family_options::given_operator(&self.options, family).cloned();
             let merge_operator = operator.or_else(|| stand_in(family.merge_operator.as_deref()?));
             families.push((family.name.clone(), CfOptions { merge_operator, ..chosen }));
         }

@@ -4,7 +4,7 @@ use super::Repair;
 use super::log::LogSurvey;
 use super::plan::Files;
 use super::ssts::Sst;
-use crate::open::read_write;
+use crate::open::family_options;
 use std::collections::{BTreeMap, BTreeSet};
 use terrace_base::FileNumber;
 use terrace_manifest::ManifestState;
@@ -25,7 +25,7 @@ impl Repair<'_> {
             let has_operands =
                 log.operands.contains(&family.id) || ssts.iter().any(|sst| sst.has_operands);
             let told = self.told_operator(&family.name, &ssts);
-            let given = || read_write::given_operator(&self.options, family);
+            let given = || family_options::given_operator(&self.options, family);
             family.merge_operator = match told {
                 None if has_operands => given().map(|operator| operator.name().to_string()),
                 told => told,

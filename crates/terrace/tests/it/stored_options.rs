@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use terrace::vfs::{Fault, FaultKind, PosixVfs, SimVfs};
 use terrace::{
-    CfOptions, CompactionStyle, Compression, Db, Error, Learning, Options, RepairOptions,
-    StoredOptions, builtin_merge_operator,
+    CfOptions, CompactionFilter, CompactionStyle, Compression, Db, Error, FilterContext,
+    FilterDecision, FilterEntry, FilterError, Learning, Options, RepairOptions, StoredOptions,
+    builtin_merge_operator,
 };
 use terrace_manifest::{FamilyEdit, Manifest, ManifestState, VersionEdit};
 
@@ -187,6 +188,67 @@ fn code_is_no_option_and_is_given_beside_those_that_are_stored() {
         );
         assert_eq!(options_of(&db, "default").merge_operator, None);
     }
+}
+
+struct RemovesAll;
+
+impl CompactionFilter for RemovesAll {
+    fn name(&self) -> &str {
+        "removes all"
+    }
+
+    fn filter(
+        &self,
+        _: &FilterContext,
+        _: &FilterEntry<'_>,
+    ) -> Result<FilterDecision, FilterError> {
+        Ok(FilterDecision::Remove)
+    }
+}
+
+#[test]
+fn the_code_of_the_default_family_is_not_for_families_that_an_open_does_not_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let default_family = CfOptions {
+        merge_operator: builtin_merge_operator("counter"),
+        compaction_filter: Some(Arc::new(RemovesAll)),
+        ..CfOptions::default()
+    };
+    let options = Options { default_family, ..Options::default() };
+    let db = Db::open(dir.path(), options.clone()).unwrap();
+    let plain = db.create_column_family("plain", CfOptions::default()).unwrap();
+    plain.put(b"key", b"value").unwrap();
+    db.close().unwrap();
+    let reader = Db::open_read_only(dir.path(), options.clone()).unwrap();
+    assert_eq!(options_of(&reader, "plain"), CfOptions::default());
+    reader.close().unwrap();
+    for _ in 0..2 {
+        let db = Db::open(dir.path(), options.clone()).unwrap();
+        assert_eq!(options_of(&db, "plain"), CfOptions::default());
+        let plain = db.column_family("plain").unwrap();
+        plain.compact_range::<&[u8]>(..).unwrap();
+        assert_eq!(plain.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+        db.close().unwrap();
+        assert_eq!(state(dir.path()).family_named("plain").unwrap().merge_operator, None);
+    }
+    // It still takes one of its own.
+    let merge_operator = builtin_merge_operator("append");
+    let named = CfOptions { merge_operator, ..CfOptions::default() };
+    let named = Options { column_families: vec![("plain".into(), named)], ..options.clone() };
+    let db = Db::open(dir.path(), named).unwrap();
+    let plain = db.column_family("plain").unwrap();
+    plain.merge(b"key", b"s").unwrap();
+    assert_eq!(plain.get(b"key").unwrap().as_deref(), Some(&b"values"[..]));
+    db.close().unwrap();
+    // The filter is for all families where what the open says is.
+    let replacing = Options { stored_options: StoredOptions::Replace, ..options };
+    let db = Db::open(dir.path(), replacing).unwrap();
+    let plain = db.column_family("plain").unwrap();
+    assert_eq!(plain.merge_operator(), Some("append"));
+    plain.put(b"other", b"value").unwrap();
+    plain.compact_range::<&[u8]>(..).unwrap();
+    assert_eq!(plain.get(b"other").unwrap(), None);
+    db.close().unwrap();
 }
 
 #[test]
