@@ -9,8 +9,8 @@
 //!
 //! **L0** is merged as a whole. Its merge rewrites what it meets in the base level, so the more L0
 //! files at once the fewer bytes are written; while files come fast, L0 therefore waits until
-//! half-way between trigger and slowdown, when they come slowly only for the trigger. Files that are
-//! much smaller than a memtable, since much was overwritten in it or it had to share its memory with a hot
+//! half-way between trigger and slowdown, which counts as twenty triggers at most ([`slowdown`]); when they come slowly
+//! only for the trigger. Files that are much smaller than a memtable, since much was overwritten in it or it had to share its memory with a hot
 //! table, are waited for a little longer: a batch is bytes ([`heavy_score`]). L0 files that overlap
 //! nothing move down as they are.
 //!
@@ -34,7 +34,7 @@
 
 use super::pick::{
     Choice, File, LAST_LEVEL, Manual, ManualStep, PickInput, Reason, Span, deletes_ranges,
-    is_dense, is_one_range, mostly_deletes_keys, patience, total_bytes,
+    is_dense, is_one_range, mostly_deletes_keys, patience, slowdown, total_bytes,
 };
 use crate::options::FamilyOptions;
 use std::ops::Range;
@@ -202,7 +202,7 @@ fn score(input: &PickInput<'_>, targets: &Targets, level: usize) -> f64 {
 fn heavy_score(options: &FamilyOptions, files: &[File]) -> f64 {
     let (count, enough) = (files.len() as f64, patience(options));
     let batch = (enough * options.memtable_bytes) as f64 * FULL_SHARE;
-    let most = enough.midpoint(options.l0_slowdown).max(enough);
+    let most = enough.midpoint(slowdown(options)).max(enough);
     let by_bytes = total_bytes(files) as f64 / batch.max(1.0);
     by_bytes.max(count / most as f64).min(count / enough as f64)
 }
@@ -258,7 +258,7 @@ fn around_quarantined(input: &PickInput<'_>, targets: &Targets, reason: Reason) 
 /// Merges neighbours in age within L0, the newest that are many enough and of similar size.
 fn merge_similar(input: &PickInput<'_>) -> Option<Choice> {
     let files = input.files(0);
-    let hurry = files.len() + 2 >= input.options.l0_slowdown;
+    let hurry = files.len() + 2 >= slowdown(input.options);
     let least = if hurry { 2 } else { input.options.l0_compaction_trigger.max(2) };
     (0..files.len()).find_map(|first| {
         let mut gathered = 0;
@@ -277,7 +277,7 @@ fn merge_similar(input: &PickInput<'_>) -> Option<Choice> {
 /// become one, so that writers need not wait. Neighbours in age only, which keeps L0's order.
 fn merge_backlog(input: &PickInput<'_>) -> Option<Choice> {
     let files = input.files(0);
-    if files.len() + 2 < input.options.l0_slowdown {
+    if files.len() + 2 < slowdown(input.options) {
         return None;
     }
     let most = patience(input.options) as u64 * input.options.memtable_bytes as u64;

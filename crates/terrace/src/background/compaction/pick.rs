@@ -44,9 +44,18 @@ const YOUNG_MS: u64 = 15_000;
 /// What is merged for the sake of deleted ranges alone, where it is not known how much they cover: a mebibyte a second.
 const BYTES_PER_MS_OF_AGE: u64 = 1 << 10;
 
+/// A slowdown of writes counts for merges up to this many times the files that start one. One that is further off is to be out
+/// of the writers' way: L0 must not grow towards it.
+const MOST_TRIGGERS: usize = 20;
+
+/// L0 files at which writes are slowed, as far as merges go by that.
+pub(crate) fn slowdown(options: &FamilyOptions) -> usize {
+    options.l0_slowdown.min(options.l0_compaction_trigger.saturating_mul(MOST_TRIGGERS))
+}
+
 /// L0 files, or sorted runs of a tiered family, that start a merge while writes are heavy.
 pub(crate) fn patience(options: &FamilyOptions) -> usize {
-    options.l0_compaction_trigger.midpoint(options.l0_slowdown).max(options.l0_compaction_trigger)
+    options.l0_compaction_trigger.midpoint(slowdown(options)).max(options.l0_compaction_trigger)
 }
 
 /// A file as versions share it.
