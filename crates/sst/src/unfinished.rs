@@ -86,10 +86,10 @@ impl UnfinishedSst {
         &self.properties
     }
 
-    /// Makes what is written so far durable, so that little is left to do in the end.
+    /// Makes what is written so far durable, so that little is left to do in the end, and gives back the memory that it took:
+    /// many files may wait for their ends at the same time.
     pub fn sync(&mut self) -> Result<()> {
-        self.output.flush()?;
-        self.output.file.sync()
+        self.output.sync()
     }
 
     /// Writes the end and syncs the file; the directory entry is the caller's to sync.
@@ -227,11 +227,41 @@ impl Output {
         Ok(())
     }
 
+    fn sync(&mut self) -> Result<()> {
+        self.flush()?;
+        self.buffer = Vec::new();
+        self.file.sync()
+    }
+
     fn finish(&mut self, footer: &Footer) -> Result<()> {
         let footer = footer.encode(self.file_number, self.offset());
         self.buffer.extend_from_slice(&footer);
         self.flush()?;
         self.file.finish()?;
         self.file.sync()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use terrace_vfs::{CreateOptions, SimVfs, Vfs};
+
+    #[test]
+    fn what_is_synced_takes_no_memory_and_goes_on_where_it_was() {
+        let vfs = SimVfs::new(1);
+        let file = vfs.create(Path::new("/000007.sst"), &CreateOptions::default()).unwrap();
+        let mut output = Output::new(file, FileNumber::new(7));
+        let write = |output: &mut Output, bytes: &[u8]| {
+            output.write(Compression::None, |out| out.extend_from_slice(bytes)).unwrap()
+        };
+        let first = write(&mut output, b"first");
+        output.sync().unwrap();
+        assert_eq!(output.buffer.capacity(), 0);
+        let second = write(&mut output, b"second");
+        assert_eq!(first.end(), Some(second.offset));
+        output.sync().unwrap();
+        assert_eq!(second.end(), Some(vfs.len(Path::new("/000007.sst")).unwrap()));
     }
 }

@@ -19,6 +19,9 @@ use terrace_sst::{
 /// Bytes of cache for one file that is read once.
 const CACHE_BYTES: usize = 1 << 20;
 
+/// Past the page cache a file takes a mebibyte until it has its end: more files of one ingestion go through it.
+const MOST_DIRECT_FILES: usize = 32;
+
 /// The copies, in key order.
 pub(super) struct Copied<'a> {
     env: &'a JobEnv,
@@ -37,22 +40,22 @@ impl<'a> Copied<'a> {
     /// Checks and copies `sources`. Nothing is held meanwhile, and what was copied is durable.
     pub fn new(env: &'a JobEnv, family: &Family, sources: &[PathBuf]) -> Result<Self> {
         let mut copied = Self { env, files: Vec::new(), started: Vec::new() };
+        let direct = family.options().direct_write && sources.len() <= MOST_DIRECT_FILES;
         for source in sources {
             check_runs(env)?;
-            copied.copy(family, source)?;
+            copied.copy(family, source, direct)?;
         }
         copied.sort()?;
         Ok(copied)
     }
 
-    fn copy(&mut self, family: &Family, source: &Path) -> Result<()> {
+    fn copy(&mut self, family: &Family, source: &Path, direct: bool) -> Result<()> {
         let base = &self.env.base;
         let reader = open_external(self.env, source)?;
         check_operator(family, source, reader.properties())?;
         let number = self.env.versions.next_file_number();
         self.started.push(number);
         let target = names::temp_path(&base.dir, number);
-        let direct = family.options().direct_write;
         let mut body = reader.copy_external(&*base.vfs, &target, number, direct)?;
         body.sync()?;
         base.limiter.request(reader.size_bytes(), &self.env.jobs.scheduler.cancel);
