@@ -303,7 +303,7 @@ pub(crate) fn write_l0(
     let retain = Retain::new(snapshots, &tombstones, now_ms, &mut below, false);
     // Operands on separated values wait for a compaction.
     let read_value = |_: &[u8], _| None;
-    let operator = family.merge_operator.as_deref();
+    let operator = family.merge_operator().map(|operator| &**operator);
     let folding = Folding { operator, read_value: &read_value };
     let mut fold = Fold::new(retain, folding).with_filter(filter);
     let survivors = surviving_tombstones(&tombstones, snapshots, &Below::everywhere());

@@ -45,7 +45,7 @@ impl Db {
 impl ColumnFamily {
     /// The options that are in force: those of the open or the creation, or what was changed since.
     pub fn options(&self) -> CfOptions {
-        let merge_operator = self.family.merge_operator.clone();
+        let merge_operator = self.family.merge_operator().cloned();
         CfOptions { merge_operator, ..self.family.chosen() }
     }
 

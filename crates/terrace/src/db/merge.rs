@@ -49,6 +49,6 @@ impl ColumnFamily {
 
     /// The name of the family's merge operator, if it has one.
     pub fn merge_operator(&self) -> Option<&str> {
-        self.family.merge_operator.as_ref().map(|operator| operator.name())
+        self.family.merge_operator().map(|operator| operator.name())
     }
 }

@@ -117,7 +117,7 @@ impl Drop for Copied<'_> {
 /// Refuses operands that are not for the family's merge operator.
 fn check_operator(family: &Family, source: &Path, properties: &Properties) -> Result<()> {
     let Some(needs) = &properties.merge_operator else { return Ok(()) };
-    let has = family.merge_operator.as_ref().map(|operator| operator.name());
+    let has = family.merge_operator().map(|operator| operator.name());
     if has == Some(needs) {
         return Ok(());
     }

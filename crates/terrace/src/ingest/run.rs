@@ -103,7 +103,7 @@ pub(crate) fn ingest(
     if sources.is_empty() {
         return Err(Error::InvalidArgument("there are no files to ingest".into()));
     }
-    if options.position == IngestPosition::Below && family.merge_operator.is_some() {
+    if options.position == IngestPosition::Below && family.merge_operator().is_some() {
         let text = "in a column family with a merge operator nothing is ingested below: operands may have become \
                     values already";
         return Err(Error::InvalidArgument(text.into()));

@@ -271,7 +271,7 @@ pub(crate) fn merge_operator(
     families::merge_operator(&family.name, stored, given)
 }
 
-/// The families of `state`; those that are in `known` already as they are.
+/// The families of `state`; those that are in `known` already as they are, but for an operator that they have got since.
 pub(crate) fn open_families(
     state: &ManifestState,
     options: &Options,
@@ -280,6 +280,10 @@ pub(crate) fn open_families(
 ) -> Result<Vec<Arc<Family>>> {
     let open = |f: &FamilyState| {
         if let Some(family) = known.iter().find(|family| family.id == f.id) {
+            // Without one that has to be given, what has no operands is read as before.
+            if let Ok(Some(operator)) = merge_operator(options, f) {
+                family.learn_operator(operator);
+            }
             return Ok(family.clone());
         }
         let merge_operator = merge_operator(options, f)?;

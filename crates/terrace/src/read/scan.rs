@@ -196,7 +196,7 @@ pub(crate) fn iter_at(
                 false => (env.base.dynamic.memory_budget() / WINDOW_SHARE).min(MAX_WINDOW_BYTES),
             };
             let log = env.value_log.clone();
-            fold = family.merge_operator.clone().map(|operator| {
+            fold = family.merge_operator().cloned().map(|operator| {
                 let (log, held) = (log.clone(), held.clone());
                 Fold { operator, values: Box::new(HeldValues { log, held, in_memory }) }
             });

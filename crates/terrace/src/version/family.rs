@@ -15,8 +15,8 @@ use crate::version::read_state::{HotChange, ReadState};
 use crate::version::reader_pins::ReaderPin;
 use arc_swap::{ArcSwap, Guard};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use terrace_base::sync::{self, Mutex};
 use terrace_base::{SegmentNumber, SeqNo};
 use terrace_manifest::Version;
@@ -25,7 +25,8 @@ use terrace_manifest::Version;
 pub(crate) struct Family {
     pub id: u32,
     pub name: String,
-    pub merge_operator: Option<Arc<dyn MergeOperator>>,
+    /// A read-only store may learn of it after the open.
+    merge_operator: OnceLock<Arc<dyn MergeOperator>>,
     pub compaction_filter: Option<Arc<dyn CompactionFilter>>,
     /// What was chosen for it; held while it changes.
     chosen: Mutex<CfOptions>,
@@ -62,7 +63,7 @@ impl Family {
             id,
             name,
             samples: Samples::new(options.model_costs),
-            merge_operator: options.merge_operator.clone(),
+            merge_operator: options.merge_operator.clone().map(OnceLock::from).unwrap_or_default(),
             compaction_filter: options.compaction_filter.clone(),
             chosen: Mutex::new(chosen),
             options: ArcSwap::from_pointee(options),
@@ -79,7 +80,7 @@ impl Family {
     /// SSTs that have some of it already would be merged twice. Nor with a compaction filter: what is replayed would
     /// bring back what the filter has removed.
     pub fn hot_table(&self, mode: HotTableMode) -> HotTableMode {
-        match self.merge_operator.is_some() || self.compaction_filter.is_some() {
+        match self.merge_operator().is_some() || self.compaction_filter.is_some() {
             true => HotTableMode::Off,
             false => mode,
         }
@@ -288,9 +289,19 @@ impl Family {
         }
     }
 
+    /// What `merge` does, if the family has an operator.
+    pub fn merge_operator(&self) -> Option<&Arc<dyn MergeOperator>> {
+        self.merge_operator.get()
+    }
+
+    /// Gives the family of a read-only store the operator that its writer has given it since. The one that it has stays.
+    pub fn learn_operator(&self, operator: Arc<dyn MergeOperator>) {
+        let _has_one = self.merge_operator.set(operator);
+    }
+
     /// `InvalidArgument` if the family has no merge operator.
     pub fn check_merges(&self) -> Result<()> {
-        match self.merge_operator {
+        match self.merge_operator() {
             Some(_) => Ok(()),
             None => Err(Error::InvalidArgument(format!(
                 "the column family `{}` has no merge operator: name one in its options at open",
@@ -307,7 +318,7 @@ impl Family {
         operands: &[&[u8]],
     ) -> Result<Vec<u8>> {
         self.check_merges()?;
-        let operator = self.merge_operator.as_deref();
+        let operator = self.merge_operator().map(|operator| &**operator);
         Ok(Operands::merge(operator, key, existing, operands)?)
     }
 

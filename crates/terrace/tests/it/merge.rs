@@ -144,6 +144,24 @@ fn the_stored_operator_is_the_one_that_counts() {
 }
 
 #[test]
+fn a_reader_learns_of_the_operator_that_its_writer_was_given_since() {
+    let vfs = SimVfs::new(1);
+    let db = Db::open(DIR, options(&vfs, None)).unwrap();
+    db.put("k", "1").unwrap();
+    db.close().unwrap();
+    let reader = Db::open_read_only(DIR, options(&vfs, None)).unwrap();
+    let before = reader.snapshot();
+    let db = Db::open(DIR, options(&vfs, append())).unwrap();
+    db.merge("k", "2").unwrap();
+    assert!(reader.refresh().unwrap());
+    assert_eq!(get(&reader, "k").unwrap(), "1+2");
+    assert_eq!(reader.default_family().merge_operator(), Some("append:+"));
+    let at_before = ReadOptions { snapshot: Some(before), ..ReadOptions::default() };
+    assert_eq!(reader.get_with("k", &at_before).unwrap().as_deref(), Some(&b"1"[..]));
+    db.close().unwrap();
+}
+
+#[test]
 fn what_an_operator_refuses_is_kept_until_it_takes_it() {
     static REFUSES: AtomicBool = AtomicBool::new(true);
     let moody = associative("moody", |_, existing, operand| match REFUSES.load(Ordering::SeqCst) {
