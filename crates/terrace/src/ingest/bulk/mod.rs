@@ -4,8 +4,8 @@
 //!   put, delete ──> buffer ──(full: sorted)──> run, run, run ──(merged)──> SSTs ──(ingested)──> the store
 //! ```
 //! 1. `buffer`: entries gather in memory. A full buffer is sorted and written as a run (`run`).
-//! 2. `merge`: runs are merged, all at once if their buffers fit the memory, else in several passes. Of entries with the same
-//!    key the last one given stays.
+//! 2. `merge`: runs are merged, all at once if their buffers fit the memory, else in several passes over neighbours. Of entries
+//!    with the same key the last one given stays.
 //! 3. `output`: SSTs of the target size, which do not overlap, [`crate::ingest::sst_writer`].
 //! 4. [`crate::ingest::run`] ingests them as one.
 //!
@@ -26,7 +26,7 @@ use crate::version::family::Family;
 use crate::version::unpublished::remove_unpublished;
 use buffer::SortBuffer;
 use merge::Merge;
-use run::{READER_BYTES, Run, RunReader, RunWriter};
+use run::{Run, RunReader, RunWriter};
 use std::cell::RefCell;
 use std::sync::Arc;
 use terrace_base::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
@@ -42,7 +42,7 @@ const MIN_MEMORY: usize = 1 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BulkOptions {
     /// Memory for sorting and merging, 1 MiB or more ([`DEFAULT_BULK_MEMORY`]). It is no part of the store's budget. What
-    /// writing one SST takes comes to it, and an entry that is larger.
+    /// writing one SST takes comes to it, and an entry that is larger; where two runs of large entries do not fit, what merging two takes.
     pub memory_bytes: usize,
     /// Whether loaded entries or existing ones count.
     pub position: IngestPosition,
@@ -227,16 +227,8 @@ impl Loader {
             self.spill()?;
         }
         self.buffer = SortBuffer::default();
-        let at_once = (self.options.memory_bytes / READER_BYTES).max(2);
-        while self.runs.len() > at_once {
-            // The oldest ones, whose result is then the oldest: the order says which entry is the last one given.
-            let count = at_once.min(self.runs.len() - at_once + 1);
-            let merged = self.merge_of(0..count)?;
-            let rest = self.runs.split_off(count);
-            let done = std::mem::replace(&mut self.runs, vec![merged]);
-            self.runs.extend(rest);
-            self.remove_runs(&done);
-        }
+        let mut at = 0;
+        while self.merge_some(&mut at)? {}
         let mut merge = self.open(0..self.runs.len())?;
         let files = self.write_files(&mut merge)?;
         self.peak_bytes = self.peak_bytes.max(merge.peak_bytes());
@@ -244,6 +236,34 @@ impl Loader {
         self.remove_runs(&self.runs);
         self.runs.clear();
         Ok(files)
+    }
+
+    /// Merges neighbours from the run at `at` on, unless one merge can take all runs; whether it did. Neighbours, since their
+    /// order says which entry is the last one given; in passes, since a run that takes in one after the other is written each time.
+    fn merge_some(&mut self, at: &mut usize) -> Result<bool> {
+        let too_many = self.runs.len() - self.fitting(0);
+        if too_many == 0 {
+            return Ok(false);
+        }
+        if *at + 1 >= self.runs.len() {
+            *at = 0;
+        }
+        let merge = *at..*at + self.fitting(*at).min(too_many + 1);
+        let merged = self.merge_of(merge.clone())?;
+        let done: Vec<Run> = self.runs.splice(merge, [merged]).collect();
+        self.remove_runs(&done);
+        *at += 1;
+        Ok(true)
+    }
+
+    /// How many runs from the one at `at` on can be merged together within the memory; two in any case, if they are there.
+    fn fitting(&self, at: usize) -> usize {
+        let mut bytes = 0;
+        let fit = self.runs[at..].iter().take_while(|run| {
+            bytes += run.reader_bytes();
+            bytes <= self.options.memory_bytes
+        });
+        fit.count().max(2).min(self.runs.len() - at)
     }
 
     fn remove_runs(&self, runs: &[Run]) {

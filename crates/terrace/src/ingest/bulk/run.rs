@@ -16,15 +16,27 @@ use terrace_vfs::Vfs;
 
 /// Bytes of a record, about.
 const RECORD_BYTES: usize = 64 << 10;
-/// Memory that reading a run takes: what the reader reads ahead, and a record.
-pub(super) const READER_BYTES: usize = (256 << 10) + 2 * RECORD_BYTES;
+/// Bytes that the reader of a run reads ahead, or a record that is longer.
+const AHEAD_BYTES: usize = 256 << 10;
+/// Memory that reading a run takes that has no large entries: what is read ahead, and a record.
+pub(super) const READER_BYTES: usize = AHEAD_BYTES + 2 * RECORD_BYTES;
 
 /// A run that was written.
 #[derive(Debug)]
 pub(super) struct Run {
     pub number: FileNumber,
     /// Where its records end.
-    end: u64,
+    pub end: u64,
+    /// Of its longest record.
+    longest_bytes: usize,
+}
+
+impl Run {
+    /// Memory that reading it takes, about.
+    pub fn reader_bytes(&self) -> usize {
+        let more_than = |bytes: usize| self.longest_bytes.saturating_sub(bytes);
+        READER_BYTES + more_than(AHEAD_BYTES) + more_than(2 * RECORD_BYTES)
+    }
 }
 
 /// Writes a run.
@@ -32,12 +44,14 @@ pub(super) struct RunWriter {
     writer: LogWriter,
     number: FileNumber,
     record: Vec<u8>,
+    longest_bytes: usize,
 }
 
 impl RunWriter {
     pub fn create(vfs: &dyn Vfs, path: &Path, number: FileNumber) -> Result<Self> {
         let writer = LogWriter::create(vfs, path, number.segment(), &LogOptions::default())?;
-        Ok(Self { writer, number, record: Vec::with_capacity(RECORD_BYTES) })
+        let record = Vec::with_capacity(RECORD_BYTES);
+        Ok(Self { writer, number, record, longest_bytes: 0 })
     }
 
     /// Adds an entry, which comes after all that were added before.
@@ -54,6 +68,7 @@ impl RunWriter {
     fn flush(&mut self) -> Result<()> {
         if !self.record.is_empty() {
             self.writer.append(&[&self.record])?;
+            self.longest_bytes = self.longest_bytes.max(self.record.len());
             self.record.clear();
             self.record.shrink_to(2 * RECORD_BYTES);
         }
@@ -64,7 +79,8 @@ impl RunWriter {
     pub fn finish(mut self) -> Result<Run> {
         self.flush()?;
         self.writer.finish()?;
-        Ok(Run { number: self.number, end: self.writer.len_bytes() })
+        let Self { writer, number, longest_bytes, .. } = self;
+        Ok(Run { number, end: writer.len_bytes(), longest_bytes })
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the loader does with its memory and its files: several passes, and the account of what it takes.
 
+use super::run::READER_BYTES;
 use super::*;
 use crate::{Db, Options};
 use std::collections::BTreeMap;
@@ -85,6 +86,42 @@ fn ten_times_the_memory_is_sorted_in_several_passes_within_it() {
     drop(loader);
     assert_eq!(temp_files(&sim), 0);
     assert!(db.iter().unwrap().entries().next().is_none(), "nothing was ingested");
+}
+
+#[test]
+fn runs_of_large_entries_are_merged_within_the_memory_too() {
+    let sim = SimVfs::new(1);
+    let db = store(&sim);
+    let memory_bytes = 4 * MIN_MEMORY;
+    let mut loader = loader(&db, memory_bytes);
+    let value = vec![7; 512 << 10];
+    for n in 0..80u32 {
+        let key = n.wrapping_mul(0x9e37_79b9).to_be_bytes();
+        loader.add(&key, ValueKind::Put, &[], &value).unwrap();
+    }
+    // As many runs of small entries would be merged at once.
+    assert!(loader.runs.len() >= memory_bytes / READER_BYTES, "{} runs", loader.runs.len());
+    assert!(loader.sort().unwrap().len() > 1);
+    assert!(loader.peak_bytes() <= memory_bytes, "{} bytes", loader.peak_bytes());
+}
+
+#[test]
+fn no_run_takes_in_one_after_the_other() {
+    let sim = SimVfs::new(1);
+    let db = store(&sim);
+    let mut loader = loader(&db, MIN_MEMORY);
+    assert_eq!(MIN_MEMORY / READER_BYTES, 2, "two are merged at once");
+    let mut rng = SplitMix64::new(1);
+    while loader.runs.len() < 9 {
+        loader.add(&rng.next_u64().to_be_bytes(), ValueKind::Put, &[], &[7; 100]).unwrap();
+    }
+    let mut at = 0;
+    for _ in 0..4 {
+        assert!(loader.merge_some(&mut at).unwrap());
+    }
+    assert_eq!(loader.runs.len(), 5);
+    let longest = loader.runs.iter().map(|run| run.end).max().unwrap();
+    assert!(longest < 3 * MIN_MEMORY as u64, "{:?}", loader.runs);
 }
 
 #[test]
