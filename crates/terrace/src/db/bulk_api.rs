@@ -40,7 +40,8 @@ impl Db {
     /// Begins a load of the default column family.
     ///
     /// # Errors
-    /// `InvalidArgument` for an option out of range; `ReadOnly`, `Closed`, `DiskFull` as a write.
+    /// `InvalidArgument` for an option out of range, or a load below existing data in a column family with a merge operator;
+    /// `ReadOnly`, `Closed`, `DiskFull` as a write.
     pub fn bulk_loader(&self, options: &BulkOptions) -> Result<BulkLoader> {
         self.default_family().bulk_loader(options)
     }

@@ -103,11 +103,7 @@ pub(crate) fn ingest(
     if sources.is_empty() {
         return Err(Error::InvalidArgument("there are no files to ingest".into()));
     }
-    if options.position == IngestPosition::Below && family.merge_operator().is_some() {
-        let text = "in a column family with a merge operator nothing is ingested below: operands may have become \
-                    values already";
-        return Err(Error::InvalidArgument(text.into()));
-    }
+    check_position(family, options.position)?;
     let running = RunningCall::begin(env)?;
     let copied = Copied::new(env, family, sources)?;
     kill_point("ingest:copied");
@@ -137,6 +133,16 @@ pub(crate) fn ingest(
         })
     });
     Ok(done)
+}
+
+/// Refuses what `family` never takes.
+pub(super) fn check_position(family: &Family, position: IngestPosition) -> Result<()> {
+    if position == IngestPosition::Below && family.merge_operator().is_some() {
+        let text = "in a column family with a merge operator nothing is ingested below: operands may have become \
+                    values already";
+        return Err(Error::InvalidArgument(text.into()));
+    }
+    Ok(())
 }
 
 fn above(env: &JobEnv, family: &Arc<Family>, copied: Copied<'_>) -> Result<Ingested> {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use terrace::vfs::{Fault, FaultKind, SimVfs, Vfs};
-use terrace::{BulkOptions, Db, Error, IngestPosition, Options};
+use terrace::{BulkOptions, CfOptions, Db, Error, IngestPosition, Options, builtin_merge_operator};
 use terrace_base::rng::{Rng, SplitMix64};
 
 const MEMORY: usize = 1 << 20;
@@ -137,6 +137,11 @@ fn a_load_goes_below_existing_data_if_asked() {
     loader.finish().unwrap();
     let seen: Vec<_> = contents(&db).into_values().collect();
     assert_eq!(seen, [&b"loaded"[..], b"existing", b"loaded"]);
+    // Where that is never possible it is known before anything is given.
+    let merge_operator = builtin_merge_operator("counter");
+    let merging = CfOptions { merge_operator, ..CfOptions::default() };
+    let merging = db.create_column_family("merging", merging).unwrap();
+    assert!(matches!(merging.bulk_loader(&below), Err(Error::InvalidArgument(_))));
 }
 
 /// Every file-system call of a load fails in turn.

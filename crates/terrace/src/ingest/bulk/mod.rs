@@ -123,6 +123,7 @@ impl Loader {
         env.commit.queue()?;
         env.base.health.check_writable()?;
         family.check_exists()?;
+        ingestion::check_position(family, options.position)?;
         if options.memory_bytes < MIN_MEMORY {
             let text =
                 format!("memory_bytes is {}; it must be at least 1 MiB", options.memory_bytes);
