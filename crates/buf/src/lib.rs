@@ -44,6 +44,9 @@ const HEADER_BYTES: usize = 64;
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
 
+/// Owners up to which a buffer is moved ([`Buf::packed`]): with more of them it stays in memory all the same.
+const MAX_PACKED_OWNERS: usize = 2;
+
 #[repr(C, align(64))]
 struct Header {
     refs: AtomicUsize,
@@ -257,6 +260,26 @@ impl Buf {
     pub fn take_mark(&self) -> bool {
         // SAFETY: `self` keeps the slot alive.
         unsafe { header_of(self.data) }.marked.swap(false, Ordering::Relaxed)
+    }
+
+    /// A copy that takes the place of this buffer in less memory: there is one if what lies around this buffer is mostly
+    /// free, and would be given back without it, and if it has no other owners than a cache and its slot. The mark is
+    /// the same.
+    pub fn packed(&self) -> Option<Self> {
+        // SAFETY: `self` keeps the slot alive.
+        let header = unsafe { header_of(self.data) };
+        if header.refs.load(Ordering::Relaxed) > MAX_PACKED_OWNERS {
+            return None;
+        }
+        let slot = slab::allocate_in_front(header.origin)?;
+        // The slot is as large as that of this buffer.
+        let mut copy = BufMut { data: write_header(slot, self.len(), false) };
+        copy.copy_from_slice(self);
+        let copy = copy.freeze();
+        if header.marked.load(Ordering::Relaxed) {
+            copy.mark();
+        }
+        Some(copy)
     }
 
     /// Asks for the cache lines of bytes `from..to`, and waits for none of them: not even for the length of the

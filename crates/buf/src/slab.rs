@@ -9,6 +9,8 @@
 //! - Slots are taken from the oldest chunk that has one, so that younger chunks run empty. An
 //!   empty chunk goes back to the kernel, except for one per shard that is no larger than what
 //!   the shard has in use (or small), and a few huge pages kept for any class.
+//! - What is freed here and there leaves no chunk empty. Owners who move what lies in chunks that are not needed
+//!   for the slots in use ([`allocate_in_front`]) give these back.
 //! - A chunk is committed as its slots are touched for the first time. Free slots keep their
 //!   bytes; nothing in them is read before it is written, or else the slot is zeroed.
 
@@ -118,6 +120,24 @@ impl Chunk {
     }
 }
 
+/// A slot of a chunk that starts at `start`.
+struct Taken {
+    start: NonNull<u8>,
+    chunk: u32,
+    slot: u32,
+    fresh: bool,
+}
+
+impl Taken {
+    fn slot(self, class: usize, shard: usize) -> Slot {
+        let Self { start, chunk, slot, fresh } = self;
+        // SAFETY: `slot` is below the capacity of the chunk.
+        let start = unsafe { start.add(slot as usize * slot_bytes(class)) };
+        let origin = Origin::Chunk { class: class as u8, shard: shard as u8, chunk, slot };
+        Slot { start, origin, fresh }
+    }
+}
+
 /// One class for some of the threads.
 struct Shard {
     /// By number; numbers of returned chunks are used again.
@@ -145,13 +165,43 @@ impl Shard {
         self.chunks.get_mut(number as usize)?.as_mut()
     }
 
-    /// A slot of a chunk that is there: start of its chunk, its numbers, and whether it is fresh.
-    fn take(&mut self) -> Option<(NonNull<u8>, u32, u32, bool)> {
+    /// A slot of a chunk that is there.
+    fn take(&mut self) -> Option<Taken> {
         let mut oldest = self.usable.iter().copied();
         let mut number = oldest.next()?;
         if Some(number) == self.spare {
             number = oldest.next().unwrap_or(number);
         }
+        self.take_from(number)
+    }
+
+    /// A slot for what lies in chunk `number`, if all slots in use find room in the chunks before it.
+    fn take_in_front(&mut self, class: usize, number: u32) -> Option<Taken> {
+        let front = *self.usable.first()?;
+        // No chunk has more slots, so that most calls count no chunks.
+        let most_slots = HUGE_PAGE_BYTES / slot_bytes(class);
+        if front >= number
+            || (number as usize) < self.live_slots.div_ceil(most_slots)
+            || (number as usize) < self.needed_chunks()
+        {
+            return None;
+        }
+        self.take_from(front)
+    }
+
+    /// How many of the oldest chunks have room for all slots in use.
+    fn needed_chunks(&self) -> usize {
+        let mut room = 0;
+        let is_beyond = |chunk: &Option<Chunk>| {
+            let is_enough = room >= self.live_slots;
+            room += chunk.as_ref().map_or(0, |chunk| chunk.capacity as usize);
+            is_enough
+        };
+        self.chunks.iter().position(is_beyond).unwrap_or(self.chunks.len())
+    }
+
+    /// A slot of chunk `number`, if it has one.
+    fn take_from(&mut self, number: u32) -> Option<Taken> {
         let chunk = self.chunk_mut(number)?;
         let start = chunk.start;
         let (slot, fresh) = chunk.take()?;
@@ -162,7 +212,7 @@ impl Shard {
             self.spare = None;
         }
         self.live_slots += 1;
-        Some((start, number, slot, fresh))
+        Some(Taken { start, chunk: number, slot, fresh })
     }
 
     fn add(&mut self, chunk: Chunk) {
@@ -263,6 +313,12 @@ pub(super) fn allocate_tight(len: usize) -> Slot {
     Slot { start, origin: Origin::Heap { bytes }, fresh: true }
 }
 
+/// A slot as large as that of `origin`, which is in use, if its chunk could be given back were what lies there moved to
+/// free slots of older chunks: one of these.
+pub(super) fn allocate_in_front(origin: Origin) -> Option<Slot> {
+    SLAB.allocate_in_front(origin)
+}
+
 /// Takes a slot back.
 ///
 /// # Safety
@@ -304,16 +360,20 @@ impl Slab {
         let shard = thread_number() % SHARDS;
         let mut state = self.shards[class][shard].0.lock();
         loop {
-            let Some((chunk_start, chunk, slot, fresh)) = state.take() else {
-                let chunk = self.map_chunk(class, state.held_bytes);
-                state.add(chunk);
-                continue;
-            };
-            // SAFETY: `slot` is below the capacity of the chunk.
-            let start = unsafe { chunk_start.add(slot as usize * slot_bytes(class)) };
-            let origin = Origin::Chunk { class: class as u8, shard: shard as u8, chunk, slot };
-            return Slot { start, origin, fresh };
+            if let Some(taken) = state.take() {
+                return taken.slot(class, shard);
+            }
+            let chunk = self.map_chunk(class, state.held_bytes);
+            state.add(chunk);
         }
+    }
+
+    /// As [`allocate_in_front`], for a slot of this slab.
+    pub(super) fn allocate_in_front(&self, origin: Origin) -> Option<Slot> {
+        let Origin::Chunk { class, shard, chunk, .. } = origin else { return None };
+        let (class, shard) = (usize::from(class), usize::from(shard));
+        let taken = self.shards[class][shard].0.lock().take_in_front(class, chunk)?;
+        Some(taken.slot(class, shard))
     }
 
     fn map(&self, bytes: usize) -> Slot {

@@ -57,6 +57,13 @@ impl Slice {
         Self { data, len, owner: self.owner.clone() }
     }
 
+    /// The same bytes of a copy of the buffer, if there is one that takes less memory ([`Buf::packed`]).
+    pub fn packed(&self) -> Option<Self> {
+        let owner = self.owner.as_ref()?;
+        let start = self.data.as_ptr() as usize - owner.data().as_ptr() as usize;
+        Some(Self::of(owner.packed()?, start, self.len))
+    }
+
     /// The bytes of memory that this slice keeps alive.
     pub fn pinned_bytes(&self) -> usize {
         self.owner.as_ref().map_or(0, Buf::charge_bytes)

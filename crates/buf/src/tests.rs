@@ -105,6 +105,17 @@ impl Audit {
         unsafe { self.slab.free(slot.start, slot.origin) }
     }
 
+    /// Moves what lies in slot `id` to the front, if that leaves chunks to give back.
+    fn is_moved(&mut self, id: usize) -> bool {
+        let Some(slot) = self.slab.allocate_in_front(self.live[&id].origin) else { return false };
+        // SAFETY: the slot was just handed out, and is as large as it says.
+        unsafe { slot.start.write_bytes(0xcd, slot.origin.slot_bytes()) };
+        let before = self.live.insert(id, slot).unwrap();
+        // SAFETY: handed out by this slab, freed once.
+        unsafe { self.slab.free(before.start, before.origin) }
+        true
+    }
+
     fn check(&self) {
         let mut ranges: Vec<(usize, usize)> = self
             .live
@@ -179,6 +190,58 @@ fn a_large_class_lives_in_huge_pages_and_goes_back() {
         audit.free(id);
     }
     assert!(audit.slab.stats().reserved_bytes <= 10 << 20, "{:?}", audit.slab.stats());
+}
+
+#[test]
+fn chunks_that_are_not_needed_go_back_once_their_slots_have_moved() {
+    let mut audit = Audit::new();
+    let mut ids: Vec<usize> = (0..20_000).map(|_| audit.allocate(4096)).collect();
+    let full = audit.slab.stats().reserved_bytes;
+    assert!(ids.iter().all(|id| !audit.is_moved(*id)), "all of them are needed");
+    let mut rng = SplitMix64::new(3);
+    while ids.len() > 5_000 {
+        let at = rng.below(ids.len() as u64) as usize;
+        audit.free(ids.swap_remove(at));
+    }
+    let cut_up = audit.slab.stats();
+    assert!(cut_up.reserved_bytes > full / 10 * 9, "{cut_up:?}: hardly a chunk is empty");
+    let moved = ids.iter().filter(|id| audit.is_moved(**id)).count();
+    assert!((2_500..5_000).contains(&moved), "{moved}");
+    audit.check();
+    let packed = audit.slab.stats();
+    assert_eq!(packed.used_bytes, cut_up.used_bytes);
+    // One chunk that is not full, one that is kept empty, and those for any class.
+    assert!(packed.reserved_bytes <= packed.used_bytes + (13 << 20), "{packed:?}");
+    assert!(ids.iter().all(|id| !audit.is_moved(*id)), "there is nothing left to move");
+    for id in ids {
+        audit.free(id);
+    }
+    audit.check();
+}
+
+#[test]
+fn a_buffer_that_is_moved_is_the_same() {
+    // No other test has buffers of this class, of which four lie in a chunk.
+    let make = |byte: u8| Buf::from(&[byte; 500_000][..]);
+    let others: Vec<Buf> = (0..64).map(|_| make(0)).collect();
+    let bufs: Vec<Buf> = (1..=8).map(make).collect();
+    assert!(bufs.iter().all(|buf| buf.packed().is_none()));
+    let kept: Vec<Buf> = others.into_iter().step_by(4).collect();
+    assert!(bufs[0].mark());
+    for (buf, byte) in bufs.iter().zip(1..) {
+        let copy = buf.packed().unwrap();
+        assert!(!Buf::ptr_eq(buf, &copy) && copy.iter().all(|b| *b == byte));
+        assert_eq!((copy.len(), copy.charge_bytes()), (buf.len(), buf.charge_bytes()));
+        assert_eq!(copy.take_mark(), byte == 1);
+        let slice = Slice::of(buf.clone(), 7, 100);
+        let moved = slice.packed().unwrap();
+        assert!(moved == slice && moved.pinned_bytes() == slice.pinned_bytes());
+        let holder = buf.clone();
+        assert!(buf.packed().is_none(), "it stays in memory all the same");
+        drop(holder);
+    }
+    drop(kept);
+    assert!(Slice::empty().packed().is_none());
 }
 
 proptest! {
