@@ -77,15 +77,20 @@ impl EvictionState {
     fn enter(&self, entry: &Stored) {
         entry.entered.store(true, Relaxed);
         self.inserts.fetch_add(1, Relaxed);
-        let charge = u64::from(entry.charge);
-        let used = self.used.fetch_add(charge, Relaxed);
-        if entry.high {
-            self.high_used.fetch_add(charge, Relaxed);
-        }
+        let used = self.charge(entry);
         self.set_no_pins(used > self.capacity.load(Relaxed));
     }
 
-    /// An entry that was entered has left.
+    /// Charges an entry; what was charged before.
+    pub(crate) fn charge(&self, entry: &Stored) -> u64 {
+        let charge = u64::from(entry.charge);
+        if entry.high {
+            self.high_used.fetch_add(charge, Relaxed);
+        }
+        self.used.fetch_add(charge, Relaxed)
+    }
+
+    /// An entry that was entered, or charged, has left.
     pub(crate) fn leave(&self, entry: &Stored) {
         let charge = u64::from(entry.charge);
         self.used.fetch_sub(charge, Relaxed);

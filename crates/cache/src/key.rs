@@ -3,7 +3,7 @@
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU8};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 /// Where a cached value comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -30,6 +30,14 @@ pub(crate) struct Stored {
 
 // An entry (this, a value of two words, links and state) fits a cache line.
 const _: () = assert!(size_of::<Stored>() <= 32);
+
+impl Clone for Stored {
+    fn clone(&self) -> Self {
+        let entered = AtomicBool::new(self.entered.load(Relaxed));
+        let chances = AtomicU8::new(self.chances.load(Relaxed));
+        Self { entered, chances, ..*self }
+    }
+}
 
 impl PartialEq for Stored {
     #[inline]

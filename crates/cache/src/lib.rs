@@ -7,9 +7,9 @@
 //!
 //! Invariants:
 //! - The charge of a shard never exceeds its part of the capacity by more than one entry.
-//! - [`Cached::on_evicted`] is called once for every value handed to [`Cache::insert`], when it
-//!   leaves: evicted, replaced, removed, refused, or the cache dropped. No lock of the cache is
-//!   held then.
+//! - [`Cached::on_evicted`] is called once for every value handed to [`Cache::insert`], or to
+//!   [`Cache::replace_each`] for one of these, when it leaves: evicted, replaced, removed, refused, or the cache
+//!   dropped. No lock of the cache is held then.
 //!
 //! | module | |
 //! |---|---|
@@ -49,6 +49,10 @@ const TYPICAL_ENTRY_BYTES: usize = 4096;
 /// Growth by less than one part in this many is put off until it adds up: each change rounds off
 /// some of the memory for evicted keys, and a budget may move often.
 const MIN_GROWTH_PART: usize = 64;
+
+/// What the cache itself takes for a value, about, for [`Cached::charge_bytes`]: its place in the list (64 bytes) and in
+/// the hash table, and its part of what is remembered of values that left.
+pub const ENTRY_BYTES: usize = 96;
 
 /// How hard a value resists eviction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -195,6 +199,33 @@ impl<V: Cached> Cache<V> {
         if high {
             // Counts as read, so that the sweep moves it to the long-lived part when it meets it.
             self.inner.get(&key);
+        }
+    }
+
+    /// Puts what `other` gives for a value in its place, for each value for which it gives something: one that charges as
+    /// much, and is evicted when the value would have been. Each that is in its place is passed to `placed`, which may
+    /// fill its direct slot. Locks a shard for a moment for each value; costs about 100 ns for one that stays.
+    pub fn replace_each(&self, other: impl Fn(&V) -> Option<V>, placed: impl Fn(&V)) {
+        for (entry, value) in self.inner.iter() {
+            let Some(replacement) = other(&value) else { continue };
+            if self.replace(entry, replacement.clone()) {
+                placed(&replacement);
+            }
+        }
+    }
+
+    /// Puts `value` in the place of what `entry`, a copy, says, if that is still there.
+    fn replace(&self, entry: Stored, value: V) -> bool {
+        // Charged already, so that it counts as no insertion; what it replaces leaves and gives its charge back.
+        self.state[usize::from(entry.shard)].charge(&entry);
+        let mut departed = Departed::default();
+        match self.inner.replace_with_lifecycle(entry, value, true, &mut departed) {
+            Ok(()) => true,
+            Err((entry, value)) => {
+                self.state[usize::from(entry.shard)].leave(&entry);
+                value.on_evicted();
+                false
+            }
         }
     }
 

@@ -282,6 +282,54 @@ fn values_still_held_leave_when_the_cache_is_dropped() {
 }
 
 #[test]
+fn what_takes_the_place_of_a_value_is_evicted_when_that_would_have_been() {
+    let [plain, replaced] = [false, true].map(|replaces| {
+        let (cache, ledger) = (Cache::with_shards(MIB, 1), Arc::new(Ledger::default()));
+        let insert = |n: u64| {
+            let priority = if n.is_multiple_of(4) { Priority::High } else { Priority::Normal };
+            cache.insert(key(n), block(&ledger, n, MIB / 100, priority));
+        };
+        (0..90).for_each(insert);
+        (20..30).for_each(|n| assert!(cache.get(&key(n)).is_some()));
+        if replaces {
+            let (before, placed) = (cache.stats(), AtomicUsize::new(0));
+            let other = |old: &Block| {
+                let Block(data) = old;
+                let of_another_id =
+                    || block(&ledger, data.id + 1_000, data.charge, data.priority);
+                (!data.id.is_multiple_of(3)).then(of_another_id)
+            };
+            cache.replace_each(other, |value| {
+                assert!(value.0.id > 1_000 && ledger.held_ids().contains(&value.0.id));
+                placed.fetch_add(1, SeqCst);
+            });
+            assert_eq!(placed.load(SeqCst), 60);
+            assert_eq!(ledger.take_departures().len(), 60);
+            assert_eq!(cache.stats(), before);
+        }
+        (90..250).for_each(insert);
+        assert_eq!(cache.used_bytes(), ledger.held_bytes());
+        (0..250).filter(|n| cache.get(&key(*n)).is_some()).collect::<Vec<u64>>()
+    });
+    assert_eq!(plain, replaced);
+}
+
+#[test]
+fn an_entry_takes_about_what_is_said() {
+    for charge in [200, 4096] {
+        let (cache, ledger) = (Cache::new(8 * MIB), Arc::new(Ledger::default()));
+        for n in 0..60_000 {
+            cache.insert(key(n), block(&ledger, n, charge, Priority::Normal));
+        }
+        let taken = cache.inner.memory_used();
+        let each = (taken.entries + taken.map) / cache.stats().entries;
+        // Both grow by doubling, and what is beyond the last entry is not touched.
+        let about = ENTRY_BYTES / 2..2 * ENTRY_BYTES;
+        assert!(about.contains(&each), "{each} bytes for an entry of {charge}");
+    }
+}
+
+#[test]
 fn file_ids_do_not_repeat() {
     let cache: Cache<Block> = Cache::new(MIB);
     let ids: HashSet<u64> = (0..100).map(|_| cache.next_file_id()).collect();
@@ -397,10 +445,10 @@ fn threads_keep_the_bound_and_lose_nothing() {
     const STEPS: u64 = 30_000;
     let ledger = Arc::new(Ledger::default());
     let cache = Cache::with_shards(4 * MIB, 2);
-    let gets = AtomicU64::new(0);
+    let (gets, replacements) = (AtomicU64::new(0), AtomicU64::new(THREADS * STEPS));
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (cache, ledger, gets) = (&cache, &ledger, &gets);
+            let (cache, ledger, gets, replacements) = (&cache, &ledger, &gets, &replacements);
             scope.spawn(move || {
                 let mut rng = SplitMix64::new(thread);
                 for step in 0..STEPS {
@@ -424,6 +472,14 @@ fn threads_keep_the_bound_and_lose_nothing() {
                         _ if rng.one_in(500) => {
                             let mib = 1 + rng.below(4) as usize;
                             cache.set_capacity_bytes(mib * MIB);
+                        }
+                        _ if rng.one_in(500) => {
+                            let other = |Block(old): &Block| {
+                                let fresh = replacements.fetch_add(1, SeqCst) << 12;
+                                let id = fresh | (old.id & 0xfff);
+                                Some(block(ledger, id, old.charge, old.priority))
+                            };
+                            cache.replace_each(other, |_| {});
                         }
                         _ => cache.remove(&key(n)),
                     }
