@@ -295,8 +295,7 @@ fn what_takes_the_place_of_a_value_is_evicted_when_that_would_have_been() {
             let (before, placed) = (cache.stats(), AtomicUsize::new(0));
             let other = |old: &Block| {
                 let Block(data) = old;
-                let of_another_id =
-                    || block(&ledger, data.id + 1_000, data.charge, data.priority);
+                let of_another_id = || block(&ledger, data.id + 1_000, data.charge, data.priority);
                 (!data.id.is_multiple_of(3)).then(of_another_id)
             };
             cache.replace_each(other, |value| {

@@ -58,6 +58,11 @@ impl FilterPartition {
         self.bytes.pinned_bytes()
     }
 
+    /// The same in another place, if it is to be moved ([`Buf::packed`]).
+    pub fn packed(&self) -> Option<Self> {
+        Some(Self { bytes: self.bytes.packed()?, ..*self })
+    }
+
     /// The units' bytes, one unit after another.
     pub fn payload(&self) -> &[u8] {
         &self.bytes

@@ -64,6 +64,7 @@ pub use options::{
 };
 pub use properties::{COMPARATOR, Properties};
 pub use reader::{FilterMemory, ReaderOptions, SstReader, read_properties};
+pub use residency::packing::pack_cache;
 pub use residency::{BlockCache, CachedBlock};
 pub use salvage::{TakeEntry, Unreadable};
 pub use terrace_compression::Compression;

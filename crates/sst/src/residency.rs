@@ -26,7 +26,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use terrace_buf::{Buf, Slice};
-use terrace_cache::{Cache, CacheKey, Cached, Priority};
+use terrace_cache::{Cache, CacheKey, Cached, ENTRY_BYTES, Priority};
 
 /// The cache of all blocks and metadata partitions of a store.
 pub type BlockCache = Cache<CachedBlock>;
@@ -67,13 +67,14 @@ impl CachedBlock {
 
 impl Cached for CachedBlock {
     fn charge_bytes(&self) -> usize {
-        match &self.0 {
+        let bytes = match &self.0 {
             CacheContent::Data(entry) => entry.charge_bytes(),
             CacheContent::Index(index) => index.charge_bytes(),
             CacheContent::Value(value) => value.pinned_bytes() + VALUE_OVERHEAD_BYTES,
             CacheContent::Filter(filter) => filter.charge_bytes(),
             CacheContent::Model(model) => model.charge_bytes(),
-        }
+        };
+        ENTRY_BYTES + bytes
     }
 
     fn priority(&self) -> Priority {
@@ -163,6 +164,11 @@ impl<T: SlotContent> SlotEntry<T> {
     /// Hands this to the cache and, unless that refused it, to its slot.
     pub fn publish(self: &Arc<Self>, cache: &BlockCache, key: CacheKey) {
         cache.insert(key, CachedBlock(T::cached(self.clone())));
+        self.fill_slot();
+    }
+
+    /// Puts what the cache has taken into its slot, unless it has left.
+    fn fill_slot(self: &Arc<Self>) {
         if let Some(slots) = self.slots.upgrade()
             && !self.evicted.load(Ordering::SeqCst)
         {
@@ -313,6 +319,11 @@ impl DataBlockEntry {
     /// As [`SlotEntry::publish`].
     pub fn publish(self: &Arc<Self>, cache: &BlockCache, key: CacheKey) {
         cache.insert(key, CachedBlock(CacheContent::Data(self.clone())));
+        self.fill_slot();
+    }
+
+    /// As [`SlotEntry::fill_slot`].
+    fn fill_slot(&self) {
         if let Some(slots) = self.slots.upgrade()
             && !self.evicted.load(Ordering::SeqCst)
         {
@@ -529,66 +540,6 @@ impl SlotContent for FilterPartition {
     }
 }
 
+pub(crate) mod packing;
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn resident(slots: &Arc<Slots>) -> Arc<SlotEntry<FilterPartition>> {
-        let shape = terrace_filter::FilterShape {
-            kind: terrace_filter::FilterKind::BlockedBloom,
-            unit_count: 1,
-            seed: 0,
-            first_unit_bytes: 64,
-            unit_bytes: 64,
-        };
-        let partition = FilterPartition::load(Buf::from(&[0; 64][..]), shape, 1).unwrap();
-        SlotEntry::new(partition, 0, Arc::downgrade(slots))
-    }
-
-    #[test]
-    fn an_evicted_partition_leaves_its_slot_but_not_that_of_its_successor() {
-        let slots = Slots::new(0, 1);
-        let cache = BlockCache::new(1 << 20);
-        let key = CacheKey { file: 1, offset: 0 };
-        let (first, second) = (resident(&slots), resident(&slots));
-        first.publish(&cache, key);
-        assert!(Arc::ptr_eq(&slots.filters[0].resident.load_full().unwrap(), &first));
-        second.publish(&cache, key);
-        CachedBlock(CacheContent::Filter(first)).on_evicted();
-        assert!(Arc::ptr_eq(&slots.filters[0].resident.load_full().unwrap(), &second));
-        cache.remove(&key);
-        assert!(slots.filters[0].resident.load().is_none());
-        // Publishing what is evicted already keeps nothing.
-        second.publish(&BlockCache::new(0), key);
-        assert!(slots.filters[0].resident.load().is_none());
-    }
-
-    #[test]
-    fn an_evicted_block_leaves_its_slot() {
-        let slots = Arc::new(BlockSlots((0..2).map(|_| BlockSlot::new(None)).collect()));
-        let cache = BlockCache::new(1 << 20);
-        let key = CacheKey { file: 1, offset: 0 };
-        let block = Buf::from(&[1; 100][..]);
-        let entry = DataBlockEntry::new(block.clone(), 1, Arc::downgrade(&slots));
-        entry.publish(&cache, key);
-        assert!(slots.0[1].load().as_ref().is_some_and(|held| Buf::ptr_eq(held, &block)));
-        let other = DataBlockEntry::new(Buf::from(&[2; 100][..]), 1, Arc::downgrade(&slots));
-        CachedBlock(CacheContent::Data(other)).on_evicted();
-        assert!(slots.0[1].load().is_some());
-        assert!(block.mark() && CachedBlock(CacheContent::Data(entry.clone())).take_touched());
-        cache.remove(&key);
-        assert!(slots.0[1].load().is_none());
-        entry.publish(&BlockCache::new(0), key);
-        assert!(slots.0[1].load().is_none());
-    }
-
-    #[test]
-    fn touching_is_seen_once() {
-        let slots = Slots::new(0, 1);
-        let filter = resident(&slots);
-        let cached = CachedBlock(CacheContent::Filter(filter.clone()));
-        assert!(!cached.take_touched());
-        assert!(filter.touch() && !filter.touch());
-        assert!(cached.take_touched() && !cached.take_touched());
-    }
-}
+mod tests;

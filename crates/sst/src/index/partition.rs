@@ -81,6 +81,11 @@ impl IndexPartition {
         Ok(index)
     }
 
+    /// The same in another place, if it is to be moved ([`Buf::packed`]).
+    pub fn packed(&self) -> Option<Self> {
+        Some(Self { buf: self.buf.packed()?, ..*self })
+    }
+
     fn check_offsets(&self) -> Checked<()> {
         if self.offset(0) != 0 {
             return Err("the first block offset is not 0");

@@ -18,6 +18,7 @@ use crate::error::{ErrorSeverity, Result};
 use crate::jobs::background_errors::Work;
 use crate::memory::filter_budget::{CacheFacts, Loan};
 use crate::memory::memtable_loan::MemtableLoan;
+use crate::memory::packing::Packing;
 use crate::memory::table_cache::TableCache;
 use crate::metrics::add;
 use crate::options::{MemorySplit, SyncMode, compaction_threads};
@@ -329,6 +330,7 @@ fn house_loop(env: &JobEnv) {
     let mut purge_at = Instant::now();
     let mut reserve_at = Instant::now();
     let mut left_memtables = TableCache::pin(&env.read.table_cache, 0);
+    let mut packing = Packing::default();
     while !env.jobs.scheduler.is_stopping() {
         let sync = env.base.dynamic.sync();
         let tick = match sync {
@@ -350,6 +352,7 @@ fn house_loop(env: &JobEnv) {
         }
         left_memtables.resize(env.read.table_cache.left_memtables().held_bytes());
         rebalance::step(env);
+        packing.step(env.read.table_cache.cache());
         if env.base.health.is_disk_full() {
             attempt(env, "look for room", || look_for_room(env, &mut last_look));
         } else {
@@ -423,7 +426,7 @@ fn filter_loop(env: &JobEnv) {
     };
     let (mut seen, mut seen_blocks, mut groups, mut rest) = (0, 0, 0, FILTER_TICK);
     let mut saved = Instant::now();
-    let mut memtable_loan = MemtableLoan::default();
+    let (mut memtable_loan, mut packing) = (MemtableLoan::default(), Packing::default());
     while !env.jobs.scheduler.is_stopping() {
         let lookups = env.base.counters.gets.get();
         let written = env.base.counters.groups.load(Ordering::Relaxed);
@@ -438,6 +441,7 @@ fn filter_loop(env: &JobEnv) {
             let lends = pass_loan_on(env);
             if env.base.read_only {
                 rebalance::step(env);
+                packing.step(env.read.table_cache.cache());
             }
             rest = match busy || progress.more || lends {
                 true => FILTER_TICK.max(progress.took * FILTER_RESTS),

@@ -9,6 +9,7 @@
 
 mod range_deletes;
 mod resident;
+mod smaller;
 
 use resident::peak;
 use std::path::Path;
