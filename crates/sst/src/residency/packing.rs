@@ -8,7 +8,6 @@
 use super::{
     BlockCache, CacheContent, CachedBlock, DataBlockEntry, ResidentIndex, SlotContent, SlotEntry,
 };
-use crate::filter_partition::FilterPartition;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use terrace_buf::Buf;
