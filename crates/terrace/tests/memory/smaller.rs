@@ -8,12 +8,12 @@ use std::time::Duration;
 use terrace::{Db, Options, SyncMode};
 use terrace_base::rng::{Rng, SplitMix64};
 
-const BUDGET: u64 = 128 * MIB;
+const BUDGET: u64 = 96 * MIB;
 const SMALLER_BUDGET: u64 = 16 * MIB;
-const KEYS: u64 = 140_000;
+const KEYS: u64 = 120_000;
 const VALUE_BYTES: usize = 900;
 /// So that most blocks are read for another time, and new ones lie where old ones were.
-const LOOKUPS: u64 = 3 * KEYS;
+const LOOKUPS: u64 = 2 * KEYS;
 /// Says to a process of this binary that it is the one.
 const CASE: &str = "TERRACE_SMALLER_BUDGET";
 /// Looks until the memory is back, and the time between two.
