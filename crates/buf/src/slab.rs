@@ -1,8 +1,8 @@
 //! The slab: slots for buffers, cut from chunks of memory that each serve one size class.
 //!
-//! - A class is split into [`SHARDS`]; a thread allocates from the shard of its number, a slot
-//!   goes back to the shard it came from. Each shard of each class has its own lock; under it
-//!   only the lock of the reserve is ever taken.
+//! - A class is split into [`SHARDS`]; a thread allocates from the shard of its number, and from others before that
+//!   grows: a thread that has filled a cache may have ended. A slot goes back to the shard it came from. Each shard of
+//!   each class has its own lock; under it only the lock of the reserve is ever taken.
 //! - A shard starts with a chunk of [`SMALL_CHUNK_BYTES`] (or one slot) and grows by chunks as
 //!   large as what it holds, up to one huge page: reserved memory stays within about twice the
 //!   peak use of each class, and a busy class lives in huge pages.
@@ -357,11 +357,17 @@ impl Slab {
     pub(super) fn allocate(&self, len: usize) -> Slot {
         let Some(bytes) = len.checked_add(HEADER_BYTES) else { exhausted(len) };
         let Some(class) = class_of(bytes) else { return self.map(bytes) };
-        let shard = thread_number() % SHARDS;
-        let mut state = self.shards[class][shard].0.lock();
+        let own = thread_number() % SHARDS;
+        for shard in (own..SHARDS).chain(0..own) {
+            let taken = self.shards[class][shard].0.lock().take();
+            if let Some(taken) = taken {
+                return taken.slot(class, shard);
+            }
+        }
+        let mut state = self.shards[class][own].0.lock();
         loop {
             if let Some(taken) = state.take() {
-                return taken.slot(class, shard);
+                return taken.slot(class, own);
             }
             let chunk = self.map_chunk(class, state.held_bytes);
             state.add(chunk);

@@ -193,6 +193,32 @@ fn a_large_class_lives_in_huge_pages_and_goes_back() {
 }
 
 #[test]
+fn what_one_thread_has_freed_serves_others_before_the_slab_grows() {
+    let mut audit = Audit::new();
+    let ids: Vec<usize> = (0..20_000).map(|_| audit.allocate(4096)).collect();
+    for id in ids.iter().step_by(2) {
+        audit.free(*id);
+    }
+    let before = audit.slab.stats().reserved_bytes;
+    // Of four threads in a row most have another shard than this one.
+    for _ in 0..4 {
+        let slab = &audit.slab;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let slots: Vec<Slot> = (0..9_000).map(|_| slab.allocate(4096)).collect();
+                assert_eq!(slab.stats().reserved_bytes, before);
+                for slot in slots {
+                    // SAFETY: handed out by this slab, freed once.
+                    unsafe { slab.free(slot.start, slot.origin) }
+                }
+            });
+        });
+    }
+    audit.check();
+    ids.into_iter().skip(1).step_by(2).for_each(|id| audit.free(id));
+}
+
+#[test]
 fn chunks_that_are_not_needed_go_back_once_their_slots_have_moved() {
     let mut audit = Audit::new();
     let mut ids: Vec<usize> = (0..20_000).map(|_| audit.allocate(4096)).collect();

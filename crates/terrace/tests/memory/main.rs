@@ -7,9 +7,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg(target_os = "linux")]
 
+mod filled;
 mod range_deletes;
 mod resident;
 mod smaller;
+mod threads;
 
 use resident::peak;
 use std::path::Path;
