@@ -117,6 +117,11 @@ fn make_hot_room(
     if hot.is_full() && hot.is_oversized(env.read.hot_memtable_bytes(family)) {
         // Only with a rotation some of it can cool.
         rotate(env, log, family, needed)?;
+        // The group may have a separated value for a key that has become hot with it.
+        if hot_swap::is_separated(family, group) {
+            rotate_with(env, log, family, needed, Swap::Dissolve)?;
+            return Ok(true);
+        }
         let has_room =
             family.state().hot.as_ref().is_none_or(|hot| hot.table.room_bytes() >= needed);
         if has_room {

@@ -1,13 +1,16 @@
-//! Writes for which there is no memory, writes beside a group that is being inserted, and writes that a full disk refuses.
+//! Writes for which there is no memory, writes beside a group that is being inserted, writes that a full disk refuses, and
+//! writes to keys that become hot.
 
 use crate::memtable::NO_MEMORY;
-use crate::{CfOptions, Db, Error, Options, SyncMode, UpdateOp, Updates};
+use crate::write::room::rotate;
+use crate::{CfOptions, Db, Error, HotTableMode, Options, SyncMode, UpdateOp, Updates};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
+use terrace_base::checksum::hash_key;
 use terrace_base::{SeqNo, ValueKind};
 use terrace_skiplist::Hint;
 use terrace_vfs::{BeforeCalls, Call, SimVfs};
@@ -232,4 +235,57 @@ fn a_refused_batch_is_not_read_from_the_log() {
         assert_eq!(reader.get(b"A").unwrap(), None);
         assert!(reader.get(b"C").unwrap().is_some());
     }
+}
+
+/// The hot table has no place for handles. It is full and has grown too large, so that the write of such a value rotates
+/// the memtable, and its key becomes hot with that.
+#[test]
+fn a_key_that_becomes_hot_as_it_gets_a_separated_value_does_not_stay_hot() {
+    const MEMTABLE: usize = 256 << 10;
+    let sim = SimVfs::new(1);
+    let mut options = options(&sim);
+    options.advanced.memtable_bytes = MEMTABLE;
+    options.advanced.hot_table = HotTableMode::Auto;
+    options.default_family.value_separation_threshold = 200 << 10;
+    let (long, separated) = (vec![1_u8; 160 << 10], vec![3_u8; 300 << 10]);
+    let db = Db::open("/db", options.clone()).unwrap();
+    let family = db.default_family().family().clone();
+    let hot = || family.state().hot.clone();
+    // As the flush of a memtable in which it was written often.
+    let plan = |key: &[u8]| {
+        let mut keys = family.hot_keys.lock();
+        keys.note(hash_key(key), key, 100, 100);
+        keys.note_life(&family.hold_state(), MEMTABLE);
+    };
+    db.put(b"k", [1; 100]).unwrap();
+    plan(b"k");
+    {
+        let commit = &db.inner().commit;
+        let lead = commit.queue().unwrap().lead();
+        rotate(commit, &mut lead.log(), &family, 0).unwrap();
+    }
+    // It plans as well.
+    while !family.state().immutables.is_empty() {
+        thread::yield_now();
+    }
+    assert!(hot().is_some_and(|hot| hot.contains(b"k", hash_key(b"k"))));
+    db.put(b"k", &long).unwrap();
+    // The table is full, and the next one is made with the long value.
+    db.put(b"x", [2; 100]).unwrap();
+    db.put(b"k", &long).unwrap();
+    assert!(hot().is_some_and(|hot| hot.is_full() && hot.is_oversized(MEMTABLE)));
+    plan(b"x");
+    db.put(b"x", &separated).unwrap();
+    assert!(hot().is_none_or(|hot| !hot.contains(b"x", hash_key(b"x"))));
+    let check = |db: &Db| {
+        assert_eq!(db.get(b"x").unwrap().as_deref(), Some(&separated[..]));
+        let all: Vec<_> = db.iter().unwrap().entries().map(|entry| entry.unwrap()).collect();
+        assert_eq!(all, [(b"k".to_vec(), long.clone()), (b"x".to_vec(), separated.clone())]);
+    };
+    check(&db);
+    options.advanced.vfs = Arc::new(sim.kill_image());
+    check(&Db::open("/db", options).unwrap());
+    db.flush().unwrap();
+    check(&db);
+    db.verify().unwrap();
 }
