@@ -444,7 +444,8 @@ impl WriteBatch {
     /// The same operations with the values separated and compressed as `separation` says.
     #[cold]
     fn encoded_again(&self, separation: &dyn Fn(u32) -> Separation) -> Result<Self> {
-        let mut again = Self { bytes: Vec::with_capacity(self.bytes.len()), ..Self::empty() };
+        let (bytes, uses_reserve) = (Vec::with_capacity(self.bytes.len()), self.uses_reserve);
+        let mut again = Self { bytes, uses_reserve, ..Self::empty() };
         again.bytes.resize(HEADER_BYTES, 0);
         let mut compressed = Vec::new();
         for op in self.ops() {

@@ -30,6 +30,19 @@ fn a_full_disk_takes_removals_and_a_few_bytes_that_may_use_the_reserve() {
 }
 
 #[test]
+fn a_batch_may_use_the_reserve_whatever_its_family_separates() {
+    for (len, threshold) in [(100, 10), (5, 10)] {
+        let mut batch = WriteBatch::new();
+        batch.use_reserve();
+        batch.put(b"k", vec![7; len]);
+        let separation = Separation { threshold, ..Separation::DEFAULT };
+        batch.seal(&ManualClock::at(0), &|_| separation).unwrap();
+        assert_eq!(batch.separated().0, usize::from(len >= threshold));
+        assert!(batch.is_taken_when_full(), "{len} bytes");
+    }
+}
+
+#[test]
 fn the_last_of_the_reserve_is_for_deleted_ranges() {
     let mut batch = WriteBatch::new();
     batch.delete_range(b"a", b"b");
