@@ -143,7 +143,7 @@ fn holder(env: &JobEnv, family: &Family, open: &OpenLog, bounds: Bounds) -> Opti
 /// Flushes the families that keep the oldest log segments alive when the log has grown too long,
 /// as happens when one family is seldom written.
 fn bound_length(env: &JobEnv) -> Result<()> {
-    let limit = env.base.dynamic.memtables_bytes() as u64 * MAX_LOG_SHARES;
+    let limit = (env.base.dynamic.memtables_bytes() as u64).saturating_mul(MAX_LOG_SHARES);
     let Some(bytes) = env.commit.queue()?.try_log_bytes() else { return Ok(()) };
     if bytes <= limit {
         return Ok(());

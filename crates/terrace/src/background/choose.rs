@@ -396,7 +396,7 @@ fn under_deletions(
 
 /// Bytes that stay free of merges while writes go on.
 pub(super) fn besides(env: &JobEnv) -> u64 {
-    2 * env.base.dynamic.reserve_bytes()
+    env.base.dynamic.reserve_bytes().saturating_mul(2)
 }
 
 fn no_room(room: &Room, stops_writes: bool) -> Next {

@@ -141,8 +141,8 @@ fn full_disk(env: &JobEnv) -> Option<FullDisk> {
     }
     let room = Some(reserve::room_bytes(&*env.base.vfs, &env.base.dir));
     let room_bytes = room.filter(|room| *room < u64::MAX)? / 2;
-    let need = room_for_writes(env) + env.base.dynamic.reserve_bytes();
-    Some(FullDisk { room_bytes, wanted_bytes: WANTED_ROOMS * need })
+    let need = room_for_writes(env).saturating_add(env.base.dynamic.reserve_bytes());
+    Some(FullDisk { room_bytes, wanted_bytes: need.saturating_mul(WANTED_ROOMS) })
 }
 
 /// The stats of the sealed segments that can be collected, as [`stats_of_all`].

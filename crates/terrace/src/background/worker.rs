@@ -408,7 +408,7 @@ fn set_reserve_aside(env: &JobEnv) -> Result<bool> {
     }
     env.base.health.check_writable()?;
     let free = vfs.free_space_bytes(dir)?;
-    if free < 4 * bytes || !env.jobs.scheduler.lock().is_quiet() {
+    if free < bytes.saturating_mul(4) || !env.jobs.scheduler.lock().is_quiet() {
         return Ok(true);
     }
     // What is kept is given up for a moment: not where it is unknown what there is.

@@ -330,3 +330,37 @@ fn an_interval_is_no_durability_of_a_single_write() {
     assert!(matches!(refused, Err(Error::InvalidArgument(_))));
     assert!(db.get(b"k").unwrap().is_none());
 }
+
+/// Nothing that is reckoned with them overflows.
+#[test]
+fn a_store_works_with_the_largest_values_of_its_options() {
+    let (sim, db) = open(SyncMode::None);
+    // Not enough for the reserve.
+    sim.set_capacity_bytes(Some(1 << 30));
+    let most = u64::MAX.to_string();
+    for name in [
+        "l0_stop",
+        "l0_slowdown",
+        "level_base_bytes",
+        "target_file_bytes",
+        "pending_compaction_slowdown_bytes",
+        "level_model_files",
+        "log_retention_bytes",
+        "rate_limit_bytes_per_s",
+        "reserve_bytes",
+    ] {
+        db.set_option(name, &most).unwrap();
+    }
+    for round in 0..6_u8 {
+        for n in 0..100_u8 {
+            db.put([n], [round; 100]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    db.wait_idle().unwrap();
+    db.compact_range::<&[u8]>(..).unwrap();
+    for n in 0..100_u8 {
+        assert_eq!(db.get([n]).unwrap().as_deref(), Some(&[5; 100][..]));
+    }
+    assert!(!db.metrics().poisoned);
+}

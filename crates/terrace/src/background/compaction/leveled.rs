@@ -201,7 +201,7 @@ fn score(input: &PickInput<'_>, targets: &Targets, level: usize) -> f64 {
 /// it waits for, at the latest half-way between that number of files and the slowdown.
 fn heavy_score(options: &FamilyOptions, files: &[File]) -> f64 {
     let (count, enough) = (files.len() as f64, patience(options));
-    let batch = (enough * options.memtable_bytes) as f64 * FULL_SHARE;
+    let batch = enough as f64 * options.memtable_bytes as f64 * FULL_SHARE;
     let most = enough.midpoint(slowdown(options)).max(enough);
     let by_bytes = total_bytes(files) as f64 / batch.max(1.0);
     by_bytes.max(count / most as f64).min(count / enough as f64)
@@ -280,8 +280,9 @@ fn merge_backlog(input: &PickInput<'_>) -> Option<Choice> {
     if files.len() + 2 < slowdown(input.options) {
         return None;
     }
-    let most = patience(input.options) as u64 * input.options.memtable_bytes as u64;
-    let small = 2 * input.options.memtable_bytes as u64;
+    let memtable_bytes = input.options.memtable_bytes as u64;
+    let most = memtable_bytes.saturating_mul(patience(input.options) as u64);
+    let small = 2 * memtable_bytes;
     let mut bytes = 0;
     let newest = files.iter().take_while(|f| {
         bytes += f.size_bytes;
@@ -327,7 +328,7 @@ fn merge_level(
         below_bytes_before.push(below_bytes_before[at] + f.size_bytes);
         below_busy_before.push(below_busy_before[at] + u64::from(input.is_busy(f)));
     }
-    let most_bytes = most_files * input.options.target_file_bytes;
+    let most_bytes = input.options.target_file_bytes.saturating_mul(most_files);
     let mut windows: Vec<(f64, Range<usize>)> = Vec::new();
     for first in 0..files.len() {
         let met_from = met_range(input, below, &files[first]).start;
@@ -411,9 +412,9 @@ fn may_sink(input: &PickInput<'_>, file: &FileMeta) -> bool {
     input.is_seen_by_all(file) && (is_little || is_worth_it())
 }
 
-/// Most input bytes of one merge while there are writes.
+/// Most input bytes of one merge while there are writes, or of one step of a `compact_range`.
 fn most_merge_bytes(input: &PickInput<'_>) -> u64 {
-    MAX_MERGE_FILES * input.options.target_file_bytes
+    input.options.target_file_bytes.saturating_mul(MAX_MERGE_FILES)
 }
 
 /// Whether `file` deletes ranges and meets more of the next level than a merge takes: a rewrite in place divides it along
@@ -449,8 +450,7 @@ fn empty_victims(input: &PickInput<'_>, targets: &Targets) -> Option<Choice> {
         return merge_l0(input, targets, Reason::Values);
     }
     let first = if values.force { 1 } else { targets.base + 1 };
-    let most_bytes = MAX_MERGE_FILES * input.options.target_file_bytes;
-    (first..LEVEL_COUNT).find_map(|level| input.empty_victims(level, most_bytes))
+    (first..LEVEL_COUNT).find_map(|level| input.empty_victims(level, most_merge_bytes(input)))
 }
 
 /// Whether enough of the file has expired.
@@ -538,7 +538,7 @@ pub(crate) fn pick_manual(input: &PickInput<'_>, manual: &mut Manual) -> ManualS
 /// The first of `wanted` that together with what they meet in `below` stay within bounds; at
 /// least one.
 fn manual_window(input: &PickInput<'_>, wanted: &[File], below: usize) -> Vec<File> {
-    let most = MAX_MERGE_FILES * input.options.target_file_bytes;
+    let most = most_merge_bytes(input);
     let fits = |count: &usize| {
         Span::of(&wanted[..*count]).is_some_and(|span| {
             let met = total_bytes(input.overlapping(below, &span));

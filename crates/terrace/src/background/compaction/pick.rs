@@ -567,7 +567,7 @@ impl<'a> PickInput<'a> {
 
     /// Bytes of the next level that one file may overlap before it is cut or not moved.
     pub fn most_grandparent_bytes(&self) -> u64 {
-        10 * self.options.target_file_bytes
+        self.options.target_file_bytes.saturating_mul(10)
     }
 }
 

@@ -227,7 +227,7 @@ fn reveal_garbage(input: &PickInput<'_>, runs: &[Run<'_>]) -> Option<Choice> {
 fn empty_victims(input: &PickInput<'_>) -> Option<Choice> {
     let filled = (0..LEVEL_COUNT).rev().find(|level| !input.files(*level).is_empty())?;
     let first = if input.values.force { 0 } else { filled.max(1) };
-    let most_bytes = MAX_REWRITE_FILES * input.options.target_file_bytes;
+    let most_bytes = input.options.target_file_bytes.saturating_mul(MAX_REWRITE_FILES);
     (first..LEVEL_COUNT).find_map(|level| input.empty_victims(level, most_bytes))
 }
 
