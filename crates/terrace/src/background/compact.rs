@@ -192,7 +192,7 @@ fn note_stuck(env: &JobEnv, jobs: &SchedulerState) {
     for family in env.read.families.load().iter().filter(|f| !f.is_dropped()) {
         let version = family.state().version.clone();
         let options = family.options();
-        let full = version.level(0).len() >= options.l0_stop;
+        let full = version.level(0).len() >= options.l0_stops_at();
         let runs = jobs.running.iter().any(|running| running.family == family.id);
         let choice = || pick(&input(env, family, (&version, &options), jobs, &shared));
         let files = version.files().map(|(_, file)| file.number);

@@ -87,6 +87,11 @@ impl FamilyOptions {
         }
     }
 
+    /// Files of L0 at which writes stop: more than those at which they are slowed.
+    pub fn l0_stops_at(&self) -> usize {
+        self.l0_stop.max(self.l0_slowdown.saturating_add(1))
+    }
+
     /// Options of an SST written at `level`.
     pub fn sst(&self, level: usize, created_ms: u64) -> SstOptions {
         SstOptions {

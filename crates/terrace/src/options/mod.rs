@@ -221,7 +221,7 @@ pub struct AdvancedOptions {
     pub l0_compaction_trigger: usize,
     /// L0 files at which writes are slowed (20).
     pub l0_slowdown: usize,
-    /// L0 files at which writes stop (36).
+    /// L0 files at which writes stop (36); one more if that is [`Self::l0_slowdown`].
     pub l0_stop: usize,
     /// Target size of the first non-empty level below L0.
     pub level_base_bytes: u64,

@@ -326,7 +326,7 @@ impl Family {
     pub fn l0_pressure(&self) -> Option<f64> {
         let options = self.options();
         let over = self.state().version.level(0).len().checked_sub(options.l0_slowdown)?;
-        let steps = (options.l0_stop - options.l0_slowdown).max(1);
+        let steps = (options.l0_stops_at() - options.l0_slowdown).max(1);
         Some(over as f64 / steps as f64)
     }
 

@@ -68,7 +68,7 @@ pub(crate) fn admit(
             slow(env, family, pressure, cause, bytes);
             continue;
         }
-        let full = || family.state().version.level(0).len() >= family.options().l0_stop;
+        let full = || family.state().version.level(0).len() >= family.options().l0_stops_at();
         let settle = || log_segments::settle(env, &mut lead.log());
         wait_while(env, family, StallCause::L0Files, full, settle)?;
     }

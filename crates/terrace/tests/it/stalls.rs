@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use terrace::vfs::{SimVfs, Vfs};
 use terrace::{
-    CfOptions, CompactionBegun, Db, Error, EventListener, IngestOptions, Metrics, Options,
-    SstWriter, StallCause, StallMetrics, SyncMode,
+    CfOptions, CompactionBegun, CompactionStyle, Db, Error, EventListener, IngestOptions, Metrics,
+    Options, SstWriter, StallCause, StallMetrics, SyncMode,
 };
 
 /// Options under which nothing holds a writer back that flushes by hand.
@@ -374,6 +374,35 @@ fn a_background_thread_that_panics_poisons_the_store_and_nobody_waits_for_it() {
         assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
         db.put(b"key", b"other").unwrap();
         db.wait_idle().unwrap();
+        db.close().unwrap();
+    }
+}
+
+/// As many runs as tiered merges leave do not stop writers, however few may lie in L0.
+#[test]
+fn writers_of_a_tiered_family_do_not_wait_for_merges_that_nothing_asks_for() {
+    for (trigger, slowdown, stop) in [(1, 1, 1), (1, 1, 2), (1, 2, 2), (2, 2, 2), (4, 4, 4)] {
+        let mut options = Options { memory_budget: 64 << 20, ..Options::default() };
+        let a = &mut options.advanced;
+        a.vfs = Arc::new(SimVfs::new(1));
+        a.clock = Arc::new(stopped_clock());
+        a.compact_when_idle = false;
+        (a.l0_compaction_trigger, a.l0_slowdown, a.l0_stop) = (trigger, slowdown, stop);
+        options.default_family.compaction = CompactionStyle::Tiered;
+        let db = Db::open(DIR, options).unwrap();
+        let writer = db.clone();
+        let writing = std::thread::spawn(move || {
+            // The runs are of different sizes, so that none is merged for that.
+            for count in [4000, 400, 40, 4, 1, 1, 1, 1, 1, 1] {
+                for n in 0..count {
+                    writer.put(u32::to_be_bytes(n), [7; 100])?;
+                }
+                writer.flush()?;
+            }
+            Ok::<(), Error>(())
+        });
+        eventually("all is written", || writing.is_finished());
+        writing.join().unwrap().unwrap();
         db.close().unwrap();
     }
 }

@@ -125,6 +125,7 @@ impl Drawn {
             "memtable" => o.memtable_bytes = bytes(value) as usize,
             "trigger" => o.l0_compaction_trigger = value.parse().unwrap(),
             "slowdown" => o.l0_slowdown = value.parse().unwrap(),
+            "stop" => o.l0_stop = value.parse().unwrap(),
             "base" => o.level_base_bytes = bytes(value),
             "target" => o.target_file_bytes = bytes(value),
             "lz4-from" => {

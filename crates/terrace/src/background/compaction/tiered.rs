@@ -12,7 +12,8 @@
 //!    merged;
 //! 2. *ratio*: from the newest run on, while the next run is at most as large as what is gathered;
 //! 3. *count*: if there are still more runs than that, the newest ones, as many as it takes until there are
-//!    no more.
+//!    no more;
+//! 4. *writers*: if those in L0 stop writers, all of L0.
 //!
 //! Range tombstones count for nothing there, but that a file which lies in one deleted range goes as it is
 //! (`under_deletions`): what else they delete goes with the next merge of all runs, when the store is idle, on a full disk,
@@ -78,6 +79,7 @@ pub(crate) fn pick(input: &PickInput<'_>) -> Choice {
     by_space(input, &runs)
         .or_else(|| by_ratio(input, &runs))
         .or_else(|| by_count(input, &runs, most))
+        .or_else(|| for_writers(input, &runs))
         .or_else(|| pick_covered(input))
         .or_else(|| due(input, &runs))
         .or_else(|| reveal_garbage(input, &runs))
@@ -177,6 +179,13 @@ fn by_count(input: &PickInput<'_>, runs: &[Run<'_>], bound: usize) -> Option<Cho
         let count = most.min(free);
         (count > 1).then(|| merge(input, runs, first..first + count, Reason::RunCount)).flatten()
     })
+}
+
+/// All of L0 if it stops writers, which nothing else would let go on.
+fn for_writers(input: &PickInput<'_>, runs: &[Run<'_>]) -> Option<Choice> {
+    let count = input.files(0).len();
+    let stops = count >= input.options.l0_stops_at();
+    stops.then(|| merge(input, runs, 0..count, Reason::RunCount)).flatten()
 }
 
 /// Files of which enough has expired, or that are mostly tombstones: those of the oldest run one by one, in
