@@ -68,6 +68,8 @@ struct Place {
     key_len: usize,
     at: usize,
     len: usize,
+    /// What its checksum has of the place in the log; 0 as long as that is unknown.
+    mask: u32,
 }
 
 /// Writes that become visible together or not at all.
@@ -355,7 +357,7 @@ impl WriteBatch {
         put_varint(&mut self.bytes, (stored.len() as u64) << 2 | u64::from(compression));
         let at = self.bytes.len();
         let key_at = after_key - key.len();
-        self.separated.push(Place { key_at, key_len: key.len(), at, len: stored.len() });
+        self.separated.push(Place { key_at, key_len: key.len(), at, len: stored.len(), mask: 0 });
         // At once: to grow for the checksum would double what a large value takes.
         self.bytes.reserve(stored.len() + VALUE_CHECKSUM_BYTES);
         self.bytes.extend_from_slice(stored);
@@ -486,13 +488,14 @@ impl WriteBatch {
     }
 
     /// Says where the batch lies in the log, so that the checksums of separated values hold there
-    /// and nowhere else. To be called once, after `seal`.
+    /// and nowhere else. To be called after `seal`, and again for another place if there was no room at that one.
     pub(crate) fn place(&mut self, segment: SegmentNumber, batch_at: u64) {
-        for place in &self.separated {
+        for place in &mut self.separated {
+            let mask = value::place_mask(segment, batch_at + place.at as u64);
+            let change = std::mem::replace(&mut place.mask, mask) ^ mask;
             let field = self.bytes.get_mut(place.at + place.len..);
             if let Some(field) = field.and_then(|bytes| bytes.first_chunk_mut::<4>()) {
-                let mask = value::place_mask(segment, batch_at + place.at as u64);
-                *field = (u32::from_le_bytes(*field) ^ mask).to_le_bytes();
+                *field = (u32::from_le_bytes(*field) ^ change).to_le_bytes();
             }
         }
     }

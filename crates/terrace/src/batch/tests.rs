@@ -42,6 +42,23 @@ fn a_batch_may_use_the_reserve_whatever_its_family_separates() {
     }
 }
 
+/// As one is that a full disk has refused, and that finds room in the next segment.
+#[test]
+fn values_of_a_batch_that_is_placed_again_are_good_at_its_last_place() {
+    let placed_at = |places: &[(u64, u64)]| {
+        let mut batch = WriteBatch::new();
+        batch.put(b"k", vec![7; 2000]);
+        batch.put(b"l", vec![8; 3000]);
+        batch.seal(&ManualClock::at(0), &|_| Separation::DEFAULT).unwrap();
+        for (segment, at) in places {
+            batch.place(SegmentNumber::new(*segment), *at);
+        }
+        batch.encoded().to_vec()
+    };
+    assert_eq!(placed_at(&[(3, 100), (4, 32)]), placed_at(&[(4, 32)]));
+    assert_ne!(placed_at(&[(3, 100)]), placed_at(&[(4, 32)]));
+}
+
 #[test]
 fn the_last_of_the_reserve_is_for_deleted_ranges() {
     let mut batch = WriteBatch::new();
