@@ -159,15 +159,22 @@ fn lastsave(call: &mut Call<'_>) -> Outcome {
 }
 
 fn shutdown(call: &mut Call<'_>) -> Outcome {
-    let mut saves = false;
+    let (mut saves, mut saves_nothing, mut hurries, mut aborts) = (false, false, false, false);
     for word in call.args_from(1) {
         match &word.to_ascii_lowercase()[..] {
             // The log is the state: nothing has to be saved, and nothing is lost without it.
-            b"nosave" | b"now" | b"force" => {}
+            b"nosave" => saves_nothing = true,
             b"save" => saves = true,
-            b"abort" => return Err(Failure::line("ERR No shutdown in progress.")),
+            b"now" | b"force" => hurries = true,
+            b"abort" => aborts = true,
             _ => return Err(Failure::SYNTAX),
         }
+    }
+    if saves && saves_nothing || aborts && (saves || saves_nothing || hurries) {
+        return Err(Failure::SYNTAX);
+    }
+    if aborts {
+        return Err(Failure::line("ERR No shutdown in progress."));
     }
     if saves {
         if call.batch.mode() == terrace_keyspace::Mode::Memory {

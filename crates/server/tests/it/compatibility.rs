@@ -63,6 +63,28 @@ fn save_and_shutdown_are_refused_in_a_transaction() {
 }
 
 #[test]
+fn a_shutdown_with_words_that_contradict_each_other_is_refused_and_stops_nothing() {
+    const SYNTAX: &str = "ERR syntax error";
+    const NOTHING_TO_ABORT: &str = "ERR No shutdown in progress.";
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    for (words, refusal) in [
+        ("SAVE NOSAVE", SYNTAX),
+        ("nosave NOW save", SYNTAX),
+        ("ABORT NOW", SYNTAX),
+        ("FORCE ABORT", SYNTAX),
+        ("NOSAVE ABORT", SYNTAX),
+        ("ABORT SAVE", SYNTAX),
+        ("NOW NOSUCH", SYNTAX),
+        ("ABORT", NOTHING_TO_ABORT),
+        ("ABORT abort", NOTHING_TO_ABORT),
+    ] {
+        assert_eq!(error(&client.say(&format!("SHUTDOWN {words}"))), refusal, "{words}");
+    }
+    assert_eq!(client.say("SET k v"), ok());
+}
+
+#[test]
 fn a_password_is_refused_where_none_is_configured() {
     let served = Served::with(&[]);
     let mut client = served.client();
