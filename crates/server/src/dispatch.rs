@@ -183,9 +183,6 @@ fn writes(spec: &CommandSpec, session: &Session) -> bool {
 
 /// What is said of an `EXEC` that is refused, also outside of a transaction, as by Redis.
 fn refused_exec(session: &mut Session, refusal: String) -> String {
-    if refusal.starts_with("NOAUTH") {
-        return refusal;
-    }
     session.end_transaction();
     let why = refusal.strip_prefix("ERR ").unwrap_or(&refusal);
     format!("EXECABORT Transaction discarded because of: {why}")

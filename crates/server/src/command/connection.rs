@@ -223,8 +223,8 @@ fn hello(call: &mut Call<'_>) -> Outcome {
     if call.session.user.is_none() {
         return Err(Failure::line(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
-             HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
-             select the RESP protocol version at the same time",
+             HELLO AUTH <user> <pass> option can be used to authenticate the client and select the \
+             RESP protocol version at the same time",
         ));
     }
     if let Some(name) = name {

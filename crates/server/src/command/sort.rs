@@ -64,7 +64,7 @@ impl<'a> Options<'a> {
             }
             (false, true) => Ok(()),
             (false, false) => Err(Failure::err(format_args!(
-                "{option} option of SORT denied due to insufficient ACL permissions"
+                "{option} option of SORT denied due to insufficient ACL permissions."
             ))),
         };
         while at < call.count() {

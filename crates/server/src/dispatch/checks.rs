@@ -18,13 +18,14 @@ pub(super) fn check(
     session: &mut Session,
     server: &Server,
 ) -> Result<(), String> {
+    // As Redis, which tells also those who have yet to log in what is no command.
+    spec.check_form(args)?;
     if session.user.is_none() && session.caller == Caller::Client {
-        return match spec.flags.has(Flags::NO_AUTH) && spec.takes(args.count()) {
+        return match spec.flags.has(Flags::NO_AUTH) {
             true => Ok(()),
             false => Err("NOAUTH Authentication required.".into()),
         };
     }
-    spec.check_form(args)?;
     command::permit(spec, number, args, session, server)?;
     if spec.name == "debug"
         && let Some(refusal) = command::debug_refusal(session, server)

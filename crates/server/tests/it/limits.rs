@@ -47,7 +47,7 @@ fn before_authentication_requests_are_small() {
     let mut guest = served.client();
     let refused = error(&guest.call(&["AUTH", &long]));
     assert!(refused.starts_with("WRONGPASS"), "{refused}");
-    let refused = error(&guest.say("GET 2 3 4 5 6 7 8 9 10"));
+    let refused = error(&guest.say("MGET 2 3 4 5 6 7 8 9 10"));
     assert!(refused.starts_with("NOAUTH"), "{refused}");
     // From the login on, also for what is in the same packet.
     let value = "x".repeat(100_000);

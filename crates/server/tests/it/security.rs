@@ -88,10 +88,18 @@ fn nothing_but_a_login_is_answered_before_one() {
     let mut client = served.client();
     let for_guests = ["auth", "hello", "quit", "reset"];
     for spec in table().all().iter().filter(|spec| !for_guests.contains(&spec.name)) {
-        let mut request = vec![spec.name];
-        request.resize(spec.arity.unsigned_abs() as usize, "1");
-        let reply = client.call(&request);
-        assert_eq!(error(&reply), "NOAUTH Authentication required.", "{request:?}");
+        let first = spec.subcommands().first();
+        let mut request: Vec<&str> =
+            std::iter::once(spec.name).chain(first.map(|one| one.name)).collect();
+        let arity = first.map_or(spec.arity, |one| one.arity);
+        request.resize(arity.unsigned_abs() as usize, "1");
+        let refusal = error(&client.call(&request));
+        // That of EXEC has something in front.
+        let wanted = match spec.name {
+            "exec" => "EXECABORT Transaction discarded because of: NOAUTH Authentication required.",
+            _ => "NOAUTH Authentication required.",
+        };
+        assert_eq!(refusal, wanted, "{request:?}");
     }
     assert!(error(&client.say("HELLO")).starts_with("NOAUTH"));
     assert!(error(&client.say("HELLO 3")).starts_with("NOAUTH"));
@@ -122,6 +130,35 @@ fn nothing_but_a_login_is_answered_before_one() {
     assert_eq!(guest.say("QUIT"), ok());
     guest.expect_end();
     assert_eq!(served.client().call(&["AUTH", "correct horse"]), ok());
+}
+
+/// As by Redis.
+#[test]
+fn what_is_no_command_is_refused_as_such_before_a_login_too() {
+    let served = Served::with(&[("requirepass", "pw")]);
+    let mut client = served.client();
+    for (request, refusal) in [
+        ("NOSUCH", "ERR unknown command 'NOSUCH', with args beginning with: "),
+        ("GET", "ERR wrong number of arguments for 'get' command"),
+        ("AUTH", "ERR wrong number of arguments for 'auth' command"),
+        ("AUTH a b c", "ERR syntax error"),
+        ("RESET x", "ERR wrong number of arguments for 'reset' command"),
+        ("CLIENT", "ERR wrong number of arguments for 'client' command"),
+        ("CONFIG NOSUCH x", "ERR unknown subcommand 'NOSUCH'. Try CONFIG HELP."),
+        (
+            "EXEC x",
+            "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' \
+             command",
+        ),
+        (
+            "HELLO 3",
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+             HELLO AUTH <user> <pass> option can be used to authenticate the client and select the \
+             RESP protocol version at the same time",
+        ),
+    ] {
+        assert_eq!(error(&client.say(request)), refusal, "{request}");
+    }
 }
 
 #[test]

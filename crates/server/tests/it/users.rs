@@ -280,3 +280,20 @@ fn what_is_refused_within_exec_says_so() {
     let Reply::Array(entries) = admin.say("ACL LOG 1") else { panic!("no array") };
     assert_eq!(*field(&entries[0], "context"), bulk("toplevel"));
 }
+
+#[test]
+fn the_patterns_of_sort_are_for_those_who_may_read_all_keys() {
+    let served = Served::with(&[]);
+    let mut admin = served.client();
+    assert_eq!(admin.say("RPUSH a 2 1"), int(2));
+    assert_eq!(admin.say("ACL SETUSER u on >pw ~a* +@all"), ok());
+    let mut user = logged_in(&served, "u", "pw");
+    for (option, words) in [("BY", "BY w_*"), ("GET", "GET #"), ("GET", "BY nosort GET a_*")] {
+        let refusal =
+            format!("ERR {option} option of SORT denied due to insufficient ACL permissions.");
+        assert_eq!(error(&user.say(&format!("SORT a {words}"))), refusal, "{words}");
+    }
+    assert_eq!(user.say("SORT a BY nosort"), Reply::Array(vec![bulk("2"), bulk("1")]));
+    assert_eq!(admin.say("ACL SETUSER u %R~*"), ok());
+    assert_eq!(user.say("SORT a GET #"), Reply::Array(vec![bulk("1"), bulk("2")]));
+}
