@@ -5,6 +5,9 @@
 //! looks at who watches, while it holds all locks, and those whose keys were not there and were not
 //! written watch from then on. The sweep of collections that have expired does the same.
 //!
+//! A key that expires is not written, and the engine tells nothing of it. In Redis a transaction fails then as well, if the
+//! key was there when it was watched: so a watch knows when the first of its keys expires. Another expiry is a write.
+//!
 //! A read set keeps, of all keys of the store, what is overwritten or deleted after its moment. A client may watch for
 //! days. So a watch that is old is renewed: if none of its keys was written, it watches them from now on, else it
 //! keeps only that one was.
@@ -48,6 +51,8 @@ struct State {
     /// The moment of `reads` by the monotonic clock.
     since_us: u64,
     keys: Keys,
+    /// When the first of the keys expires that were there, in ms since 1970; `u64::MAX` if none does.
+    first_expiry_ms: u64,
     /// Grows when keys are added and when they are watched from a later moment on.
     changes: u64,
 }
@@ -88,7 +93,9 @@ impl Watches {
 impl Watch {
     /// No keys yet; `reads` is of now.
     pub(crate) fn new(reads: ReadSet, now_us: u64) -> Arc<Self> {
-        let state = State { reads: Some(reads), since_us: now_us, keys: Keys::new(), changes: 0 };
+        let (keys, first_expiry_ms) = (Keys::new(), u64::MAX);
+        let state =
+            State { reads: Some(reads), since_us: now_us, keys, first_expiry_ms, changes: 0 };
         Arc::new(Self { state: Mutex::new(state), held_bytes: AtomicUsize::new(0) })
     }
 
@@ -118,6 +125,18 @@ impl Watch {
             }
         }
         true
+    }
+
+    /// One of the keys expires at this time, in ms since 1970, as it is now that it is watched.
+    pub fn note_expiry(&self, at_ms: u64) {
+        let mut state = self.state.lock();
+        state.first_expiry_ms = state.first_expiry_ms.min(at_ms);
+    }
+
+    /// Whether one of the keys has expired that were there when they were watched. Of keys that were written since it may
+    /// say either.
+    pub fn has_expired(&self, now_ms: u64) -> bool {
+        self.state.lock().first_expiry_ms <= now_ms
     }
 
     /// Watches the same keys from a later moment on, if they are those of `keys` still.
@@ -253,6 +272,20 @@ mod tests {
         assert!(watch.is_unchanged(&db).unwrap());
         db.put(b"l", b"v").unwrap();
         assert!(!watch.is_unchanged(&db).unwrap());
+    }
+
+    #[test]
+    fn the_first_expiry_of_its_keys_outlives_renewals() {
+        let db = opened();
+        let reads_of = |keys: &Keys| reads_of(&db, keys);
+        let watch = Watch::new(db.read_set(), 0);
+        add(&db, &watch, b"k");
+        assert!(!watch.has_expired(u64::MAX - 1), "no key expires");
+        [700, 500, 900].into_iter().for_each(|at_ms| watch.note_expiry(at_ms));
+        watch.renew(&watch.keys(), OLD_US, reads_of);
+        watch.renew_if_old(3 * OLD_US, reads_of, |_| Ok(true)).unwrap();
+        assert!(watch.is_unchanged(&db).unwrap());
+        assert!(!watch.has_expired(499) && watch.has_expired(500));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! `EXEC` takes the locks of all keys that its commands write or that the client watches, asks the
 //! engine whether the watched ones are as they were, and executes everything into one batch: all of
-//! it is committed, or nothing.
+//! it is committed, or nothing. A watched key that has expired is not as it was.
 
 use super::connection::selectable;
 use super::presence::{self, KeyUsed};
@@ -81,7 +81,7 @@ pub const COMMANDS: &[CommandSpec] = &[
         keys: Keys::All,
         group: Group::Transactions,
         arguments: "key [key ...]",
-        summary: "Makes the next EXEC fail if one of the keys is written by then.",
+        summary: "Makes the next EXEC fail if one of the keys is written or expires by then.",
         complexity: "O(N) for N keys",
         since: "2.2.0",
         run: watch,
@@ -125,7 +125,14 @@ fn watch(call: &mut Call<'_>) -> Outcome {
     let keys = call.args_from(1).map(|key| (db, key));
     let before = call.session.watched.as_ref();
     let watched = call.server.space.watch_keys(before, keys, MAX_TRANSACTION_BYTES);
-    call.session.watched = Some(watched.ok_or(Failure::line(TOO_MUCH_WATCHED))?);
+    let watched = watched.ok_or(Failure::line(TOO_MUCH_WATCHED))?;
+    // They are watched by now: who changes when one expires writes it.
+    for key in call.args_from(1) {
+        if let Some(Some(at_ms)) = call.batch.expiry(db, key)? {
+            watched.note_expiry(at_ms);
+        }
+    }
+    call.session.watched = Some(watched);
     call.session.changes = call.session.changes.wrapping_add(1);
     call.reply.ok();
     Ok(())
@@ -278,7 +285,8 @@ fn exec_queued(call: &mut Call<'_>, queued: &Queued, done: &mut Done) -> Outcome
         call.batch.pin_now();
     }
     if let Some(watched) = &call.session.watched
-        && !watched.is_unchanged(call.server.space.db())?
+        && (watched.has_expired(call.batch.now_ms())
+            || !watched.is_unchanged(call.server.space.db())?)
     {
         call.reply.null_array();
         return Ok(());

@@ -200,6 +200,35 @@ fn a_watched_key_that_was_written_ends_the_transaction() {
     assert_eq!(replies[5], array([int(6)]));
 }
 
+/// As in Redis: one that was there and has expired, whether it is removed by then or not.
+#[test]
+fn a_watched_key_that_has_expired_ends_the_transaction() {
+    let (served, clock) = Served::with_clock(&[]);
+    let mut client = served.client();
+    let executed = |client: &mut Client| {
+        client.pipeline(&["MULTI", "SET seen 1"]);
+        client.say("EXEC")
+    };
+    for make in ["SET k v", "HSET k f v", "RPUSH k v"] {
+        assert_eq!(client.say("DEL k other"), int(0), "{make}");
+        client.pipeline(&[make, "PEXPIRE k 1000", "SET other v", "WATCH k other"]);
+        clock.advance(999);
+        assert_eq!(executed(&mut client), array([ok()]), "{make}");
+        assert_eq!(client.say("WATCH other k absent"), ok());
+        clock.advance(1);
+        assert_eq!(executed(&mut client), Reply::Null, "{make}");
+        // It is gone when it is watched: what happens to it then is no change.
+        assert_eq!(client.say("WATCH k"), ok());
+        clock.advance(1000);
+        assert_eq!(executed(&mut client), array([ok()]), "{make}");
+        // What is not watched any more may expire.
+        client.pipeline(&[make, "PEXPIRE k 1000", "WATCH k", "UNWATCH", "WATCH other"]);
+        clock.advance(1000);
+        assert_eq!(executed(&mut client), array([ok()]), "{make}");
+        assert_eq!(client.say("DEL other"), int(1), "{make}");
+    }
+}
+
 #[test]
 fn optimistic_counters_lose_nothing() {
     const CLIENTS: usize = 4;
