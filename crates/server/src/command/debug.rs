@@ -17,7 +17,7 @@ const MAX_POPULATED_BYTES: u64 = 1 << 20;
 /// Bytes of what the keys that are made begin with.
 const MAX_PREFIX_BYTES: usize = 1 << 10;
 
-/// After this long it is looked whether the server is to end, or a pause is over.
+/// After this long it is looked whether the server is to end, the client was ended, or a pause is over.
 const NAP: Duration = Duration::from_millis(50);
 
 /// The rows of this group.
@@ -82,7 +82,18 @@ fn debug(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Waits, but not for longer than the server runs.
+/// Refuses to go on when the server is to end, or the client was ended: who ended it waits for its command.
+fn check_going_on(call: &Call<'_>) -> Outcome {
+    if call.server.stop.is_requested() {
+        return Err(Failure::line("ERR the server is stopping"));
+    }
+    match call.session.info.is_ended() {
+        true => Err(Failure::line("ERR the client was ended")),
+        false => Ok(()),
+    }
+}
+
+/// Waits, but not for longer than the server runs and the client is connected.
 fn sleep(call: &Call<'_>, wait: Duration) -> Outcome {
     let start = Instant::now();
     loop {
@@ -90,9 +101,7 @@ fn sleep(call: &Call<'_>, wait: Duration) -> Outcome {
         if left.is_zero() {
             return Ok(());
         }
-        if call.server.stop.is_requested() {
-            return Err(Failure::line("ERR the server is stopping"));
-        }
+        check_going_on(call)?;
         std::thread::sleep(left.min(NAP));
     }
 }
@@ -119,9 +128,8 @@ fn populate(call: &mut Call<'_>) -> Outcome {
     let at_once = POPULATED_AT_ONCE.min(((16 << 20) / size.max(1)).max(1));
     let mut batch = call.server.space.command_batch(Mode::Device);
     for start in (0..count).step_by(at_once as usize) {
-        if call.server.stop.is_requested() {
-            return Err(Failure::line("ERR the server is stopping; a part of the keys was made"));
-        }
+        // A part of the keys is made then.
+        check_going_on(call)?;
         let numbers = start..count.min(start + at_once);
         let keys: Vec<Vec<u8>> = numbers
             .clone()

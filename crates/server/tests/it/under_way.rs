@@ -179,6 +179,31 @@ fn nothing_of_a_killed_client_happens_behind_the_reply() {
     }
 }
 
+/// What waits for days, and what makes keys for as long in commits of its own.
+#[test]
+fn a_kill_ends_what_debug_does_for_its_victim() {
+    let served = Served::with(&[("enable-debug-command", "yes")]);
+    let mut killer = served.client();
+    let offloads = || served.server().stats.offloads.get();
+    for request in
+        ["DEBUG SLEEP 1000000", "DEBUG POPULATE 1000000000000", "MULTI DEBUG SLEEP 1000000"]
+    {
+        let mut victim = served.client();
+        let kill = format!("CLIENT KILL ID {}", id_of(&mut victim));
+        let before = offloads();
+        match request.strip_prefix("MULTI ") {
+            Some(queued) => victim.send_words(&["MULTI", queued, "EXEC"]),
+            None => victim.send_words(&[request]),
+        }
+        until("it has begun", || offloads() > before);
+        assert_eq!(killer.say(&kill), int(1), "{request}");
+        // There may be replies on their way.
+        while victim.try_reply().is_some() {}
+        victim.expect_end();
+    }
+    assert_eq!(killer.say("PING"), pong());
+}
+
 /// Each of two, at the same time, and inside of transactions: nobody waits for ever.
 #[test]
 fn clients_may_kill_each_other() {
