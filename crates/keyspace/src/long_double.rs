@@ -5,7 +5,8 @@
 //! ```
 //! 64 bits, not 53, so that 0.1 + 0.2 is 0.3: a double would show another sum than Redis does.
 //! Rounding is to the nearest, ties to even. Smaller than a normal number is zero: of such a number
-//! the 17 decimals that are written show nothing. Why it is not a library's: see
+//! the 17 decimals that are written show nothing. As text it is a number all the same, unless it is so small that C
+//! makes zero of it. Why it is not a library's: see
 //! `docs/decisions/0021-long-double-stays-ours.md`.
 
 use std::cmp::Ordering;
@@ -16,6 +17,8 @@ const MAX_TEXT_BYTES: usize = 5119;
 /// Of the value as a whole: 2^16384 and above are infinite, below 2^-16382 is not normal.
 const MAX_POWER: i64 = 16384;
 const MIN_POWER: i64 = -16382;
+/// Below half of 2^`LEAST_POWER`, which is the least number that is not zero, there is only zero.
+const LEAST_POWER: i64 = -16445;
 /// Decimal exponents beyond this are beyond [`MAX_POWER`] for any mantissa of a text.
 const MAX_DECIMAL: i64 = 10_200;
 const DECIMALS: usize = 17;
@@ -54,11 +57,11 @@ impl LongDouble {
             // Four bits a digit, and powers of two.
             let Digits { digits, power, fraction } = Digits::parse(text, 16, b'p')?;
             let size = match digits.is_zero() {
-                true => Size::Zero,
+                true => Some(Size::Zero),
                 false => rounded(&digits, power - 4 * fraction, false),
             };
-            let is_right = digits.is_zero() || matches!(size, Size::Finite { .. });
-            return is_right.then_some(Self { negative, size });
+            let size = size.filter(|size| *size != Size::Infinite)?;
+            return Some(Self { negative, size });
         }
         let Digits { digits, power, fraction } = Digits::parse(unsigned, 10, b'e')?;
         let power = power - fraction;
@@ -72,7 +75,8 @@ impl LongDouble {
             true => rounded(&digits.times_ten_to(power as u32), 0, false),
             false => quotient(digits, Natural(vec![1]).times_ten_to(power.unsigned_abs() as u32)),
         };
-        matches!(size, Size::Finite { .. }).then_some(Self { negative, size })
+        let size = size.filter(|size| *size != Size::Infinite)?;
+        Some(Self { negative, size })
     }
 
     /// Whether it is not infinite.
@@ -121,7 +125,7 @@ fn sum_of(large: (bool, u64, i64), small: (bool, u64, i64)) -> LongDouble {
         return LongDouble { negative: false, size: Size::Zero };
     }
     let size = rounded(&Natural::from(sum), exponent - i64::from(GUARD), false);
-    LongDouble { negative, size }
+    LongDouble { negative, size: size.unwrap_or(Size::Zero) }
 }
 
 /// Digits, how many of them are behind the point, and the power that stands behind them.
@@ -171,11 +175,20 @@ fn exponent(text: &[u8]) -> Option<i64> {
     Some(if negative { -size } else { size })
 }
 
-/// `number` · 2^`exponent` in 64 bits; `rest` says that it is a little more than that.
-fn rounded(number: &Natural, exponent: i64, rest: bool) -> Size {
+/// `number`, which is not zero, · 2^`exponent` in 64 bits; `rest` says that it is a little more than that. `None` if zero is
+/// the nearest number.
+fn rounded(number: &Natural, exponent: i64, rest: bool) -> Option<Size> {
     let bits = number.bits();
     let shift = i64::from(bits) - 64;
     let (mut mantissa, mut exponent) = (number.bits_from(shift), exponent + shift);
+    let is_power_of_two =
+        || mantissa == 1 << 63 && !rest && (shift <= 0 || !number.any_below(shift as u32));
+    // Halfway between zero and the least number zero is the even one.
+    match exponent + 64 {
+        LEAST_POWER if is_power_of_two() => return None,
+        ..LEAST_POWER => return None,
+        _ => {}
+    }
     if shift > 0 {
         let half = number.bit(shift as u32 - 1);
         let more = rest || number.any_below(shift as u32 - 1);
@@ -186,15 +199,15 @@ fn rounded(number: &Natural, exponent: i64, rest: bool) -> Size {
             }
         }
     }
-    match exponent + 64 {
+    Some(match exponent + 64 {
         power if power > MAX_POWER => Size::Infinite,
         power if power <= MIN_POWER => Size::Zero,
         _ => Size::Finite { mantissa, exponent },
-    }
+    })
 }
 
-/// `a` / `b` in 64 bits; neither is zero.
-fn quotient(mut a: Natural, b: Natural) -> Size {
+/// `a` / `b` in 64 bits, as [`rounded`]; neither is zero.
+fn quotient(mut a: Natural, b: Natural) -> Option<Size> {
     /// Of the quotient: more than the 64 and the one that decides about rounding.
     const BITS: i64 = 67;
     let shift = BITS + i64::from(b.bits()) - i64::from(a.bits());
@@ -446,6 +459,27 @@ mod tests {
         for (text, same) in [("+5", "5"), (".5", "0.5"), ("5.", "5"), ("-0", "0"), ("1E3", "1000")]
         {
             assert_eq!(LongDouble::parse(text.as_bytes()).unwrap().to_string(), same);
+        }
+    }
+
+    /// As Redis 7.0 on x86-64 takes and refuses them.
+    #[test]
+    fn what_is_smaller_than_a_normal_number_is_a_number_unless_it_is_zero() {
+        for text in [
+            "3.3e-4932",
+            "-1e-4940",
+            "3.6e-4951",
+            "1.83e-4951",
+            "0x1p-16383",
+            "0x1p-16445",
+            "0x1.8p-16446",
+            "0x1.0000000000000000001p-16446",
+        ] {
+            assert_eq!(sum(text, "0"), "0", "{text}");
+            assert_eq!(sum("0.5", text), "0.5", "{text}");
+        }
+        for text in ["1.82e-4951", "-1e-4952", "0x1p-16446", "0x1p-16447"] {
+            assert_eq!(LongDouble::parse(text.as_bytes()), None, "{text}");
         }
     }
 
