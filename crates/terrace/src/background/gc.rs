@@ -55,11 +55,15 @@ const WANTED_ROOMS: u64 = 4;
 pub(crate) fn step(env: &JobEnv) {
     let allowed = env.base.dynamic.gc_garbage_ratio();
     let ratio = allowed - HEADROOM;
-    if !env.read.value_log.is_used() || env.base.read_only {
+    if env.base.read_only {
         return;
     }
     let gc = &env.garbage;
     let Some(_turn) = gc.turn.try_lock() else { return };
+    if !env.read.value_log.is_used() {
+        gc.note_none();
+        return;
+    }
     let estimate = hidden::estimate(env, &gc.known());
     let segments = stats(env);
     let sealed_bytes: u64 = segments.iter().map(|segment| segment.size_bytes).sum();

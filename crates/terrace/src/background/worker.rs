@@ -390,8 +390,9 @@ fn house_loop(env: &JobEnv) {
                 log_segments::sync_full_segments(&env.commit)
             });
             attempt(env, "drop value segments", || install::drop_dead_segments(&env.versions));
-            gc::step(env);
         }
+        // Also when the last segment has just gone: writers would wait for its garbage.
+        gc::step(env);
         attempt(env, "retire log segments", || log_segments::retire_segments(&env.commit));
         attempt(env, "bound the log", || bound_log::run(env, &mut last_write));
         attempt(env, "bound the memtables", || bound_memtables(env));

@@ -138,7 +138,16 @@ impl Garbage {
         set(&self.load.unflushed_bytes, found.unflushed_bytes);
     }
 
-    /// The floor that the last step found; `None` before the first.
+    /// There are no values any more: what was known of their garbage slows nobody, and is no reason for a merge.
+    pub fn note_none(&self) {
+        self.note_found(Found::default());
+        self.set_due(false);
+        self.set_hidden(HashMap::new(), false);
+        self.waiting.lock().0.clear();
+        self.asked.lock().retain(|_, callers| *callers > 0);
+    }
+
+    /// The floor that the last step found; `None` before the first, and where there are no values.
     pub fn floor_bytes(&self) -> Option<u64> {
         Some(self.load.floor_bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
     }
@@ -246,6 +255,23 @@ mod tests {
         let large = garbage.pressure(5000, 0.3);
         note(&garbage, 100_000, 31_000, 0);
         assert!(large > 0.0 && large == garbage.pressure(5000, 0.3), "{large}");
+    }
+
+    #[test]
+    fn garbage_that_is_gone_with_the_last_value_slows_nobody() {
+        let garbage = Garbage::default();
+        garbage.set_due(true);
+        garbage.set_hidden(HashMap::from([(FileNumber::new(3), 700)]), true);
+        garbage.note_waiting(&HashSet::from([SegmentNumber::new(1)]), 100);
+        garbage.asked.lock().extend([(SegmentNumber::new(1), 0), (SegmentNumber::new(2), 1)]);
+        note(&garbage, 900, 800, 100);
+        assert!(garbage.pressure(5000, 0.3) > 1.0);
+        garbage.note_none();
+        assert_eq!(garbage.pressure(u64::MAX, 0.3), 0.0);
+        assert!(garbage.hidden().is_empty() && garbage.floor_bytes().is_none());
+        assert_eq!(*garbage.asked.lock(), HashMap::from([(SegmentNumber::new(2), 1)]));
+        garbage.asked.lock().clear();
+        assert!(!garbage.is_overdue(u64::MAX));
     }
 
     /// To slow writers then would only put off the flush that tells what is garbage.

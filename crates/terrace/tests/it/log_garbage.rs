@@ -168,3 +168,31 @@ fn a_store_of_a_small_budget_is_not_slowed_below_the_floor() {
     vfs.let_go();
     db.close().unwrap();
 }
+
+/// The merge that finds out that all values are garbage is over before their segments go, and nothing tells of garbage then.
+#[test]
+fn values_that_are_all_gone_slow_nobody() {
+    let sim = SimVfs::new(1);
+    let (db, _, _) = open(Arc::new(sim.clone()), SEGMENT_BYTES, 0);
+    for n in 0..4_000 {
+        db.put(key(n), [7; VALUE_BYTES as usize]).unwrap();
+    }
+    db.flush().unwrap();
+    eventually("all values have left the log", || db.shape().log_segments == 1);
+    let values = db.metrics().value_segments;
+    assert!(values > FLOOR / SEGMENT_BYTES, "{values}: so little slows nobody");
+    db.delete_range(b"key", b"kez").unwrap();
+    db.flush().unwrap();
+    db.compact_range::<&[u8]>(..).unwrap();
+    eventually("the segments are gone", || db.metrics().value_segments == 0);
+    let slowdowns = || db.metrics().stalls[StallCause::GarbageCollection as usize].slowdowns;
+    eventually("nobody waits for them", || {
+        let before = slowdowns();
+        for n in 0..200 {
+            db.put(key(n), [7; 90]).unwrap();
+        }
+        slowdowns() == before
+    });
+    assert_eq!(db.metrics().value_segments, 0, "nothing of what was written is separated");
+    db.close().unwrap();
+}
