@@ -420,6 +420,10 @@ fn run_merge(
     gc::step(env);
     let (state, options) = (family.hold_state(), family.hold_options());
     let moving = moving(env);
+    if family.is_dropped() {
+        // Nobody needs what it would make, and segments that its inputs refer to may be gone, which is no damage.
+        return Ok(Merged { volume: (0, 0), outputs: Vec::new() });
+    }
     let moves = moving.as_ref().is_some_and(|moving| moving.moves(merge));
     let is_asked_for = moves && (was_asked_for || gc::is_asked_for(env, merge));
     let is_bound = job.is_attempt || merge.above.is_some() || is_asked_for;
@@ -589,3 +593,6 @@ fn install_edit(
         vec![Change { family: family.clone(), edit, flushed, segments, fresh: None }],
     )
 }
+
+#[cfg(test)]
+mod tests;
