@@ -27,11 +27,13 @@ pub(super) struct Estimate {
     pub newest_share: f64,
 }
 
-/// Estimates for the current files; `known` are those of the last time.
+/// Estimates for the current files that can be read; `known` are those of the last time.
 pub(super) fn estimate(env: &JobEnv, known: &HashMap<FileNumber, u64>) -> Estimate {
     let mut files = HashMap::new();
     let mut sampled = 0;
     let (mut hidden, mut written) = (0, 0);
+    // No merge brings these down: who waited for what they hide would wait for ever.
+    let unreadable = env.jobs.errors.quarantined(env.base.clock.monotonic_us());
     for family in env.read.families.load().iter().filter(|family| !family.is_dropped()) {
         let state = family.hold_state();
         let version = &state.version;
@@ -39,6 +41,9 @@ pub(super) fn estimate(env: &JobEnv, known: &HashMap<FileNumber, u64>) -> Estima
         let mut newest = true;
         for level in 0..deepest.map_or(0, |level| level.max(1)) {
             for (at, file) in version.level(level).files().iter().enumerate() {
+                if unreadable.contains(&file.number) {
+                    continue;
+                }
                 let bytes = match known.get(&file.number) {
                     Some(bytes) => *bytes,
                     None if sampled < MAX_FILES => {
