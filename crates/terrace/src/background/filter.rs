@@ -15,13 +15,13 @@ use crate::compaction_filter::{
 };
 use crate::event;
 use crate::metrics::{Counters, add};
+use crate::values::excluded::is_of_segment;
 use crate::version::install::{self, Change};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrace_base::caught::message_of;
 use terrace_base::key::MAX_VALUE_BYTES;
 use terrace_base::{Result, SeqNo, ValueKind};
-use terrace_sst::is_damage;
 
 /// A job's use of its family's filter, and what came of it; shared by the pieces of the job.
 pub(crate) struct Filtering<'a> {
@@ -91,7 +91,7 @@ impl<'a> Filtering<'a> {
     /// What becomes of an entry that `retain` keeps.
     ///
     /// # Errors
-    /// The device refused to read its value for a compaction.
+    /// Its value could not be read for a compaction, for a reason that is not its own.
     pub fn judge(
         &self,
         key: &[u8],
@@ -112,7 +112,7 @@ impl<'a> Filtering<'a> {
         }
         if let Some(error) = entry.read_error() {
             // A flush that fails would stop all writes.
-            if !is_damage(&error) && self.context.job != FilterJob::Flush {
+            if !is_of_segment(&error) && self.context.job != FilterJob::Flush {
                 return Err(error);
             }
             return Ok(self.failed(key, &error.to_string()));

@@ -1,15 +1,24 @@
 //! Segments of the value log that garbage collection leaves alone, since a value in them could not be read when it was to be
-//! moved: a damaged one for as long as the store is open, one that the device did not give until a pause is over. The pauses
+//! moved: a damaged one for as long as the store is open, one that the device did not give, or that is lost, until a pause is over. The pauses
 //! double from [`FIRST_PAUSE_US`] up to [`LONGEST_PAUSE_US`].
 
 use std::collections::BTreeMap;
 use terrace_base::sync::Mutex;
 use terrace_base::{Error, SegmentNumber};
+use terrace_sst::is_damage;
+use terrace_vfs::is_no_file;
 
 /// The pause after the first failure.
 const FIRST_PAUSE_US: u64 = 5_000_000;
 /// The longest pause between two tries, of which each writes the keys of the values once more.
 const LONGEST_PAUSE_US: u64 = 600_000_000;
+
+/// Whether a value could not be read for a reason of its own, or of its segment's, which others do not have: it is damaged, its file is
+/// lost, or this build cannot read it. Not a lack of memory, descriptors or rights.
+pub(crate) fn is_of_segment(error: &Error) -> bool {
+    let is_unknown = matches!(error, Error::Unsupported { .. });
+    is_damage(error) || error.is_not_found() || is_no_file(error) || is_unknown
+}
 
 /// Why the values of a segment are not moved.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 //! and how long they may become ([`segment_length`]).
 //! Garbage is collected by `background/gc`.
 
-mod excluded;
+pub(crate) mod excluded;
 pub(crate) mod garbage;
 pub(crate) mod held_values;
 pub(crate) mod open_log;

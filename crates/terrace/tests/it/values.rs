@@ -2,6 +2,7 @@
 
 use crate::basics::copy_without_lock;
 use crate::harness::{eventually, stopped_clock};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -226,6 +227,43 @@ fn a_value_that_cannot_be_read_stops_neither_compaction_nor_the_collection_of_ot
     db.compact_range::<&[u8]>(..).unwrap();
     db.collect_garbage(0.0).unwrap();
     assert_eq!(db.metrics().gc_excluded_segments, 0);
+}
+
+#[test]
+fn a_segment_that_is_lost_stops_neither_compaction_nor_the_collection_of_others() {
+    let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let db = Db::open(dir.path(), options()).unwrap();
+    let count = 300;
+    for n in 0..count {
+        db.put(key(n), value(n, 0)).unwrap();
+    }
+    db.flush().unwrap();
+    db.compact_range::<&[u8]>(..).unwrap();
+    let in_it = value(100, 0);
+    let has_it = |path: &PathBuf| {
+        // Files come and go in the background.
+        let bytes = std::fs::read(path).unwrap_or_default();
+        let is_log = path.extension().is_some_and(|ending| ending == "log");
+        is_log && bytes.windows(in_it.len()).any(|part| part == in_it)
+    };
+    let mut paths = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let segment = paths.find(has_it).unwrap();
+    let lost = elsewhere.path().join("lost");
+    std::fs::rename(&segment, &lost).unwrap();
+    let error = db.collect_garbage(0.0).unwrap_err();
+    assert!(matches!(error, terrace::Error::Io(_)), "{error}");
+    let metrics = db.metrics();
+    assert!(metrics.gc_excluded_segments == 1 && metrics.gc_moved_values > 0, "{metrics}");
+    db.put(key(0), value(0, 0)).unwrap();
+    db.compact_range::<&[u8]>(..).unwrap();
+    assert!(db.quarantined_files().is_empty());
+    // It comes back.
+    std::fs::rename(&lost, &segment).unwrap();
+    db.collect_garbage(0.0).unwrap();
+    assert_eq!(db.metrics().gc_excluded_segments, 0);
+    for n in 0..count {
+        assert_eq!(db.get(key(n)).unwrap().as_deref(), Some(&value(n, 0)[..]), "{n}");
+    }
 }
 
 /// A store of which most values are garbage, all in segments that cannot be read for now.

@@ -12,6 +12,7 @@ use super::pick::{Compaction, Reason, victim_bytes};
 use crate::background::output::Output;
 use crate::env::rate_limit::RateLimiter;
 use crate::kill_point::kill_point;
+use crate::values::excluded::is_of_segment;
 use crate::values::value_log::{SegmentMap, ValueLog};
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -23,7 +24,6 @@ use terrace_base::value_handle::MAX_SEGMENT_BYTES;
 use terrace_base::{Error, FileNumber, HANDLE_BYTES, Result, SegmentNumber, ValueHandle};
 use terrace_log::value::ValueWriter;
 use terrace_manifest::{FileMeta, SegmentKind, SegmentMeta, names};
-use terrace_sst::is_damage;
 use terrace_vfs::Vfs;
 
 /// Values that a window gathers for one batch of reads.
@@ -271,9 +271,9 @@ impl<'a> Stage<'a> {
             };
             let bytes = match stored.next() {
                 Some(Ok(bytes)) => bytes,
-                // A damaged value's entry stays as it is: a read of the key gives the error, and
+                // The entry of a value that is damaged or lost stays as it is: a read of the key gives the error, and
                 // the merge goes on.
-                Some(Err(error)) if is_damage(&error) => {
+                Some(Err(error)) if is_of_segment(&error) => {
                     moving.log.spare(from.segment, &error);
                     self.output.add(key, entry.trailer, value)?;
                     continue;
