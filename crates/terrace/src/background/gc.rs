@@ -97,7 +97,10 @@ pub(crate) fn step(env: &JobEnv) {
         Some(full) => victims::choose_fitting(&segments, full.room_bytes, full.wanted_bytes),
         None => victims::choose(&stats),
     };
-    let there = |number: &&SegmentNumber| segments.iter().any(|segment| segment.number == **number);
+    // There may be tens of thousands of both; they are sorted.
+    let there = |number: &&SegmentNumber| {
+        segments.binary_search_by_key(*number, |segment| segment.number).is_ok()
+    };
     let wanted = asked.iter().filter(|(_, callers)| **callers > 0);
     victims.extend(wanted.map(|(number, _)| number).filter(there));
     let share = stats.garbage_share(false);
