@@ -64,7 +64,9 @@ pub(crate) fn step(env: &JobEnv) {
         gc.note_none();
         return;
     }
-    let estimate = hidden::estimate(env, &gc.known());
+    let unreadable = env.jobs.errors.unreadable();
+    let unreadable = unreadable.into_iter().map(|(number, _)| number).collect();
+    let estimate = hidden::estimate(env, &gc.known(&unreadable), &unreadable);
     let segments = stats(env);
     let sealed_bytes: u64 = segments.iter().map(|segment| segment.size_bytes).sum();
     let open = open_log(env);

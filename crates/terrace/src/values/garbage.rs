@@ -30,6 +30,8 @@ const BETWEEN_MERGES: f64 = 0.02;
 pub(crate) struct Garbage {
     /// Garbage that merging a file down would reveal, by file number.
     hidden: ArcSwap<HashMap<FileNumber, u64>>,
+    /// The files that could not be read at the last step.
+    unreadable: Mutex<HashSet<FileNumber>>,
     /// Whether there is enough garbage that looking for more pays.
     collecting: AtomicBool,
     /// Segments that callers of `collect_garbage` want gone, and how many of them do; with none, until the step that
@@ -174,9 +176,21 @@ impl Garbage {
         self.collecting.store(collecting, Ordering::Relaxed);
     }
 
-    /// The estimates of the last step.
-    pub fn known(&self) -> Arc<HashMap<FileNumber, u64>> {
-        self.hidden.load_full()
+    /// The estimates of the last step, unless other files than `unreadable` could not be read then: what is hidden in these
+    /// stays.
+    pub fn known(&self, unreadable: &HashSet<FileNumber>) -> Arc<HashMap<FileNumber, u64>> {
+        let mut before = self.unreadable.lock();
+        if *before == *unreadable {
+            return self.hidden.load_full();
+        }
+        before.clone_from(unreadable);
+        Arc::default()
+    }
+
+    /// What the last step has estimated of one file.
+    #[cfg(test)]
+    pub fn hidden_by(&self, file: FileNumber) -> u64 {
+        self.hidden.load().get(&file).copied().unwrap_or(0)
     }
 
     /// Notes which segments are victims now, and whether any went since the last time.

@@ -7,7 +7,7 @@
 
 use crate::background::env::JobEnv;
 use crate::version::family::Family;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use terrace_base::MAX_SEQNO;
 use terrace_base::key::{trailer_kind, trailer_seqno};
 use terrace_base::{FileNumber, InternalIter, Result, ValueHandle};
@@ -27,13 +27,16 @@ pub(super) struct Estimate {
     pub newest_share: f64,
 }
 
-/// Estimates for the current files that can be read; `known` are those of the last time.
-pub(super) fn estimate(env: &JobEnv, known: &HashMap<FileNumber, u64>) -> Estimate {
+/// Estimates for the current files; `known` are those of the last time. No merge brings anything down from `unreadable` files, or
+/// past them: who waited for what is hidden there would wait for ever.
+pub(super) fn estimate(
+    env: &JobEnv,
+    known: &HashMap<FileNumber, u64>,
+    unreadable: &HashSet<FileNumber>,
+) -> Estimate {
     let mut files = HashMap::new();
     let mut sampled = 0;
     let (mut hidden, mut written) = (0, 0);
-    // No merge brings these down: who waited for what they hide would wait for ever.
-    let unreadable = env.jobs.errors.quarantined(env.base.clock.monotonic_us());
     for family in env.read.families.load().iter().filter(|family| !family.is_dropped()) {
         let state = family.hold_state();
         let version = &state.version;
@@ -49,7 +52,8 @@ pub(super) fn estimate(env: &JobEnv, known: &HashMap<FileNumber, u64>) -> Estima
                     None if sampled < MAX_FILES => {
                         sampled += 1;
                         // Damage is reported by reads and compactions, not by a sample.
-                        sample(env, family, version, (level, at), file).unwrap_or(0)
+                        let below = Below { env, version, unreadable, level, at };
+                        sample(&below, family, file).unwrap_or(0)
                     }
                     None => continue,
                 };
@@ -65,24 +69,27 @@ pub(super) fn estimate(env: &JobEnv, known: &HashMap<FileNumber, u64>) -> Estima
     Estimate { files, newest_share }
 }
 
-/// Bytes of values below `file` that it hides, estimated.
-fn sample(
-    env: &JobEnv,
-    family: &Family,
-    version: &Version,
-    (level, at): (usize, usize),
-    file: &FileMeta,
-) -> Result<u64> {
+/// The files below one, which is file `at` of `level`.
+struct Below<'a> {
+    env: &'a JobEnv,
+    version: &'a Version,
+    unreadable: &'a HashSet<FileNumber>,
+    level: usize,
+    at: usize,
+}
+
+/// Bytes of values `below` that `file` hides, estimated.
+fn sample(below: &Below<'_>, family: &Family, file: &FileMeta) -> Result<u64> {
     if family.is_dropped() || file.entry_count == 0 {
         return Ok(0);
     }
-    let reader = env.read.table_cache.reader_for_work(file)?;
+    let reader = below.env.read.table_cache.reader_for_work(file)?;
     let mut iter = reader.iter(ScanOptions { fill_cache: false, ..ScanOptions::default() });
     let cuts = reader.index_separators(SAMPLES)?;
     let (mut asked, mut found) = (0, 0);
     let mut ask = |key: &[u8], trailer: u64| -> Result<()> {
         asked += 1;
-        found += below(env, version, (level, at), key, trailer)?;
+        found += below.hidden_bytes(key, trailer)?;
         Ok(())
     };
     if cuts.len() >= SAMPLES / 2 {
@@ -108,30 +115,30 @@ fn sample(
     Ok(found.saturating_mul(file.entry_count) / asked.max(1))
 }
 
-/// What the newest older version of `key` counts for in its segment's stats; 0 without one.
-fn below(
-    env: &JobEnv,
-    version: &Version,
-    (level, at): (usize, usize),
-    key: &[u8],
-    trailer: u64,
-) -> Result<u64> {
-    let older = MAX_SEQNO.min(trailer_seqno(trailer).previous());
-    let lookup = Lookup { fill_cache: false, ..Lookup::new(key, older) };
-    for (n, files) in version.levels().iter().enumerate().skip(level) {
-        let skip = match n == level {
-            true if level == 0 => at + 1,
-            true => continue,
-            false => 0,
-        };
-        for file in files.files().iter().skip(skip).filter(|file| file.contains(key)) {
-            let entry = env.read.table_cache.reader_for_work(file)?.get(&lookup)?;
-            if let Some(entry) = entry {
-                let kind = trailer_kind(entry.trailer);
-                let handle = kind.and_then(|kind| ValueHandle::of_entry(kind, &entry.value));
-                return Ok(handle.map_or(0, |handle| handle.weight_bytes(key.len())));
+impl Below<'_> {
+    /// What the newest older version of `key` counts for in its segment's stats; 0 without one, and where it may lie in a file
+    /// that cannot be read, or below that.
+    fn hidden_bytes(&self, key: &[u8], trailer: u64) -> Result<u64> {
+        let older = MAX_SEQNO.min(trailer_seqno(trailer).previous());
+        let lookup = Lookup { fill_cache: false, ..Lookup::new(key, older) };
+        for (n, files) in self.version.levels().iter().enumerate().skip(self.level) {
+            let skip = match n == self.level {
+                true if n == 0 => self.at + 1,
+                true => continue,
+                false => 0,
+            };
+            for file in files.files().iter().skip(skip).filter(|file| file.contains(key)) {
+                if self.unreadable.contains(&file.number) {
+                    return Ok(0);
+                }
+                let reader = self.env.read.table_cache.reader_for_work(file)?;
+                if let Some(entry) = reader.get(&lookup)? {
+                    let kind = trailer_kind(entry.trailer);
+                    let handle = kind.and_then(|kind| ValueHandle::of_entry(kind, &entry.value));
+                    return Ok(handle.map_or(0, |handle| handle.weight_bytes(key.len())));
+                }
             }
         }
+        Ok(0)
     }
-    Ok(0)
 }
