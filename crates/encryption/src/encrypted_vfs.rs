@@ -422,6 +422,18 @@ impl Vfs for EncryptedVfs {
         Ok(header::key_id(bytes) == Some(ring.active()) && header::names_key_of(bytes, &ring))
     }
 
+    fn is_misnamed(&self, path: &Path) -> Result<bool> {
+        let kind = Kind::of(path);
+        if kind == Kind::Empty {
+            return Ok(false);
+        }
+        let file = self.below.open(path, OpenMode::default())?;
+        Ok(match header::read(&header::first_bytes(&*file)?, &self.keys(), path)? {
+            Found::Encrypted { layout, .. } => !kind.allows(layout),
+            Found::Unwritten | Found::Plain => false,
+        })
+    }
+
     fn free_space_bytes(&self, dir: &Path) -> Result<u64> {
         self.below.free_space_bytes(dir)
     }

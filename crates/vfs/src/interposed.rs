@@ -159,6 +159,10 @@ impl<I: Interposed> Vfs for I {
         self.files().is_under_active_key(path)
     }
 
+    fn is_misnamed(&self, path: &Path) -> Result<bool> {
+        self.files().is_misnamed(path)
+    }
+
     fn free_space_bytes(&self, dir: &Path) -> Result<u64> {
         self.files().free_space_bytes(dir)
     }

@@ -117,6 +117,11 @@ pub trait Vfs: Send + Sync + 'static {
     fn is_under_active_key(&self, _path: &Path) -> Result<bool> {
         Ok(true)
     }
+    /// Whether the file at `path` is stored as none of its name is, so that it must have had another name. It is not to
+    /// be read, though it may be whole. Where a name decides nothing about that, no file is.
+    fn is_misnamed(&self, _path: &Path) -> Result<bool> {
+        Ok(false)
+    }
     /// Bytes that this process may still write to the file system that holds `dir`.
     fn free_space_bytes(&self, dir: &Path) -> Result<u64>;
     /// Executes many reads, together where the system can; fills the `result` of each.

@@ -13,6 +13,7 @@ use terrace::{
 };
 use terrace_backup::Backups;
 use terrace_encryption::{EncryptedVfs, KeyRing};
+use terrace_manifest::{Manifest, names};
 
 /// What may be in no file.
 const SECRETS: [&[u8]; 2] = [b"secret-key", b"secret value"];
@@ -120,6 +121,33 @@ fn the_wrong_key_no_key_and_a_plain_store_are_told_apart_and_change_nothing() {
         assert!(error.to_string().contains("it is not encrypted"), "{error}");
     }
     Db::open(DIR, options(Arc::new(plain.clone()))).unwrap().close().unwrap();
+}
+
+/// Somebody has renamed it. Of a file in pages nothing can be read under the name of one that grows.
+#[test]
+fn an_sst_that_has_the_name_of_a_segment_is_set_aside_and_never_deleted() {
+    let sim = SimVfs::new(1);
+    let db = open(&sim, &[1]);
+    db.put(secret_key(0), secret_value(0, 60)).unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    // The log begins behind the SST.
+    open(&sim, &[1]).close().unwrap();
+    let dir = Path::new(DIR);
+    let state = Manifest::read(&*encrypted(&sim, &[1]), dir).unwrap();
+    let file = state.families[&0].version.files().next().unwrap().1.number;
+    let from = names::sst_path(dir, file);
+    for to in [names::log_path(dir, file.segment()), names::value_log_path(dir, file.segment())] {
+        let image = sim.kill_image();
+        let bytes = image.read_file(&from).unwrap();
+        image.rename(&from, &to).unwrap();
+        drop(open(&image, &[1]));
+        assert!(!image.exists(&to).unwrap(), "{to:?}");
+        let mut kept = to.file_name().unwrap().to_os_string();
+        kept.push(".misplaced");
+        let kept = image.read_file(names::lost_dir(dir).join(kept));
+        assert_eq!(kept.as_deref(), Some(&bytes[..]), "{to:?}");
+    }
 }
 
 #[test]

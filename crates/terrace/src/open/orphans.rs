@@ -111,7 +111,7 @@ pub(crate) fn settle(
                 Fate::IsLost("the log does not lead to this segment")
             }
             FileName::Log(number) if log.segments.iter().any(|file| file.number == number) => {
-                misplaced_if(is_sst_of(vfs, &path, number.file()))
+                misplaced_if(is_no_segment(vfs, &path, number))
             }
             // Whatever can be read of it: an encrypted one says nothing under a name that is not its own.
             FileName::Log(number) if state.segments.contains_key(&number) => {
@@ -124,7 +124,7 @@ pub(crate) fn settle(
                 Fate::IsLost("the manifest does not know this value segment")
             }
             FileName::Log(number) | FileName::ValueLog(number) => misplaced_if(
-                is_another_segment(vfs, &path, number) || is_sst_of(vfs, &path, number.file()),
+                is_another_segment(vfs, &path, number) || is_no_segment(vfs, &path, number),
             ),
             // No reader knows it.
             FileName::Temp => {
@@ -211,9 +211,10 @@ fn is_no_sst_of(vfs: &dyn Vfs, path: &Path, number: FileNumber) -> bool {
     terrace_sst::read_properties(vfs, path, number).is_err_and(|error| error.is_corruption())
 }
 
-/// Whether a file ends as the SST of this number does.
-fn is_sst_of(vfs: &dyn Vfs, path: &Path, number: FileNumber) -> bool {
-    terrace_sst::read_properties(vfs, path, number).is_ok()
+/// Whether what has the name of a segment ends as the SST of this number does, or is encrypted as no segment of that name is.
+fn is_no_segment(vfs: &dyn Vfs, path: &Path, number: SegmentNumber) -> bool {
+    terrace_sst::read_properties(vfs, path, number.file()).is_ok()
+        || vfs.is_misnamed(path).unwrap_or(false)
 }
 
 /// Whether a segment says that it has another number.
