@@ -46,11 +46,18 @@ impl Store {
         Ok(store)
     }
 
-    /// Refuses a store that has keys in the order of bytes.
+    /// Refuses a store in which anything was ever written in the order of bytes, also if none of it is left. Where the
+    /// family of the tree is there already, its keys tell: the tree was about to be created.
     fn refuse_bytes(&self) -> Outcome<()> {
-        let mut iter = self.db.iter()?;
-        iter.seek_to_first()?;
-        if !iter.valid() {
+        let is_of_bytes = match self.db.column_family(FAMILY) {
+            None => self.db.latest_seqno() > 0,
+            Some(_) => {
+                let mut iter = self.db.iter()?;
+                iter.seek_to_first()?;
+                iter.valid()
+            }
+        };
+        if !is_of_bytes {
             return Ok(());
         }
         let bytes = Order::bytes();

@@ -172,6 +172,26 @@ fn a_store_keeps_its_order() {
     }
 }
 
+#[test]
+fn a_store_keeps_its_order_when_all_keys_are_deleted() {
+    for first in [Order::bytes(), backwards()] {
+        let sim = SimVfs::new(1);
+        let store = open(&sim, first.clone()).unwrap();
+        write(&store, b"k", Some(b"1"));
+        write(&store, b"k", None);
+        store.db.flush().unwrap();
+        store.compact(None, None).unwrap();
+        store.db.close().unwrap();
+        for order in [backwards(), Order::bytes(), Order::custom(b"other", |a, b| b.cmp(a))] {
+            let opened = open(&sim, order.clone());
+            assert_eq!(opened.is_ok(), order.name() == first.name(), "{first:?} as {order:?}");
+            if let Ok(store) = opened {
+                store.db.close().unwrap();
+            }
+        }
+    }
+}
+
 /// A crash after the family was created and before anything was written to it.
 #[test]
 fn a_family_without_a_tree_is_taken_for_a_new_store() {
