@@ -1,6 +1,7 @@
 //! What crosses the boundary: bytes of the caller's, results in memory of the C library's, errors as text.
 
 use libc::{c_char, c_void};
+use std::alloc::{Layout, handle_alloc_error};
 use std::ptr;
 use terrace_binding::{Code, Failure, Outcome, address, guard};
 
@@ -33,15 +34,18 @@ pub fn shown(bytes: &[u8]) -> *const c_char {
     address(bytes).cast()
 }
 
-/// A copy that the caller frees by `leveldb_free`, with a zero byte behind it.
+/// A copy that the caller frees by `leveldb_free`, with a zero byte behind it. Without memory for it the process ends, as
+/// everywhere: NULL would say that there is no value, or no error.
 pub fn copied(bytes: &[u8]) -> *mut c_char {
+    let len = bytes.len() + 1;
     // SAFETY: `malloc` gives room for all bytes and one more, or NULL.
     unsafe {
-        let copy = libc::malloc(bytes.len() + 1).cast::<u8>();
-        if !copy.is_null() {
-            ptr::copy_nonoverlapping(bytes.as_ptr(), copy, bytes.len());
-            copy.add(bytes.len()).write(0);
+        let copy = libc::malloc(len).cast::<u8>();
+        if copy.is_null() {
+            handle_alloc_error(Layout::array::<u8>(len).unwrap_or(Layout::new::<u8>()));
         }
+        ptr::copy_nonoverlapping(bytes.as_ptr(), copy, bytes.len());
+        copy.add(bytes.len()).write(0);
         copy.cast()
     }
 }
