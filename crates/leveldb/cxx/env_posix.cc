@@ -1,10 +1,12 @@
 // Env::Default(): files, threads and time of the machine. Stores do not use it; programs do.
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -52,6 +54,9 @@ class File {
     const int fd = std::exchange(fd_, -1);
     return fd < 0 ? Status::OK() : Checked(::close(fd), name_);
   }
+
+  // Lets go of the descriptor, which stays as it is.
+  void Forget() { fd_ = -1; }
 
  private:
   const std::string name_;
@@ -169,6 +174,7 @@ class PosixFileLock final : public FileLock {
   PosixFileLock(const std::string& name, int fd) : file(name, fd) {}
 
   File file;
+  const pid_t process = ::getpid();
 };
 
 // Locks or unlocks a whole file for this process: a child of a fork has no part in it. -1 and errno on failure.
@@ -184,6 +190,47 @@ int LockForStores(int fd) { return ::flock(fd, LOCK_EX | LOCK_NB); }
 
 // Unlocks it, also if the child of a fork has the descriptor.
 int UnlockForStores(int fd) { return ::flock(fd, LOCK_UN); }
+
+// The descriptors of this process's locks. The child of a fork has them too, and with them what LockForStores has taken:
+// it closes them, for it would hold the locks after this process has ended. Those that find no place stay open there.
+class LockDescriptors {
+ public:
+  static void Add(int fd) {
+    static const int registered = ::pthread_atfork(nullptr, nullptr, CloseAll);
+    static_cast<void>(registered);
+    Replace(kNone, fd + 1);
+  }
+
+  static void Remove(int fd) { Replace(fd + 1, kNone); }
+
+  static void Close(int fd) {
+    Remove(fd);
+    ::close(fd);
+  }
+
+ private:
+  static constexpr int kNone = 0;
+
+  static void Replace(int before, int after) {
+    for (std::atomic<int>& place : places_) {
+      int found = before;
+      if (place.compare_exchange_strong(found, after)) return;
+    }
+  }
+
+  // In the child of a fork: takes no lock and allocates nothing.
+  static void CloseAll() {
+    for (std::atomic<int>& place : places_) {
+      const int held = place.exchange(kNone);
+      if (held != kNone) ::close(held - 1);
+    }
+  }
+
+  // One more than the descriptor.
+  static std::atomic<int> places_[1024];
+};
+
+std::atomic<int> LockDescriptors::places_[1024];
 
 // Whether a name is that of an open file: who had it locked may have removed it since it was opened.
 bool IsNamed(const std::string& name, int fd) {
@@ -268,9 +315,10 @@ class PosixEnv final : public Env {
     }
     for (;;) {
       const int fd = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+      if (fd >= 0) LockDescriptors::Add(fd);
       if (fd < 0 || LockForStores(fd) != 0 || SetLock(fd, F_WRLCK) != 0) {
         const Status status = Failed(fd < 0 ? name : "lock " + name, errno);
-        if (fd >= 0) ::close(fd);
+        if (fd >= 0) LockDescriptors::Close(fd);
         locked_.Remove(name);
         return status;
       }
@@ -279,18 +327,26 @@ class PosixEnv final : public Env {
         return Status::OK();
       }
       // Nobody else would see this lock.
-      ::close(fd);
+      LockDescriptors::Close(fd);
     }
   }
 
   Status UnlockFile(FileLock* lock) override {
     auto* held = static_cast<PosixFileLock*>(lock);
     const std::string name = held->file.name();
+    if (held->process != ::getpid()) {
+      // It is the lock of the process that this one was forked from, and its descriptor was closed here.
+      held->file.Forget();
+      delete held;
+      locked_.Remove(name);
+      return Status::OK();
+    }
     const int fd = held->file.fd();
     const bool unlocked = SetLock(fd, F_UNLCK) == 0 && UnlockForStores(fd) == 0;
     const Status status = Checked(unlocked ? 0 : -1, "unlock " + name);
     // As in LevelDB, a lock that cannot be given back is still held.
     if (!status.ok()) return status;
+    LockDescriptors::Remove(fd);
     delete held;
     locked_.Remove(name);
     return status;

@@ -1,6 +1,7 @@
 // What a program does with LevelDB's interface for C++, and what it relies on.
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -428,6 +429,37 @@ void Locks(const std::string& name) {
   close(ends[1]);
 }
 
+// A child of a fork neither gives back the lock of its parent nor keeps it when the parent is gone.
+void LocksOfParents(const std::string& name) {
+  leveldb::Env* env = leveldb::Env::Default();
+  int ends[2];
+  CHECK(pipe(ends) == 0);
+  const pid_t parent = fork();
+  CHECK(parent >= 0);
+  if (parent == 0) {
+    leveldb::FileLock* lock;
+    if (!env->LockFile(name, &lock).ok()) _exit(1);
+    if (fork() == 0) {
+      const pid_t child = env->UnlockFile(lock).ok() ? getpid() : 0;
+      if (write(ends[1], &child, sizeof child) != sizeof child) _exit(1);
+    }
+    // Until the test ends it, or is gone.
+    alarm(100);
+    for (;;) pause();
+  }
+  close(ends[1]);
+  pid_t child = 0;
+  CHECK(read(ends[0], &child, sizeof child) == sizeof child && child > 0);
+  const int fd = open(name.c_str(), O_RDWR);
+  CHECK(fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && close(fd) == 0);
+  CHECK(kill(parent, SIGKILL) == 0 && waitpid(parent, nullptr, 0) == parent);
+  leveldb::FileLock* lock;
+  CHECK_OK(env->LockFile(name, &lock));
+  CHECK_OK(env->UnlockFile(lock));
+  CHECK(kill(child, SIGKILL) == 0);
+  close(ends[0]);
+}
+
 // Who has a lock may remove its file: others do not take the removed one for the lock.
 void RemovedLocks(const std::string& name) {
   std::vector<pid_t> children;
@@ -485,6 +517,7 @@ void Envs(const std::string& dir) {
   CHECK_OK(env->GetFileSize(dir + "/moved", &size));
   CHECK(size == 100003);
   Locks(dir + "/lock");
+  LocksOfParents(dir + "/inherited");
   RemovedLocks(dir + "/removed");
   leveldb::Logger* log;
   for (const char* what : {"more", "again"}) {
