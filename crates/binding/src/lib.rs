@@ -13,5 +13,5 @@ mod repair;
 pub use address::address;
 pub use failure::{Code, Failure, Outcome, guard};
 pub use fork::{Kept, generation};
-pub use option_text::{encrypted_vfs, set_store_option};
+pub use option_text::{encrypted_vfs, plain_options, set_store_option};
 pub use repair::{ServedStores, repair};

@@ -5,7 +5,7 @@ use crate::failure::{Failure, Outcome};
 use std::path::Path;
 use std::sync::Arc;
 use terrace::vfs::{PosixVfs, Vfs};
-use terrace::{OPTIONS, Options};
+use terrace::{CfOptions, OPTIONS, Options};
 use terrace_encryption::{EncryptedVfs, KeyRing};
 
 /// The name of the option whose value is a file of keys.
@@ -26,6 +26,12 @@ pub fn set_store_option(options: &mut Options, name: &str, text: &str) -> Outcom
         return Err(Failure::argument(format!("there is no option `{name}`, but {all}")));
     }
     Ok(options.set_option(name, text)?)
+}
+
+/// What a column family that is named begins with: the plain options of the default one. Its merge operator and its compaction
+/// filter are code that knows what its own entries mean.
+pub fn plain_options(default_family: &CfOptions) -> CfOptions {
+    CfOptions { merge_operator: None, compaction_filter: None, ..default_family.clone() }
 }
 
 /// The file system of what is encrypted with the keys in `key_file`, which is read at once: a store, a directory of backups,

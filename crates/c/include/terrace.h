@@ -287,13 +287,15 @@ struct terrace_error *terrace_options_set(struct terrace_options *options,
                                           const char *value);
 
 // Sets an option of the column family `family`, which the open creates if it does not exist. What is not set for a
-// family is as for the default one, whichever was set first; "default" is the default one.
+// family is as for the default one, whichever was set first, but for a merge operator and a compaction filter: it has
+// those that are set for it. "default" is the default one.
 struct terrace_error *terrace_options_set_family(struct terrace_options *options,
                                                  const char *family,
                                                  const char *name,
                                                  const char *value);
 
-// Names a column family for the open to create if it does not exist, with the options of the default one.
+// Names a column family for the open to create if it does not exist, with the options of the default one, but for
+// a merge operator and a compaction filter.
 struct terrace_error *terrace_options_add_family(struct terrace_options *options,
                                                  const char *family);
 

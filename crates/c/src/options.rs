@@ -5,7 +5,7 @@ use crate::error::{Error, call, free};
 use std::collections::BTreeMap;
 use std::ffi::c_char;
 use terrace::CfOptions;
-use terrace_binding::{Kept, Outcome, set_store_option};
+use terrace_binding::{Kept, Outcome, plain_options, set_store_option};
 
 /// The name of the default column family, which always is there.
 const DEFAULT_FAMILY: &str = "default";
@@ -32,8 +32,8 @@ pub(crate) struct Chosen {
 type Change = Box<dyn Fn(&mut CfOptions) -> Outcome<()> + Send + Sync>;
 
 impl Options {
-    /// Those behind `pointer`, the defaults for NULL. A family that is named has the options of the default one as they
-    /// are by now, but for what was set for it.
+    /// Those behind `pointer`, the defaults for NULL. A family that is named has the plain options of the default one as
+    /// they are by now, but for what was set for it.
     ///
     /// # Safety
     /// NULL, or a handle that lives.
@@ -46,7 +46,7 @@ impl Options {
         };
         let mut options = chosen.options.clone();
         for (name, changes) in &chosen.families {
-            let mut family = options.default_family.clone();
+            let mut family = plain_options(&options.default_family);
             changes.values().try_for_each(|change| change(&mut family))?;
             options.column_families.push((name.clone(), family));
         }
@@ -146,7 +146,8 @@ pub unsafe extern "C" fn terrace_options_set(
 }
 
 /// Sets an option of the column family `family`, which the open creates if it does not exist. What is not set for a
-/// family is as for the default one, whichever was set first; "default" is the default one.
+/// family is as for the default one, whichever was set first, but for a merge operator and a compaction filter: it has
+/// those that are set for it. "default" is the default one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_options_set_family(
     options: *mut Options,
@@ -166,7 +167,8 @@ pub unsafe extern "C" fn terrace_options_set_family(
     })
 }
 
-/// Names a column family for the open to create if it does not exist, with the options of the default one.
+/// Names a column family for the open to create if it does not exist, with the options of the default one, but for
+/// a merge operator and a compaction filter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_options_add_family(
     options: *mut Options,
@@ -243,7 +245,9 @@ mod tests {
             assert_eq!(options.column_families.len(), 2);
             let (shapes, colours) = (named(&options, "shapes"), named(&options, "colours"));
             assert_eq!(shapes.compression, [Compression::Lz4]);
-            assert!(shapes.merge_operator.is_some() && colours.merge_operator.is_some());
+            // Code is for the family that it is set for.
+            assert!(options.default_family.merge_operator.is_some());
+            assert!(shapes.merge_operator.is_none() && colours.merge_operator.is_none());
             assert_ne!(colours.compression, shapes.compression);
             assert_ne!(colours.prefix_len, shapes.prefix_len);
         }

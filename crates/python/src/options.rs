@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use terrace::vfs::{PosixVfs, Vfs};
 use terrace::{CfOptions, Options};
-use terrace_binding::{encrypted_vfs, set_store_option};
+use terrace_binding::{encrypted_vfs, plain_options, set_store_option};
 
 /// What the argument `column_families` is.
 const WANTED_FAMILIES: &str =
@@ -95,12 +95,12 @@ pub fn store_options(
         let text: String = name.extract()?;
         names.push((name, text));
     }
-    // The others begin as the default one, wherever it stands.
+    // The others begin as the default one, wherever it stands, but without its code.
     for (name, _) in names.iter().filter(|(_, text)| text == DEFAULT_FAMILY) {
         set_own(name, &mut options.default_family)?;
     }
     for (name, text) in names.into_iter().filter(|(_, text)| text != DEFAULT_FAMILY) {
-        let mut family = options.default_family.clone();
+        let mut family = plain_options(&options.default_family);
         set_own(&name, &mut family)?;
         options.column_families.push((text, family));
     }

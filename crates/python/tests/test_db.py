@@ -312,12 +312,15 @@ def test_options_of_families_are_of_any_mapping_and_a_name_is_no_list(tmp_path):
 
 def test_the_family_called_default_is_the_default_one(tmp_path):
     five = (5).to_bytes(8, "little")
-    families = {"n": {}, "default": {"merge_operator": "counter"}}
+    families = {"n": {}, "default": {"merge_operator": "counter", "prefix_len": 4}}
     with terracedb.Db(tmp_path / "s", column_families=families) as db:
-        # What is not named for a family is as for the default one.
-        for family in (db, db.column_family("n")):
-            family.merge(b"k", five)
-            assert family[b"k"] == five
+        db.merge(b"k", five)
+        assert db[b"k"] == five
+        # What is not named for a family is as for the default one, but for code.
+        n = db.column_family("n")
+        assert n.option("prefix_len") == db.option("prefix_len") == "4"
+        with pytest.raises(terracedb.InvalidArgumentError):
+            n.merge(b"k", five)
 
 
 def test_memory_that_no_machine_has_is_refused(tmp_path):
