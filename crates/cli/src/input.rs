@@ -2,7 +2,7 @@
 
 use crate::print;
 use anyhow::{Context, Result, bail};
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use indicatif::ProgressBar;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -44,6 +44,71 @@ impl<R: Read> Read for Counted<R> {
         self.1.inc(read as u64);
         Ok(read)
     }
+}
+
+/// What the members of a gzip file hold, one after the other. Zeros behind a member are passed over, as gzip does: tapes and
+/// blocks are filled up with them.
+struct Members<R> {
+    /// The one that is read; none behind the last.
+    member: Option<GzDecoder<R>>,
+}
+
+impl<R: BufRead> Members<R> {
+    fn new(packed: R) -> Self {
+        Self { member: Some(GzDecoder::new(packed)) }
+    }
+}
+
+impl<R: BufRead> Read for Members<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let Some(member) = &mut self.member else { return Ok(0) };
+            let read = member.read(buf)?;
+            if read > 0 || buf.is_empty() {
+                return Ok(read);
+            }
+            let behind = self.member.take().map(GzDecoder::into_inner);
+            if let Some(mut behind) = behind
+                && pass_zeros(&mut behind)?
+            {
+                self.member = Some(GzDecoder::new(behind));
+            }
+        }
+    }
+}
+
+/// Passes over zeros; whether anything else is behind them.
+fn pass_zeros(packed: &mut impl BufRead) -> io::Result<bool> {
+    loop {
+        let ahead = match packed.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            ahead => ahead?,
+        };
+        let (all, zeros) = (ahead.len(), ahead.iter().take_while(|byte| **byte == 0).count());
+        packed.consume(zeros);
+        if zeros < all || all == 0 {
+            return Ok(all > 0);
+        }
+    }
+}
+
+/// Passes over the byte-order mark at the beginning of a text, if it has one, also where what compresses the text cuts it up.
+fn pass_mark(mut text: Box<dyn BufRead>) -> io::Result<Box<dyn BufRead>> {
+    let ahead = text.fill_buf()?;
+    if ahead.starts_with(UTF8_MARK) {
+        text.consume(UTF8_MARK.len());
+        return Ok(text);
+    }
+    if ahead.is_empty() || !UTF8_MARK.starts_with(ahead) {
+        return Ok(text);
+    }
+    let mut start = Vec::new();
+    text.by_ref().take(UTF8_MARK.len() as u64).read_to_end(&mut start)?;
+    if start == UTF8_MARK {
+        start.clear();
+    }
+    let whole = io::Cursor::new(start).chain(text);
+    Ok(Box::new(BufReader::with_capacity(BUFFER_BYTES, whole)))
 }
 
 impl Lines {
@@ -89,16 +154,13 @@ impl Lines {
         let buffered = |unpacked: Box<dyn Read>| -> Box<dyn BufRead> {
             Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked))
         };
-        let mut reader = match (is_zstd, is_gzip) {
+        let reader = match (is_zstd, is_gzip) {
             (true, _) => buffered(Box::new(zstd::Decoder::with_buffer(whole)?)),
-            (_, true) => buffered(Box::new(MultiGzDecoder::new(whole))),
+            (_, true) => buffered(Box::new(Members::new(whole))),
             _ => Box::new(whole),
         };
         let is_packed = is_zstd || is_gzip;
-        let ahead = reader.fill_buf().with_context(|| damaged(&name, 0, is_packed))?;
-        if ahead.starts_with(UTF8_MARK) {
-            reader.consume(UTF8_MARK.len());
-        }
+        let reader = pass_mark(reader).with_context(|| damaged(&name, 0, is_packed))?;
         Ok(Self { reader, name, is_packed, number: 0, max_line, bar })
     }
 
@@ -230,6 +292,33 @@ mod tests {
             let mut damaged = packed.clone();
             damaged[packed.len() - 6] ^= 1;
             assert!(lines(&damaged).is_err());
+        }
+    }
+
+    #[test]
+    fn zeros_behind_a_gzip_file_are_passed_over() {
+        let zeros = vec![0; 3 * BUFFER_BYTES];
+        for count in [1, 511, zeros.len()] {
+            let (one, two, padding) = (gzip(b"one\n"), gzip(b"two\n"), &zeros[..count]);
+            let padded = [&one[..], padding, &two[..], padding].concat();
+            assert_eq!(lines(&padded).unwrap(), [b"one", b"two"]);
+        }
+        let error = lines(&[gzip(b"one\n"), vec![0, 7]].concat()).unwrap_err();
+        assert!(format!("{error:#}").contains("cut off or damaged after line 1"), "{error:#}");
+    }
+
+    #[test]
+    fn a_mark_is_known_however_it_is_cut_up() {
+        let text = b"\xef\xbb\xbfone\n";
+        for cut in 0..text.len() {
+            let (start, rest) = text.split_at(cut);
+            let frame = |bytes: &[u8]| zstd::bulk::compress(bytes, 1).unwrap();
+            for packed in [[gzip(start), gzip(rest)], [frame(start), frame(rest)]] {
+                assert_eq!(lines(&packed.concat()).unwrap(), [b"one"], "{cut}");
+            }
+        }
+        for text in [&b"\xef"[..], b"\xef\xbb", b"\xefone", b"\xef\xbbone"] {
+            assert_eq!(lines(&[gzip(&text[..1]), gzip(&text[1..])].concat()).unwrap(), [text]);
         }
     }
 

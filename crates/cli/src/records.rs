@@ -84,7 +84,12 @@ impl Records {
                 .map_err(|why| anyhow!("cannot load {}: {why}", lines.name()))?;
         }
         let mut line = Vec::new();
-        let is_there = lines.append(&mut line)?;
+        let mut is_there = lines.append(&mut line)?;
+        // No blank line names columns.
+        while is_there && wanted.has_header && line.trim_ascii().is_empty() {
+            line.clear();
+            is_there = lines.append(&mut line)?;
+        }
         let csv = csv::Record::default();
         let mut records = Self { lines, layout: Layout::Empty, line, csv, first: None };
         if !is_there {
@@ -135,11 +140,11 @@ impl Records {
     /// Takes the names of the columns out of the line that has been read, if there are any, and reads
     /// the next line. A first line of JSON may say that the input is what `scan` printed.
     fn read_header(&mut self, wanted: &Wanted) -> Result<()> {
-        let place = self.lines.place();
+        let (place, number) = (self.lines.place(), self.lines.number());
         match &mut self.layout {
             Layout::Columns(columns) if wanted.has_header => {
                 let names = columns.split(&mut self.lines, &mut self.line, &mut self.csv)?;
-                columns.select(&names, wanted).map_err(|why| anyhow!("{place}: {why}"))?;
+                columns.select(&names, number, wanted).map_err(|why| anyhow!("{place}: {why}"))?;
                 self.line.clear();
                 if !self.lines.append(&mut self.line)? {
                     self.layout = Layout::Empty;
@@ -269,8 +274,8 @@ impl Columns {
         }
     }
 
-    /// Finds the columns that are wanted by name among those that the header names.
-    fn select(&mut self, names: &[&[u8]], wanted: &Wanted) -> Result<(), String> {
+    /// Finds the columns that are wanted by name among those that the header, line `number`, names.
+    fn select(&mut self, names: &[&[u8]], number: u64, wanted: &Wanted) -> Result<(), String> {
         let find = |name: &String| match names.iter().position(|found| *found == name.as_bytes()) {
             Some(at) => Ok(at + 1),
             None => Err(format!("the header has no column `{name}`")),
@@ -281,7 +286,7 @@ impl Columns {
         if let Some(name) = &wanted.value_field {
             self.values = Some(vec![find(name)?]);
         }
-        self.count = self.is_csv.then_some((names.len(), 1));
+        self.count = self.is_csv.then_some((names.len(), number));
         Ok(())
     }
 

@@ -73,6 +73,14 @@ fn a_header_names_the_columns() {
     assert_eq!(read("in.csv", text, &named("name", "size")), want);
     assert_eq!(read("in.tsv", &text.replace(',', "\t"), &named("name", "size")), want);
     assert_eq!(read("in.csv", "id,name\n", &header), pairs(&[]));
+    // Blank lines in front of it name none.
+    let behind = format!("\r\n \n{text}");
+    assert_eq!(read("in.csv", &behind, &named("name", "size")), want);
+    assert_eq!(read("in.tsv", &behind.replace(',', "\t"), &named("name", "size")), want);
+    assert_eq!(read("in", &behind, &named("name", "size")), want);
+    assert_eq!(read("in.csv", "\n\n", &header), pairs(&[]));
+    let error = read("in.csv", "\na,b,c\n1,2\n", &header).unwrap_err();
+    assert!(error.contains("in:3: the record has 2 columns; line 2 has 3"), "{error}");
     let error = read("in.csv", text, &named("name", "color")).unwrap_err();
     assert!(error.contains("in:1: the header has no column `color`"), "{error}");
     let error = read("in.csv", "a,b,c\n1,2\n", &header).unwrap_err();
