@@ -6,11 +6,12 @@ use crate::outcome::Outcome;
 use crate::print::Grouped;
 use crate::standard_output;
 use crate::target_store::Target;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 use terrace::{Db, Options};
+use terrace_inspect::Contents;
 use terrace_keyspace::{Converted, Placement};
 
 /// Arguments of `convert`.
@@ -47,8 +48,7 @@ pub fn run(args: &ConvertArgs) -> Result<Outcome> {
         create_if_missing,
         ..files::options()
     };
-    // Open for writing, so that nothing is written behind the copy's back.
-    let from = Db::open(&args.from, options(false))?;
+    let from = open(&args.from, options(false))?;
     let target = Target::prepare(&args.dir)?;
     let converted = fill(&from, &target, options(true), args.placement)
         .with_context(|| format!("{} was not converted", args.from.display()))?;
@@ -65,6 +65,17 @@ pub fn run(args: &ConvertArgs) -> Result<Outcome> {
         start.elapsed().as_secs_f64(),
     )?;
     Ok(Outcome::Done)
+}
+
+/// Opens the store for writing, so that nothing is written behind the copy's back. Where there is none, nothing is made.
+fn open(dir: &Path, options: Options) -> Result<Db> {
+    match terrace_inspect::contents(&*files::vfs(), dir)? {
+        Contents::Store | Contents::Remains => Ok(Db::open(dir, options)?),
+        Contents::Missing | Contents::Empty | Contents::Foreign(_) => bail!(
+            "{} holds no store; name the directory of one that `terrace serve` made",
+            dir.display()
+        ),
+    }
 }
 
 fn fill(from: &Db, target: &Target, options: Options, placement: Placement) -> Result<Converted> {

@@ -54,7 +54,12 @@ fn what_cannot_be_converted_is_told_and_leaves_nothing() {
     assert!(!program.path("new").exists() && !program.path("new.partial").exists());
     made(&program, "served", Placement::Range);
     assert!(convert("served", "terrace-data").contains("is not empty"));
-    assert!(!convert("nowhere", "new").is_empty());
+    std::fs::create_dir(program.path("empty")).unwrap();
+    for none in ["nowhere", "empty"] {
+        let said = convert(none, "new");
+        assert!(said.contains("holds no store; name the directory"), "{said}");
+    }
+    assert_eq!(std::fs::read_dir(program.path("empty")).unwrap().count(), 0);
     let open = Keyspace::open(program.path("served"), Options::default()).unwrap();
     assert!(!convert("served", "new").is_empty(), "somebody has it open");
     open.close().unwrap();
