@@ -290,7 +290,8 @@ fn searches(config: &Config, name: &str) -> bool {
     config.settings().port_search && config.source(name) == Some(Source::Default)
 }
 
-/// Listens on all addresses of `bind`, all at the same port; nowhere if that is 0.
+/// Listens on all addresses of `bind`, all at the same port; nowhere if that is 0. Those that may be left out are, but not
+/// all of them.
 fn listen(
     settings: &Settings,
     bind: &[String],
@@ -301,6 +302,7 @@ fn listen(
     if port == 0 {
         return Ok(listeners);
     }
+    let mut left_out = None;
     for (ip, is_optional) in net::addresses(bind)? {
         let (port, further_ports) = match listeners.first() {
             Some(first) => (first.local_addr()?.port(), 0),
@@ -309,11 +311,17 @@ fn listen(
         let backlog = i32::try_from(settings.tcp_backlog).unwrap_or(i32::MAX);
         match (Endpoint { ip, port, further_ports, backlog }).bind() {
             Ok(listener) => listeners.push(listener),
-            Err(error) if is_optional => tracing::debug!(%error, "an address is left out"),
+            Err(error) if is_optional => {
+                tracing::debug!(%error, "an address is left out");
+                left_out = Some(error);
+            }
             Err(error) => return Err(error),
         }
     }
-    Ok(listeners)
+    match left_out {
+        Some(error) if listeners.is_empty() => Err(error),
+        _ => Ok(listeners),
+    }
 }
 
 fn bound(listeners: Vec<TcpListener>, is_tls: bool) -> io::Result<Vec<Bound>> {

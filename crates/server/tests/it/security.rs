@@ -49,6 +49,25 @@ fn by_default_only_this_machine_can_connect() {
     running.end().unwrap();
 }
 
+/// The machine has none of the addresses, which all may be left out.
+#[test]
+fn a_server_that_would_listen_nowhere_does_not_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store").to_string_lossy().into_owned();
+    for (bind, http_bind) in [("-192.0.2.1 -192.0.2.2", "127.0.0.1"), ("127.0.0.1", "-192.0.2.2")] {
+        let flags = [
+            ("dir", store.clone()),
+            ("bind", bind.to_string()),
+            ("http-bind", http_bind.to_string()),
+            ("port", crate::client::free_port().to_string()),
+            ("http-port", crate::client::free_port().to_string()),
+        ];
+        let flags = flags.map(|(name, value)| (name.to_string(), value));
+        let refused = Running::start(Config::load(None, [], flags).unwrap()).err().unwrap();
+        assert!(refused.to_string().contains("cannot listen on 192.0.2.2:"), "{refused}");
+    }
+}
+
 #[test]
 fn without_a_password_strangers_are_told_why_they_are_not_served() {
     let outside = outside_address();
