@@ -1,11 +1,11 @@
 //! `terrace demo`: it ends, and its figures are there and plausible.
 
-use crate::program::Program;
+use crate::program::{Program, Ran};
 use std::fs::{self, DirEntry};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 #[test]
 fn the_demo_shows_one_screen_of_figures() {
@@ -26,7 +26,14 @@ fn the_demo_shows_one_screen_of_figures() {
 #[test]
 fn the_figures_come_as_json_too() {
     let program = Program::new();
-    let text = program.ok(&["demo", "--seconds", "1", "--json"]);
+    let arguments = ["demo", "--seconds", "1", "--json"];
+    let mut command = program.command(&arguments);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let dir = temporary_dir(&mut child);
+    let ran = Ran::of(&arguments, child.wait_with_output().unwrap());
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert!(!dir.exists(), "{} is left", dir.display());
+    let text = ran.out;
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(json["load"]["records"], 226_889);
     assert!(json["load"]["write_amp"].as_f64().unwrap() > 1.0);
@@ -45,8 +52,6 @@ fn the_figures_come_as_json_too() {
     }
     let reads = |shape: &str| json[shape]["stretches"][0]["device_reads_per_op"].as_f64().unwrap();
     assert!(reads("scarce") > reads("cached") && reads("cached") < 0.001, "{text}");
-    // The temporary store is gone with the process.
-    assert_eq!(std::fs::read_dir(program.path("")).unwrap().count(), 0);
 }
 
 /// The directory of a demo that is temporary, if this open file of its process is in it.
@@ -59,19 +64,24 @@ fn temporary(open: io::Result<DirEntry>) -> Option<PathBuf> {
     file.ancestors().find(is_it).map(Path::to_path_buf)
 }
 
+/// The directory in which a demo that runs has its store, once it has one.
+fn temporary_dir(child: &mut Child) -> PathBuf {
+    let open_files = format!("/proc/{}/fd", child.id());
+    loop {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended before");
+        if let Some(dir) = fs::read_dir(&open_files).unwrap().find_map(temporary) {
+            return dir;
+        }
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn a_demo_that_is_interrupted_leaves_nothing() {
     let program = Program::new();
     let mut command = program.command(&["demo"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let open_files = format!("/proc/{}/fd", child.id());
-    let dir = loop {
-        assert_eq!(child.try_wait().unwrap(), None, "it ended before");
-        if let Some(dir) = fs::read_dir(&open_files).unwrap().find_map(temporary) {
-            break dir;
-        }
-        std::thread::yield_now();
-    };
+    let dir = temporary_dir(&mut child);
     let sent = Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status();
     assert!(sent.unwrap().success());
     assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGINT));

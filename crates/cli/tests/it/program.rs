@@ -118,7 +118,7 @@ pub fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
 }
 
 impl Ran {
-    fn of(arguments: &[&str], output: Output) -> Self {
+    pub fn of(arguments: &[&str], output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).unwrap();
         let code = output.status.code();
         let code = code.unwrap_or_else(|| panic!("{arguments:?} ended by {}", output.status));
