@@ -28,6 +28,7 @@ use buffer::SortBuffer;
 use merge::Merge;
 use run::{Run, RunReader, RunWriter};
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::sync::Arc;
 use terrace_base::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use terrace_base::{FileNumber, ValueKind};
@@ -86,7 +87,7 @@ pub(crate) struct Loader {
 /// The temporary files of a load; what is left of them when it ends, or when the store is closed, is removed.
 struct TempFiles {
     env: Arc<JobEnv>,
-    numbers: RefCell<Vec<FileNumber>>,
+    numbers: RefCell<HashSet<FileNumber>>,
 }
 
 impl TempFiles {
@@ -96,14 +97,19 @@ impl TempFiles {
         let mut jobs = self.env.jobs.scheduler.lock();
         check_runs(&self.env)?;
         jobs.load_files.insert(number);
-        self.numbers.borrow_mut().push(number);
+        self.numbers.borrow_mut().insert(number);
         Ok(number)
     }
 
     /// Removes files that are needed no more. The caller's [`RunningCall`] keeps `close` waiting.
     fn remove(&self, numbers: &[FileNumber]) {
-        self.numbers.borrow_mut().retain(|n| !numbers.contains(n));
-        self.env.jobs.scheduler.lock().load_files.retain(|n| !numbers.contains(n));
+        let mut own = self.numbers.borrow_mut();
+        let mut jobs = self.env.jobs.scheduler.lock();
+        for number in numbers {
+            own.remove(number);
+            jobs.load_files.remove(number);
+        }
+        drop((own, jobs));
         remove_unpublished(&self.env.base.vfs, &self.env.base.dir, numbers.iter().copied());
     }
 }
@@ -112,7 +118,7 @@ impl Drop for TempFiles {
     fn drop(&mut self) {
         // A close sees to it itself: after it the directory, and these names, may be another process's.
         if let Ok(_running) = RunningCall::begin(&self.env) {
-            let numbers = self.numbers.take();
+            let numbers: Vec<FileNumber> = self.numbers.take().into_iter().collect();
             self.remove(&numbers);
         }
     }
