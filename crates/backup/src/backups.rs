@@ -113,11 +113,12 @@ impl Backups {
     /// encrypted and keys are.
     pub fn get(&self, id: u64) -> Result<Backup> {
         let path = self.record_path(id);
-        if !self.vfs.exists(&path)? {
-            return Err(Error::NoSuchBackup(id));
-        }
         let damaged = |what: &str| Error::Damaged { path: path.clone(), what: what.into() };
-        let file = self.vfs.open(&path, OpenMode::default())?;
+        // Asked by the open alone: it may be removed at any time.
+        let file = match self.vfs.open(&path, OpenMode::default()) {
+            Err(error) if error.is_not_found() => return Err(Error::NoSuchBackup(id)),
+            opened => opened?,
+        };
         check_not_encrypted(&*file).map_err(|error| match error {
             terrace_vfs::Error::Unsupported { path, .. } => {
                 let detail = "it is encrypted: open the backups with their keys".into();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use terrace::Db;
 use terrace::vfs::{SimVfs, Vfs};
 use terrace_backup::Backups;
+use terrace_vfs::{BeforeCalls, Call};
 
 /// Time for a call that does not wait for its turn to do harm. One that waits does none, however long it takes.
 const HEAD_START: Duration = Duration::from_millis(100);
@@ -86,6 +87,26 @@ fn a_removal_beside_a_backup_leaves_its_files() {
     removed.unwrap();
     backups.verify(id, &mut quiet()).unwrap();
     assert!(restored(&sim, &backups, id) == contents(&db));
+}
+
+/// As the last step of a removal in another thread, just before the record is opened.
+#[test]
+fn a_backup_that_is_removed_while_all_are_listed_is_left_out() {
+    let sim = SimVfs::new(1);
+    let db = store(&sim);
+    let made = backups(&sim);
+    let ids = [0; 3].map(|_| made.create(&db, &mut quiet()).unwrap().backup.id);
+    drop(made);
+    let files = sim.clone();
+    let gone = Path::new(BACKUPS).join("backups").join(ids[1].to_string());
+    let vfs = BeforeCalls::new(sim.clone(), move |call, path| match call {
+        Call::Open if *path == *gone && files.exists(path)? => files.remove(path),
+        _ => Ok(()),
+    });
+    let backups = Backups::open_with(Arc::new(vfs), BACKUPS).unwrap();
+    let listed = backups.list().unwrap();
+    let all: Vec<_> = listed.iter().map(|listed| (listed.id, listed.backup.is_ok())).collect();
+    assert_eq!(all, [(ids[0], true), (ids[2], true)]);
 }
 
 #[test]
