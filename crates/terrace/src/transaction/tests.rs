@@ -164,13 +164,33 @@ fn what_is_flushed_and_merged_between_the_two_checks_is_seen() {
     db.delete(b"deleted").unwrap();
     db.delete_range(b"in", b"io").unwrap();
     for step in 0..3 {
-        let refused = validate::refusals(&db.inner().read, &group);
+        let refused = validate::refusals(&db.inner().read, &group, |_| false);
         let indices: Vec<usize> = refused.iter().map(|(index, _)| *index).collect();
         assert_eq!(indices, [0, 1, 2], "step {step}");
         match step {
             0 => db.flush().unwrap(),
             _ => db.compact_range::<&[u8]>(..).unwrap(),
         }
+    }
+}
+
+/// As one for which the full disk has no room.
+#[test]
+fn what_is_refused_for_another_reason_is_no_conflict_for_those_behind_it() {
+    let (_dir, db) = open();
+    let cf = db.default_family();
+    let pending = || {
+        let reads = validate::ahead(&db.inner().read, &reads_of(&db, &cf, &["key"])).unwrap();
+        let mut batch = WriteBatch::new();
+        batch.put(b"key", b"");
+        batch.seal(&*db.inner().base.clock, &|_| Separation::DEFAULT).unwrap();
+        Pending { batch, sync: SyncMode::None, reads: Some(reads), origin: Origin::here() }
+    };
+    let group = [pending(), pending(), pending()];
+    for (gone, conflicts) in [(None, &[1, 2][..]), (Some(0), &[2][..]), (Some(1), &[1, 2][..])] {
+        let refused = validate::refusals(&db.inner().read, &group, |index| Some(index) == gone);
+        let indices: Vec<usize> = refused.iter().map(|(index, _)| *index).collect();
+        assert_eq!(indices, conflicts, "without {gone:?}");
     }
 }
 

@@ -75,28 +75,37 @@ fn refusals(env: &CommitEnv, lead: &Lead<'_>, group: &[Pending]) -> Vec<(usize, 
         // Whether a key has changed, the memtables say.
         lead.drain();
     }
-    let mut refused = validate::refusals(&env.read, group);
-    if let Err(error @ Error::DiskFull(_)) = env.base.health.check_writable() {
-        let of_keys = full_disk::admit(env, lead, group).err();
-        let takes_few = of_keys.is_some() && full_disk::takes_few_bytes(env, group);
-        let is_other = |batch: &WriteBatch| {
-            batch.is_taken_to_the_last() || (takes_few && batch.may_use_reserve())
-        };
-        for (index, pending) in group.iter().enumerate() {
-            let why = match &of_keys {
-                _ if !pending.batch.is_taken_when_full() => Some(&error),
-                Some(why) if !is_other(&pending.batch) => Some(why),
-                _ => None,
-            };
-            if let Some(why) = why
-                && refused.iter().all(|(at, _)| *at != index)
-            {
-                refused.push((index, why.clone()));
-            }
-        }
+    let for_room = refused_for_room(env, lead, group);
+    let has = |refused: &[(usize, Error)], index| {
+        refused.binary_search_by_key(&index, |(index, _)| *index).is_ok()
+    };
+    let mut refused = validate::refusals(&env.read, group, |index| has(&for_room, index));
+    if !for_room.is_empty() {
+        let others: Vec<_> =
+            for_room.into_iter().filter(|(index, _)| !has(&refused, *index)).collect();
+        refused.extend(others);
         refused.sort_by_key(|(index, _)| *index);
     }
     refused
+}
+
+/// What of a group is not written since the disk is full, by index, ascending.
+fn refused_for_room(env: &CommitEnv, lead: &Lead<'_>, group: &[Pending]) -> Vec<(usize, Error)> {
+    let Err(error @ Error::DiskFull(_)) = env.base.health.check_writable() else {
+        return Vec::new();
+    };
+    let of_keys = full_disk::admit(env, lead, group).err();
+    let takes_few = of_keys.is_some() && full_disk::takes_few_bytes(env, group);
+    let is_other =
+        |batch: &WriteBatch| batch.is_taken_to_the_last() || (takes_few && batch.may_use_reserve());
+    let why = |pending: &Pending| match &of_keys {
+        _ if !pending.batch.is_taken_when_full() => Some(error.clone()),
+        Some(why) if !is_other(&pending.batch) => Some(why.clone()),
+        _ => None,
+    };
+    let refused =
+        group.iter().enumerate().filter_map(|(index, pending)| Some((index, why(pending)?)));
+    refused.collect()
 }
 
 #[inline]

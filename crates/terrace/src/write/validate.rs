@@ -52,9 +52,13 @@ fn check(env: &ReadEnv, reads: &ReadSet) -> Result<Option<Reads>> {
 }
 
 /// The batches of a group that must not be written, by ascending index, and why: a key of their
-/// read set has changed, be it by a batch before them in the group that is written. Called by the
-/// leader; costs one look at every batch if none has a read set.
-pub(crate) fn refusals(env: &ReadEnv, group: &[Pending]) -> Vec<(usize, Error)> {
+/// read set has changed, be it by a batch before them in the group that is written: not by one that is refused for
+/// another reason, as `is_refused` says by its index. Called by the leader; costs one look at every batch if none has a read set.
+pub(crate) fn refusals(
+    env: &ReadEnv,
+    group: &[Pending],
+    is_refused: impl Fn(usize) -> bool,
+) -> Vec<(usize, Error)> {
     let mut refused = Vec::new();
     let Some(last) = group.iter().rposition(|pending| pending.reads.is_some()) else {
         return refused;
@@ -67,7 +71,7 @@ pub(crate) fn refusals(env: &ReadEnv, group: &[Pending]) -> Vec<(usize, Error)> 
     for (index, pending) in group[..=last].iter().enumerate() {
         match pending.reads.as_ref().map(|reads| check_in_turn(env, reads, &written)) {
             Some(Err(error)) => refused.push((index, error)),
-            _ if index < last => written.add(&pending.batch),
+            _ if index < last && !is_refused(index) => written.add(&pending.batch),
             _ => {}
         }
     }
