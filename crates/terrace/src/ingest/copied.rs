@@ -1,6 +1,7 @@
 //! Files to be ingested, copied into the store's directory under temporary names, each but for its end.
 //! Dropped, they are removed again.
 
+use crate::background::compaction::pick::Span;
 use crate::background::env::JobEnv;
 use crate::background::output::file_meta;
 use crate::error::{Error, Result};
@@ -82,6 +83,15 @@ impl<'a> Copied<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The key range of each file.
+    pub fn spans(&self) -> impl Iterator<Item = Span<'_>> {
+        self.files.iter().map(|file| {
+            let properties = file.body.properties();
+            let (start, end) = (&properties.smallest, &properties.largest);
+            Span { start, end, end_exclusive: properties.largest_exclusive }
+        })
     }
 
     /// How many files there are.

@@ -28,6 +28,7 @@ use crate::version::install::{self, Change};
 use crate::version::unpublished::remove_unpublished;
 use crate::write::log_segments;
 use crate::write::queue::LogState;
+use crate::write::stall;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -148,6 +149,7 @@ pub(super) fn check_position(family: &Family, position: IngestPosition) -> Resul
 fn above(env: &JobEnv, family: &Arc<Family>, copied: Copied<'_>) -> Result<Ingested> {
     // Most of what is in memtables is flushed while writes go on.
     flush::families(env, std::slice::from_ref(family))?;
+    wait_for_l0(env, family, &copied)?;
     let lead = env.commit.queue()?.lead();
     let mut log = lead.log();
     env.base.health.check_writable()?;
@@ -169,6 +171,18 @@ fn above(env: &JobEnv, family: &Arc<Family>, copied: Copied<'_>) -> Result<Inges
     // Only now may a merge take the files: it would drop what is still read before them.
     drop(claim);
     done
+}
+
+/// Waits as a writer does while L0 is full, if it is to take any of these files: no writer might come who would wait.
+fn wait_for_l0(env: &JobEnv, family: &Family, copied: &Copied<'_>) -> Result<()> {
+    if !stall::is_l0_full(family) {
+        return Ok(());
+    }
+    let levels = levels_above(family, &env.jobs.scheduler.lock(), copied.spans());
+    match levels.contains(&0) {
+        true => stall::wait_for_l0(&env.commit, family),
+        false => Ok(()),
+    }
 }
 
 fn below(env: &JobEnv, family: &Arc<Family>, copied: Copied<'_>) -> Result<Ingested> {
@@ -314,6 +328,18 @@ fn install(
     })
 }
 
+/// Levels for files of these key ranges that are newer than all there is.
+fn levels_above<'s>(
+    family: &Family,
+    jobs: &SchedulerState,
+    spans: impl Iterator<Item = Span<'s>>,
+) -> Vec<usize> {
+    let version = family.state().version.clone();
+    let (style, running) = (family.options().style, &jobs.running);
+    let levels = Levels { family: family.id, version: &version, style, running };
+    spans.map(|span| levels.above(&span)).collect()
+}
+
 /// Levels for files that are newer than all there is, claimed against compactions.
 fn claim_above<'a>(
     env: &'a JobEnv,
@@ -321,11 +347,7 @@ fn claim_above<'a>(
     jobs: &mut SchedulerState,
     files: &[Arc<FileMeta>],
 ) -> (Vec<usize>, Claim<'a>) {
-    let version = family.state().version.clone();
-    let (style, running) = (family.options().style, &jobs.running);
-    let levels = Levels { family: family.id, version: &version, style, running };
-    let spans = files.iter().filter_map(|file| Span::of([file]));
-    let chosen: Vec<usize> = spans.map(|span| levels.above(&span)).collect();
+    let chosen = levels_above(family, jobs, files.iter().filter_map(|file| Span::of([file])));
     let outputs = chosen.iter().copied().zip(files);
     let claim = Claim::of_outputs(env, jobs, family.id, outputs, false);
     (chosen, claim)

@@ -68,11 +68,25 @@ pub(crate) fn admit(
             slow(env, family, pressure, cause, bytes);
             continue;
         }
-        let full = || family.state().version.level(0).len() >= family.options().l0_stops_at();
         let settle = || log_segments::settle(env, &mut lead.log());
-        wait_while(env, family, StallCause::L0Files, full, settle)?;
+        wait_while(env, family, StallCause::L0Files, || is_l0_full(family), settle)?;
     }
     Ok(())
+}
+
+/// Whether L0 of `family` has the files at which writes stop. Nobody waits for one that was dropped: its files are not merged.
+pub(crate) fn is_l0_full(family: &Family) -> bool {
+    let file_count = family.state().version.level(0).len();
+    file_count >= family.options().l0_stops_at() && !family.is_dropped()
+}
+
+/// Waits as a writer does while L0 of `family` is full. For those without the lead: who has it sees to the log.
+///
+/// # Errors
+/// Those of a writer.
+pub(crate) fn wait_for_l0(env: &CommitEnv, family: &Family) -> Result<()> {
+    env.base.health.check_writable()?;
+    wait_while(env, family, StallCause::L0Files, || is_l0_full(family), || Ok(()))
 }
 
 /// The pressure of `family`; tells listeners what that means for writes.

@@ -89,6 +89,33 @@ fn too_many_l0_files_slow_writers_and_then_stop_them() {
 }
 
 #[test]
+fn ingestions_into_a_full_l0_wait_as_writers_do() {
+    let vfs = Held::new(COMPACTION);
+    let mut options = calm_options(&vfs);
+    (options.advanced.l0_slowdown, options.advanced.l0_stop) = (3, 6);
+    let db = Db::open(DIR, options).unwrap();
+    let _lets_go = vfs.let_go_on_drop();
+    for _ in 0..6 {
+        overwrite(&db, 100);
+        db.flush().unwrap();
+    }
+    let files: Arc<dyn Vfs> = Arc::new(vfs.sim.clone());
+    let ingest = |name: &str, key: &[u8]| {
+        let mut file = SstWriter::create_on(files.clone(), name, &CfOptions::default()).unwrap();
+        file.put(key, b"ingested").unwrap();
+        file.finish().unwrap();
+        db.default_family().ingest(&[name], &IngestOptions::default()).unwrap()
+    };
+    // Not those that meet nothing there.
+    assert!(ingest("/apart.sst", b"apart").files[0].level > 0);
+    assert_eq!(only(&db.metrics(), StallCause::L0Files).stops, 0);
+    let within = 7_u64.to_be_bytes();
+    stop_by(&vfs, &db, StallCause::L0Files, || drop(ingest("/within.sst", &within)));
+    assert_eq!(db.get(within).unwrap().as_deref(), Some(&b"ingested"[..]));
+    db.close().unwrap();
+}
+
+#[test]
 fn pending_compaction_slows_writers() {
     let vfs = Held::new(COMPACTION);
     let mut options = calm_options(&vfs);
