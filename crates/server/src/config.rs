@@ -46,6 +46,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use without_effect::HIDDEN;
 
 /// Where the value of an option comes from; later ones win.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,10 +106,17 @@ impl Config {
     }
 
     /// CONFIG GET: names and values of all options that match one of `patterns` (globs, any case),
-    /// each once, by name. Secrets are included, as in Redis: the command is for administrators.
+    /// each once, by name; a few only where they are named. Secrets are included, as in Redis: the command is for
+    /// administrators.
     pub fn get(&self, patterns: &[&[u8]]) -> Vec<(&'static str, String)> {
         let patterns: Vec<_> = patterns.iter().map(|p| p.to_ascii_lowercase()).collect();
-        let wanted = |name: &str| patterns.iter().any(|p| crate::glob::matches(p, name.as_bytes()));
+        let wanted = |name: &str| {
+            let is_hidden = HIDDEN.contains(&name);
+            patterns.iter().any(|pattern| match is_hidden {
+                true => pattern == name.as_bytes(),
+                false => crate::glob::matches(pattern, name.as_bytes()),
+            })
+        };
         let settings = self.current.load();
         let mut found = BTreeMap::new();
         for option in all_options() {

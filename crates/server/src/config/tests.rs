@@ -228,6 +228,12 @@ fn get_takes_globs_and_other_names() {
     assert_eq!(value(&config, "save"), "");
     assert_eq!(config.get(&[b"port", b"por?", b"port"]).len(), 1);
     assert!(config.get(&[]).is_empty() && config.get(&[b"nothing-*"]).is_empty());
+    // As in Redis, which has them for its own tests.
+    let shown = config.get(&[b"*", b"*-delay", b"key-load-dela?"]);
+    let is_shown = |name: &str| shown.iter().any(|(one, _)| *one == name);
+    assert!(is_shown("repl-diskless-sync-delay"));
+    assert!(!is_shown("key-load-delay") && !is_shown("rdb-key-save-delay"));
+    assert_eq!(config.get(&[b"KEY-load-delay", b"rdb-key-save-delay"]).len(), 2);
     assert_eq!(value(&config, "requirepass"), "hunter2");
     let told = format!("{:?} {:?} {config:?}", config.dump(), config.settings());
     assert!(!told.contains("hunter2"));

@@ -38,6 +38,9 @@ const fn only(name: &'static str, value: &'static str, why: &'static str) -> Opt
     OptionSpec::without_effect((name, None), kind, value, When::Start, "It is always so.")
 }
 
+/// Those that only their name shows, and no pattern: Redis has them for its own tests.
+pub const HIDDEN: [&str; 2] = ["rdb-key-save-delay", "key-load-delay"];
+
 /// In the order of the documentation.
 pub static WITHOUT_EFFECT: &[OptionSpec] = &[
     only("appendonly", "yes", "the log is the state"),
