@@ -22,6 +22,7 @@ use signal_hook::low_level::emulate_default_handler;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Duration;
 use tempfile::TempDir;
 use terrace::vfs::PosixVfs;
@@ -35,6 +36,9 @@ const PLENTY_BYTES: usize = 256 << 20;
 
 /// How often a directory that is being written is removed, if something is left of it each time.
 const MOST_TRIES: u32 = 100;
+
+/// Held from a signal on that ends the process, so that no error about the store that is being removed does it first.
+static ENDING: Mutex<()> = Mutex::new(());
 
 /// Arguments of `demo`.
 #[derive(Debug, clap::Args)]
@@ -91,12 +95,13 @@ impl Place {
     }
 }
 
-/// Has a signal that ends the process remove the directory first, in which a store is being written.
+/// Has a signal remove the directory first, in which a store is being written, and then end the process.
 fn remove_at_signals(dir: &Path) -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot hear signals")?;
     let dir = dir.to_path_buf();
     let ends = move || {
         if let Some(signal) = signals.forever().next() {
+            let _ending = ENDING.lock();
             // A file that is made meanwhile is one to be removed.
             let is_gone = |_: &u32| fs::remove_dir_all(&dir).is_ok() || !dir.exists();
             let _tries = (0..MOST_TRIES).find(is_gone);
@@ -110,6 +115,12 @@ fn remove_at_signals(dir: &Path) -> Result<()> {
 /// Runs the demo.
 pub fn run(args: &DemoArgs) -> Result<Outcome> {
     let place = Place::new(args.dir.as_deref())?;
+    let outcome = run_in(&place, args);
+    drop(ENDING.lock());
+    outcome
+}
+
+fn run_in(place: &Place, args: &DemoArgs) -> Result<Outcome> {
     let bar = print::spinner();
     bar.set_message("unpacking the data");
     let data = Data::bundled()?;
