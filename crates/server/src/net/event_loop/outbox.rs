@@ -21,6 +21,10 @@ const MAX_CALL_BYTES: usize = 1 << 20;
 /// whose steps are made durable on a busy device takes many of them.
 const MAX_TRIES: u32 = 1024;
 
+/// To a request that was routed as often as may be. Nothing of it was executed.
+const ROUTED_IN_VAIN: &[u8] =
+    b"-TRYAGAIN the key is in a move for long, or the owner of its shard was not found; nothing was executed\r\n";
+
 /// To a request whose reply is none.
 const UNREADABLE: &[u8] =
     b"-CLUSTERDOWN the reply of another node cannot be read; a write may have happened\r\n";
@@ -293,7 +297,7 @@ impl EventLoop {
         let mut tries = 0;
         for (mut waiter, range) in again {
             if waiter.tries >= MAX_TRIES {
-                self.fill(&waiter, b"-CLUSTERDOWN the owner of the shard was not found\r\n");
+                self.fill(&waiter, ROUTED_IN_VAIN);
                 self.go_on(waiter.token, waiter.id);
                 continue;
             }

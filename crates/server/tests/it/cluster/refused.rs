@@ -111,3 +111,30 @@ fn a_watch_waits_while_its_key_leaves() {
     assert_eq!(replies[2], Reply::Null);
     cluster.settle();
 }
+
+/// As long as a move home cannot be committed, the store that has the key refuses writes of it, and the owner knows no other
+/// place for them. Nothing happens each time.
+#[test]
+fn a_write_that_no_store_takes_is_to_be_tried_again() {
+    let cluster = three();
+    let key = cluster.key_of(0, "k");
+    let mut client = cluster.client(0);
+    assert_eq!(client.say(&format!("SET {key} before")), ok());
+    {
+        let mut state = cluster.shared.state();
+        state.exceptions.insert(key.clone().into(), cluster.node(1));
+        state.late = Some((key.clone().into(), u32::MAX));
+    }
+    let refused = error(&client.say(&format!("SET {key} after")));
+    assert!(
+        refused.starts_with("TRYAGAIN") && refused.contains("nothing was executed"),
+        "{refused}"
+    );
+    {
+        let mut state = cluster.shared.state();
+        state.exceptions.remove(key.as_bytes());
+        state.late = None;
+    }
+    assert_eq!(client.say(&format!("GET {key}")), bulk("before"));
+    cluster.settle();
+}
