@@ -68,6 +68,13 @@ pub enum Wait {
     Walk,
 }
 
+impl Error {
+    /// Whether there was no room on the disk for what was to be written.
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Self::Engine(terrace::Error::DiskFull(_)))
+    }
+}
+
 impl From<terrace::Error> for Error {
     fn from(error: terrace::Error) -> Self {
         match error {

@@ -2,9 +2,9 @@
 //! `KeyMove`.
 //!
 //! Which records change, and whether a message comes late, is said by `HomeKey` and `KeyCopy`. Here it happens: under the
-//! locks of the keys, in one batch with the keys themselves, durable before it returns, for all keys or none.
-//! What has been imported and is not finished is in the store under its key, and scans, counts and random keys pass
-//! it by.
+//! locks of the keys, in one batch with the keys themselves, durable before it returns, for all keys or none (but for
+//! an undo on a full disk). What has been imported and is not finished is in the store under its key, and scans, counts
+//! and random keys pass it by.
 
 use crate::command_batch::{CommandBatch, Mode};
 use crate::error::{Error, Result, Wait};
@@ -195,12 +195,33 @@ impl Keyspace {
         Ok(Ok(()))
     }
 
-    /// The way out before step 5, at home, which `shard` is.
+    /// The way out before step 5, at home, which `shard` is. The records of all keys together may be more than a full
+    /// disk takes: then they are written for one key after the other, so that a crash may leave some of them open.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine's: some keys may be undone.
     pub fn undo_move(self: &Arc<Self>, shard: ShardId, id: MoveId, keys: &[DbKey]) -> Answer<()> {
         let _turn = self.moves.turn.lock();
+        let undone = match self.undo_keys(id, keys) {
+            Err(error) if error.is_disk_full() && keys.len() > 1 => self.undo_each(id, keys),
+            undone => undone,
+        };
+        match undone? {
+            Ok(()) => self.refuse_begin(shard, id).map(Ok),
+            Err(why) => Ok(Err(why)),
+        }
+    }
+
+    fn undo_each(self: &Arc<Self>, id: MoveId, keys: &[DbKey]) -> Answer<()> {
+        for key in keys {
+            if let Err(why) = self.undo_keys(id, std::slice::from_ref(key))? {
+                return Ok(Err(why));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn undo_keys(self: &Arc<Self>, id: MoveId, keys: &[DbKey]) -> Answer<()> {
         let mut batch = self.batch_of(keys)?;
         for key in keys {
             let now = self.moves.home(key);
@@ -210,11 +231,28 @@ impl Keyspace {
                 Err(why) => return Ok(Err(why)),
             }
         }
-        if id > self.moves.last(shard) {
-            batch.change_record(RecordChange::Last(shard, id))?;
-        }
         batch.commit_with(&DURABLE)?;
         Ok(Ok(()))
+    }
+
+    /// A move that has not begun does not begin later. The turn is held.
+    fn refuse_begin(self: &Arc<Self>, shard: ShardId, id: MoveId) -> Result<()> {
+        if id <= self.moves.last(shard) {
+            return Ok(());
+        }
+        let last = RecordChange::Last(shard, id);
+        let mut batch = self.command_batch(Mode::Device);
+        batch.use_reserve();
+        batch.change_record(last.clone())?;
+        match batch.commit_with(&DURABLE) {
+            // No key is in it. The memory refuses a message that comes late as well, and none that was sent to this process
+            // comes to the next one.
+            Err(error) if error.is_disk_full() => {
+                self.moves.apply(std::iter::once(last));
+                Ok(())
+            }
+            outcome => outcome,
+        }
     }
 
     /// Step 8, at home: the other instance has done its part.

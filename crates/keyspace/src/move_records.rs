@@ -112,13 +112,17 @@ impl MoveRecords {
         Ok(self.family.get_or_init(|| made))
     }
 
-    /// What changes in the store.
+    /// What changes in the store. The lock of its key is held.
     pub fn encode(&self, change: &RecordChange) -> Vec<Record> {
         match change {
             RecordChange::Home(key, home) => {
-                let exception = home.exception.map(Exception::encode);
-                let intent = home.intent.map(Intent::encode);
-                vec![(self.key(EXCEPTION, key), exception), (self.key(INTENT, key), intent)]
+                let mut records = vec![(self.key(INTENT, key), home.intent.map(Intent::encode))];
+                // Most steps of a move leave it as it is, and a full disk takes few bytes, or what deletes.
+                if self.home(key).exception != home.exception {
+                    let exception = home.exception.map(Exception::encode);
+                    records.push((self.key(EXCEPTION, key), exception));
+                }
+                records
             }
             RecordChange::Copy(key, copy) => vec![(self.key(COPY, key), copy.map(KeyCopy::encode))],
             RecordChange::Last(shard, MoveId { epoch, number }) => {

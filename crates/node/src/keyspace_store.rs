@@ -69,7 +69,7 @@ impl KeyspaceStore {
         Ok(match call {
             MoveCall::Begin => {
                 let begun = space.begin_move(*shard, *id, *direction, *other, keys);
-                MoveAnswer::Begun(begun.map_err(failed)?)
+                answer(unless_full(begun.map(Ok))?, MoveAnswer::Begun)
             }
             MoveCall::Export => {
                 let exported = match direction {
@@ -77,15 +77,15 @@ impl KeyspaceStore {
                     Direction::Home => space.export_copies(*id, keys, EXPORT_LIMITS),
                 };
                 let bytes = |key: ExportedKey| key.as_bytes().to_vec();
-                answer(exported.map_err(failed)?, |all| {
+                answer(unless_full(exported)?, |all| {
                     MoveAnswer::Exported(all.into_iter().map(bytes).collect())
                 })
             }
             MoveCall::Import(values) => {
-                done(space.import_keys(*id, keys, &exported(values)?).map_err(failed)?)
+                done(unless_full(space.import_keys(*id, keys, &exported(values)?))?)
             }
             MoveCall::Commit(values) => {
-                done(space.commit_move(*id, keys, &exported(values)?).map_err(failed)?)
+                done(unless_full(space.commit_move(*id, keys, &exported(values)?))?)
             }
             MoveCall::Undo => done(space.undo_move(*shard, *id, keys).map_err(failed)?),
             MoveCall::Finish => {
@@ -105,6 +105,16 @@ impl KeyspaceStore {
                 MoveAnswer::Done
             }
         })
+    }
+}
+
+/// A step that the disk has no room for is refused, and nothing was done: its move is undone, and does not wait for room.
+fn unless_full<T>(
+    answer: Result<Result<T, Refusal>, terrace_keyspace::Error>,
+) -> Result<Result<T, Refusal>, StoreError> {
+    match answer {
+        Err(error) if error.is_disk_full() => Ok(Err(Refusal::Full)),
+        answer => answer.map_err(failed),
     }
 }
 

@@ -123,7 +123,7 @@ struct Owner {
     stopped: Vec<oneshot::Sender<()>>,
     /// Recalls that have waited, for their numbers.
     recall_count: u64,
-    /// Keys that a command has waited for in vain, or that are too large, and until when others do not wait again.
+    /// Keys that a command has waited for in vain, or that cannot come home, and until when others do not wait again.
     overdue: HashMap<DbKey, Duration>,
     sweep: Sweep,
     may_serve: bool,
@@ -404,12 +404,9 @@ impl Owner {
                     Some(why) => {
                         self.wishes.fail(key, at, why);
                         if finished.direction == Direction::Home
-                            && finished.outcome == Outcome::Undone(Some(Refusal::TooLarge))
+                            && let Outcome::Undone(Some(why)) = finished.outcome
                         {
-                            // To find that out costs reading as much as may be moved.
-                            let until = self.start.elapsed() + RECALL_LIMIT;
-                            self.overdue.insert(key.clone(), until);
-                            self.wishes.stay(key, at);
+                            self.leave_away(key, at, why);
                         }
                     }
                     // What was ordered while it was moved.
@@ -426,6 +423,17 @@ impl Owner {
         if self.is_stopping {
             let mover = &self.mover;
             self.wishes.refuse_all("the shard is being given up", |key| !mover.is_busy(key));
+        }
+    }
+
+    /// A key could not come home for this reason. To find that out again costs a move, and reading as much as may be moved.
+    fn leave_away(&mut self, key: &DbKey, at: Option<ShardId>, why: Refusal) {
+        let lasts = why == Refusal::TooLarge;
+        if lasts || why == Refusal::Full {
+            self.overdue.insert(key.clone(), self.start.elapsed() + RECALL_LIMIT);
+        }
+        if lasts {
+            self.wishes.stay(key, at);
         }
     }
 

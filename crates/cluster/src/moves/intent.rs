@@ -67,6 +67,8 @@ pub enum Refusal {
     Tied,
     /// All keys are about to be removed ([`Flushes`](crate::Flushes)).
     Flushing,
+    /// The instance's disk has no room for what was asked.
+    Full,
 }
 
 impl fmt::Display for Refusal {
@@ -79,6 +81,7 @@ impl fmt::Display for Refusal {
             Self::TooLarge => "the value is too large to be moved",
             Self::Tied => "the key is used in transactions with others",
             Self::Flushing => "all keys are being removed",
+            Self::Full => "the disk of one of the two stores is full",
         })
     }
 }

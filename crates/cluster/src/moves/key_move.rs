@@ -17,6 +17,10 @@
 //! message without an answer is sent again until there is one. Every message may be sent twice; the rules in
 //! `intent.rs` and `copy.rs` make that harmless.
 //!
+//! An instance whose disk is full refuses steps 1 to 5, and the move is undone. An earlier Commit, which had no
+//! answer, may come before the Undo: then home refuses that, and the move is committed. Home may write the Undo for one
+//! key after the other, so that a new owner finds some keys undone and others open: the Undo of all goes on.
+//!
 //! Why calls are drained before the Drop of step 7: an Import that comes twice, the second time after the
 //! Drop, brings back a copy of old. No call that anybody waits for may be under way to it; the next
 //! Import replaces it, or the owner's sweep removes it ([`Mover::stale_copies`](crate::Mover)).
@@ -238,6 +242,7 @@ impl<V: Clone> KeyMove<V> {
         for (key, intent) in intents {
             moves.entry(intent).or_default().push(key);
         }
+        join_undone(&mut moves);
         let resumed = moves.into_iter().map(|(intent, keys)| {
             let (step, outcome) = match intent.state {
                 IntentState::Open => (Step::Undo, Outcome::Undone(None)),
@@ -354,10 +359,11 @@ impl<V: Clone> KeyMove<V> {
             (Step::Begin, MoveAnswer::Begun(results)) if results.len() == self.keys.len() => {
                 self.begun(results)
             }
-            (Step::Begin, MoveAnswer::Refused(why)) => self.over(Outcome::Undone(Some(why))),
-            (Step::Export | Step::Import | Step::Commit, MoveAnswer::Refused(why)) => {
-                self.undo(Some(why))
-            }
+            // A begin that comes late, or twice, finds room: it must not begin.
+            (
+                Step::Begin | Step::Export | Step::Import | Step::Commit,
+                MoveAnswer::Refused(why),
+            ) => self.undo(Some(why)),
             (Step::Export | Step::Import, _) if self.is_cancelled => self.undo(None),
             (Step::Export, MoveAnswer::Exported(values)) if values.len() == self.keys.len() => {
                 self.values = values;
@@ -367,16 +373,9 @@ impl<V: Clone> KeyMove<V> {
                 }
             }
             (Step::Import, MoveAnswer::Done) => self.go(Step::Commit),
-            (Step::Commit, MoveAnswer::Done) => {
-                self.values = Vec::new();
-                self.outcome = Outcome::Moved;
-                if self.direction == Direction::Home {
-                    self.step = Step::DrainCalls;
-                    return vec![Effect::ClearExceptions, Effect::ReleaseHold, Effect::DrainCalls];
-                }
-                let known = vec![Effect::SetExceptions, Effect::ReleaseHold];
-                [known, self.go(Step::Settle)].concat()
-            }
+            (Step::Commit, MoveAnswer::Done) => self.committed(),
+            // By a message that had no answer.
+            (Step::Undo, MoveAnswer::Refused(_)) => self.committed(),
             (Step::Settle, MoveAnswer::Done | MoveAnswer::Refused(_)) => self.go(Step::Forget),
             // A key that stays at the other instance is not written there before the release.
             (Step::Undo, MoveAnswer::Done) if self.direction == Direction::Home => {
@@ -390,12 +389,21 @@ impl<V: Clone> KeyMove<V> {
                 let release = is_held.then_some(Effect::ReleaseHold);
                 release.into_iter().chain(self.go(Step::Forget)).collect()
             }
-            // It was committed by another hand. What intents say is left to the next owner.
-            (Step::Undo, MoveAnswer::Refused(_)) => self.over(self.outcome),
             (Step::Forget, MoveAnswer::Done | MoveAnswer::Refused(_)) => self.over(self.outcome),
             // No answer to what was asked.
             _ => self.repeat(),
         }
+    }
+
+    fn committed(&mut self) -> Vec<Effect<V>> {
+        self.values = Vec::new();
+        self.outcome = Outcome::Moved;
+        if self.direction == Direction::Home {
+            self.step = Step::DrainCalls;
+            return vec![Effect::ClearExceptions, Effect::ReleaseHold, Effect::DrainCalls];
+        }
+        let known = vec![Effect::SetExceptions, Effect::ReleaseHold];
+        [known, self.go(Step::Settle)].concat()
     }
 
     fn begun(&mut self, results: Vec<Result<(), Refusal>>) -> Vec<Effect<V>> {
@@ -470,5 +478,14 @@ impl<V: Clone> KeyMove<V> {
         let to = call.site(self.direction);
         self.ticket += 1;
         Effect::Send { to, call, ticket: self.ticket, attempt: self.attempt }
+    }
+}
+
+/// The keys of a move that are undone, where others of it are open still: all are to be undone.
+fn join_undone(moves: &mut BTreeMap<Intent, Vec<DbKey>>) {
+    let open = moves.keys().filter(|intent| intent.state == IntentState::Open);
+    for intent in open.copied().collect::<Vec<_>>() {
+        let undone = moves.remove(&Intent { state: IntentState::Undone, ..intent });
+        moves.entry(intent).or_default().extend(undone.into_iter().flatten());
     }
 }

@@ -135,6 +135,40 @@ fn a_begin_without_an_answer_is_undone() {
 }
 
 #[test]
+fn a_full_disk_undoes_a_move_at_once() {
+    let full = || MoveAnswer::Refused(Refusal::Full);
+    let (mut walk, _) = Walk::begin(Direction::Out, &["x"]);
+    assert_eq!(walk.answer(full()), "Home Undo");
+    assert_eq!(walk.done(), "ReleaseHold | Other Drop");
+    assert_eq!(walk.done(), "Home Forget");
+    assert_eq!(walk.done(), "Over(Undone(Some(Full)))");
+    let mut walk = Walk::exporting(Direction::Home);
+    assert_eq!(walk.answer(MoveAnswer::Exported(vec![7, 8])), "Home Commit([7, 8])");
+    assert_eq!(walk.answer(full()), "Home Undo");
+    assert_eq!(walk.done(), "Other Release");
+}
+
+/// A message of which nobody knew what had become has found room, a later one none.
+#[test]
+fn a_commit_that_comes_before_the_undo_counts() {
+    let (full, late) = (Refusal::Full, Refusal::Late);
+    let committed = [
+        (Direction::Out, "SetExceptions | ReleaseHold | Other Finish"),
+        (Direction::Home, "ClearExceptions | ReleaseHold | DrainCalls"),
+    ];
+    for (direction, expected) in committed {
+        let mut walk = Walk::exporting(direction);
+        walk.answer(MoveAnswer::Exported(vec![7, 8]));
+        if direction == Direction::Out {
+            walk.done();
+        }
+        assert!(walk.answer(MoveAnswer::Unknown).ends_with("again"));
+        assert_eq!(walk.answer(MoveAnswer::Refused(full)), "Home Undo");
+        assert_eq!(walk.answer(MoveAnswer::Refused(late)), expected);
+    }
+}
+
+#[test]
 fn a_cancelled_move_is_undone_at_its_next_event() {
     let (mut walk, _) = Walk::begin(Direction::Out, &["x"]);
     assert_eq!(walk.on(MoveEvent::Cancel), "");
@@ -191,6 +225,27 @@ fn a_new_owner_undoes_open_moves_and_goes_on_with_others() {
             "5.4 1: HoldDrained | Other Release",
         ]
     );
+}
+
+/// Home undoes one key after the other where its disk has no room for all together.
+#[test]
+fn a_new_owner_undoes_a_move_that_was_undone_in_part() {
+    let intent = |state| Intent { id: id(1), direction: Direction::Out, other: OTHER, state };
+    let intents = [
+        (key("a"), intent(IntentState::Undone)),
+        (key("b"), intent(IntentState::Open)),
+        (key("c"), intent(IntentState::Undone)),
+    ];
+    let mut mover = mover(MoveLimits::default());
+    let resumed = mover.resume(intents);
+    let [(of, effects)] = &resumed[..] else { panic!("{resumed:?}") };
+    let undo = matches!(
+        effects[..],
+        [Effect::HoldDrained, Effect::Send { to: Site::Home, call: MoveCall::Undo, .. }]
+    );
+    assert!(undo && *of == id(1), "{resumed:?}");
+    assert_eq!(mover.get(id(1)).unwrap().keys().len(), 3);
+    assert!(["a", "b", "c"].iter().all(|name| mover.is_busy(&key(name))));
 }
 
 /// Runs every move of a mover to its end, all answers good.

@@ -12,7 +12,9 @@ fn story(model: &KeyMoves, actions: Vec<Action>) -> String {
     let mut story = String::new();
     for action in actions {
         let message = match action {
-            Action::Deliver(at) | Action::DeliverAndKeep(at) => Some(&state.network[at]),
+            Action::Deliver(at) | Action::DeliverAndKeep(at) | Action::DeliverFull(at) => {
+                Some(&state.network[at])
+            }
             _ => None,
         };
         let message = message.map_or(String::new(), |message| format!("{message:?}"));
@@ -69,6 +71,29 @@ fn out_and_home_with_double_messages() {
         ..KeyMoves::default()
     };
     check("double", model);
+}
+
+#[test]
+fn a_full_disk_undoes_a_move_unless_a_commit_of_before_finds_room() {
+    let model = KeyMoves {
+        clients: write_and_read(),
+        owners: vec![2],
+        timeouts: 1,
+        fulls: 1,
+        ..KeyMoves::default()
+    };
+    check("full disk", model);
+}
+
+#[test]
+fn a_second_owner_takes_over_where_a_disk_is_full() {
+    let model = KeyMoves {
+        clients: vec![vec![Op::Write(1)]],
+        owners: vec![2, 1],
+        fulls: 1,
+        ..KeyMoves::default()
+    };
+    check("take-over with a full disk", model);
 }
 
 #[test]

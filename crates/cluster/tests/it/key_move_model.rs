@@ -1,6 +1,7 @@
 //! The key move, model-checked: every order in which messages of moves and calls of clients can arrive,
 //! with messages that are late, lost, or come twice, an owner that stops anywhere, a later owner beside
-//! one that does not know of it, a home that restarts, and flushes of both stores. The machines are those of the product.
+//! one that does not know of it, a home that restarts, full disks, and flushes of both stores. The machines are
+//! those of the product.
 //!
 //! One key of shard 1, whose other instance is that of shard 2. An owner that crashes is one that takes
 //! no more steps; a message that is lost is one that is never delivered. What happens is bounded by
@@ -31,6 +32,8 @@ pub struct KeyMoves {
     pub timeouts: u8,
     /// Calls of clients that do not come in time.
     pub give_ups: u8,
+    /// Messages of moves that find a full disk.
+    pub fulls: u8,
     /// Messages of moves that come twice. Calls of clients do not: the transport sends none again.
     pub duplicates: u8,
     /// Restarts of the home instance.
@@ -117,6 +120,7 @@ pub struct State {
     flushes: u8,
     lapses: u8,
     timeouts: u8,
+    fulls: u8,
     give_ups: u8,
     duplicates: u8,
     restarts: u8,
@@ -127,6 +131,7 @@ impl Hash for State {
         (&self.home, &self.other, &self.owners, &self.clients, &self.history).hash(state);
         (&self.flushing, self.flushes, self.lapses).hash(state);
         (self.timeouts, self.give_ups, self.duplicates, self.restarts).hash(state);
+        self.fulls.hash(state);
         let hashes = self.network.iter().map(|message| {
             let mut hasher = DefaultHasher::new();
             message.hash(&mut hasher);
@@ -148,6 +153,8 @@ pub enum Action {
     GiveUp(usize),
     Deliver(usize),
     DeliverAndKeep(usize),
+    /// To an instance whose disk is full.
+    DeliverFull(usize),
     RestartHome,
     TakeOver,
     BeginFlush,
@@ -157,6 +164,12 @@ pub enum Action {
 
 fn key() -> DbKey {
     DbKey::new(0, "x")
+}
+
+/// Whether a full disk refuses this message. What ends a move finds room, or is sent again.
+fn may_find_full(message: &Message) -> bool {
+    let Message::Move { call, .. } = message else { return false };
+    matches!(call, MoveCall::Begin | MoveCall::Export | MoveCall::Import(_) | MoveCall::Commit(_))
 }
 
 fn sender(owner: usize) -> Sender {
@@ -299,6 +312,20 @@ impl State {
         }
     }
 
+    /// A message of a move finds a full disk.
+    fn refuse_full(&mut self, message: Message) {
+        let Message::Move { owner, head, call, ticket } = message else { return };
+        let at = match call.site(head.direction) {
+            Site::Home => &mut self.home,
+            Site::Other => &mut self.other,
+        };
+        let answer = match at.fence(sender(owner)) {
+            true => MoveAnswer::Refused(Refusal::Full),
+            false => MoveAnswer::Deposed,
+        };
+        self.send(Message::MoveAnswer { owner, id: head.id, ticket, answer });
+    }
+
     /// A flush counts as a write of every key, by somebody who comes after the clients.
     fn begin_flush(&mut self, model: &KeyMoves) {
         self.flushes += 1;
@@ -423,6 +450,7 @@ impl Model for KeyMoves {
             flushes: 0,
             lapses: 0,
             timeouts: 0,
+            fulls: 0,
             give_ups: 0,
             duplicates: 0,
             restarts: 0,
@@ -460,6 +488,9 @@ impl Model for KeyMoves {
             let is_move = matches!(message, Message::Move { .. });
             if state.duplicates < self.duplicates && is_move {
                 actions.push(Action::DeliverAndKeep(at));
+            }
+            if state.fulls < self.fulls && may_find_full(message) {
+                actions.push(Action::DeliverFull(at));
             }
         }
         if state.restarts < self.restarts {
@@ -509,6 +540,11 @@ impl Model for KeyMoves {
                 next.duplicates += 1;
                 let message = next.network[at].clone();
                 next.deliver(self, message);
+            }
+            Action::DeliverFull(at) => {
+                next.fulls += 1;
+                let message = next.network.remove(at);
+                next.refuse_full(message);
             }
             Action::RestartHome => {
                 next.restarts += 1;

@@ -35,6 +35,11 @@ impl CommandBatch {
         Ok(())
     }
 
+    /// While the disk is full this batch may use the reserve, if it has few bytes.
+    pub(crate) fn use_reserve(&mut self) {
+        self.batch.use_reserve();
+    }
+
     /// As [`Self::change_record`], in memory only.
     pub(crate) fn change_in_memory(&mut self, change: RecordChange) {
         self.record_changes.push(change);

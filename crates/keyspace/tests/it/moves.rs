@@ -140,33 +140,45 @@ fn an_epoch_becomes_known_while_the_disk_is_full() {
     assert_eq!(open(&image).fence(HERE), Epoch(tries));
 }
 
-/// Their keys are held until then: those who would make room by deleting these wait.
+/// Their keys are held until then: those who would make room by deleting these wait. A move of many keys has more bytes than
+/// may use the reserve: it is undone, each key by itself.
 #[test]
 fn moves_that_have_begun_end_while_the_disk_is_full() {
+    end_while_the_disk_is_full((10, 1), |number| number % 2 == 0);
+    end_while_the_disk_is_full((4, 40), |_| false);
+}
+
+fn end_while_the_disk_is_full(
+    (moves, keys_per_move): (usize, usize),
+    is_committed: impl Fn(u64) -> bool,
+) {
     let vfs = SimVfs::new(1);
     let mut options = small_options(&vfs, &stopped_clock());
     options.advanced.reserve_bytes = 64 << 10;
     let space = Keyspace::open_without_active_expire("/db", options, Some(PLACEMENT)).unwrap();
-    let moved: Vec<DbKey> = (0..10).map(|n| DbKey::new(0, format!("moved {n}"))).collect();
-    for (number, key) in (1..).zip(&moved) {
-        with_locks(&space, |batch| batch.put(0, &key.key, b"v", &PutOptions::default()).map(drop));
-        let key = std::slice::from_ref(key);
-        let begun = space.begin_move(HERE, id(number), Direction::Out, THERE, key).unwrap();
-        assert_eq!(begun, [Ok(())]);
-        space.export_home(id(number), key, MAX).unwrap().unwrap();
+    let moved = (0..moves * keys_per_move).map(|n| DbKey::new(0, format!("moved {n}")));
+    let moved: Vec<DbKey> = moved.collect();
+    for (number, keys) in (1..).zip(moved.chunks(keys_per_move)) {
+        for key in keys {
+            with_locks(&space, |batch| {
+                batch.put(0, &key.key, b"v", &PutOptions::default()).map(drop)
+            });
+        }
+        let begun = space.begin_move(HERE, id(number), Direction::Out, THERE, keys).unwrap();
+        assert_eq!(begun, vec![Ok(()); keys_per_move]);
+        space.export_home(id(number), keys, MAX).unwrap().unwrap();
     }
     let used: u64 = vfs.files().into_iter().map(|(_, bytes)| bytes).sum();
     vfs.set_capacity_bytes(Some(used + (200 << 10)));
     let (mut written, mut tries, mut while_full) = (0_u64, 0, 0);
-    for (number, key) in (1..).zip(&moved) {
-        let key = std::slice::from_ref(key);
+    for (number, keys) in (1..).zip(moved.chunks(keys_per_move)) {
         loop {
             fill_disk(&space, &mut written);
             tries += 1;
             assert!(tries < 10_000, "move {number} does not end");
-            let ended = match number % 2 {
-                0 => space.commit_move(id(number), key, &[]),
-                _ => space.undo_move(HERE, id(number), key),
+            let ended = match is_committed(number) {
+                true => space.commit_move(id(number), keys, &[]),
+                false => space.undo_move(HERE, id(number), keys),
             };
             match ended {
                 Ok(answer) => {
@@ -183,6 +195,10 @@ fn moves_that_have_begun_end_while_the_disk_is_full() {
     let homes: BTreeMap<DbKey, HomeKey> = space.move_state().homes.into_iter().collect();
     let is_open = |key: &DbKey| homes[key].intent.unwrap().state == IntentState::Open;
     assert!(!moved.iter().any(is_open) && homes.values().all(|home| !home.is_held));
+    // One that never began does not wait for room either, and does not begin later.
+    fill_disk(&space, &mut written);
+    assert_eq!(space.undo_move(HERE, id(99), &moved[..1]).unwrap(), Ok(()));
+    assert_eq!(space.last_move(HERE), id(99));
 }
 
 /// What of `fill` is exported.

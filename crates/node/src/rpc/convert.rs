@@ -307,6 +307,7 @@ fn api_refusal(refusal: Refusal) -> api::Refusal {
         Refusal::TooLarge => api::Refusal::TooLarge,
         Refusal::Tied => api::Refusal::Tied,
         Refusal::Flushing => api::Refusal::Flushing,
+        Refusal::Full => api::Refusal::Full,
     }
 }
 
@@ -320,6 +321,7 @@ fn refusal_of(number: i32) -> Result<Option<Refusal>, Status> {
         api::Refusal::TooLarge => Refusal::TooLarge,
         api::Refusal::Tied => Refusal::Tied,
         api::Refusal::Flushing => Refusal::Flushing,
+        api::Refusal::Full => Refusal::Full,
     }))
 }
 
@@ -439,6 +441,7 @@ mod tests {
             MoveAnswer::Begun(vec![Ok(()), Err(Refusal::Busy), Err(Refusal::Flushing)]),
             MoveAnswer::Exported(values),
             MoveAnswer::Refused(Refusal::TooLarge),
+            MoveAnswer::Refused(Refusal::Full),
             MoveAnswer::Deposed,
             MoveAnswer::Unknown,
         ] {

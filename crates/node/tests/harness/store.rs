@@ -25,6 +25,8 @@ struct State {
     paused: Option<&'static str>,
     /// Exports with more bytes of values are refused.
     most_bytes: Option<usize>,
+    /// Steps of moves that need room are refused.
+    is_full: bool,
     /// Epochs are not made durable.
     refuses_epochs: bool,
     /// How often one was to be made durable.
@@ -84,6 +86,11 @@ impl MemoryStore {
     /// Exports with more bytes of values, in one or in all, are refused from now on.
     pub fn limit_exports(&self, bytes: usize) {
         self.state.lock().most_bytes = Some(bytes);
+    }
+
+    /// Has no room for moves from now on, or has room again.
+    pub fn fill(&self, is_full: bool) {
+        self.state.lock().is_full = is_full;
     }
 
     /// Makes no epoch durable from now on, or does again.
@@ -165,6 +172,11 @@ impl State {
         let MoveMessage { shard, id, direction, other, keys, call } = message;
         let copy = |state: &Self, key: &DbKey| state.copies.get(&(*shard, key.clone())).copied();
         match call {
+            MoveCall::Begin | MoveCall::Export | MoveCall::Import(_) | MoveCall::Commit(_)
+                if self.is_full =>
+            {
+                return Err(Refusal::Full);
+            }
             MoveCall::Begin => {
                 let last = self.last;
                 let mut begun = Vec::new();

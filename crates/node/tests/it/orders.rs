@@ -116,7 +116,38 @@ async fn a_key_that_its_store_has_lost_comes_home_without_a_value_if_that_is_ord
     assert_eq!((it.cluster.places_of(key), it.cluster.nodes[1].store.has(key)), (1, true));
 }
 
-/// A move that cannot be committed, as on a full disk, holds its keys until it can.
+/// Nothing of a move is left behind by that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_move_that_finds_a_full_disk_fails_at_once() {
+    let it = start("full", 2).await;
+    let [here, there] = [&it.keys[0], &it.keys[1]];
+    it.moved(there, Some(2)).await;
+    let home = &it.cluster.nodes[0].store;
+    let orders = [(0, here, Some(2)), (1, here, Some(2)), (0, there, None), (1, there, None)];
+    for (at, key, to) in orders {
+        it.cluster.nodes[at].store.fill(true);
+        let told = it.order(key, to).await.unwrap().unwrap_err();
+        assert!(told.contains("full") && told.contains("the key stays"), "{told}");
+        assert_eq!(it.cluster.places_of(key), 1);
+        it.cluster.nodes[at].store.fill(false);
+    }
+    assert_eq!(home.steps("commit"), 1, "none came that far");
+    // Commands that need the key at home do not try again and again.
+    home.fill(true);
+    let begun = home.steps("begin");
+    for _ in 0..100 {
+        let is_called = it.recall(there);
+        wait_for("the command to go on", async || is_called()).await;
+    }
+    assert!(home.steps("begin") - begun < 30);
+    home.fill(false);
+    it.moved(here, Some(2)).await;
+    it.moved(there, None).await;
+    assert!(home.has(there) && it.cluster.nodes[1].store.has(here));
+    assert!(home.records().unwrap().intents.is_empty());
+}
+
+/// A move that cannot be committed and has no answer to that holds its keys until it can.
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_wait_for_a_key_that_is_held_for_a_bounded_time_only() {
     let mut it = start("held", 1).await;

@@ -1,7 +1,7 @@
 //! A whole cluster in one thread, from one seed: three nodes, each an instance and a coordinator with the
 //! machines of the product, a metadata store with leases, two partitioners that make plans, four clients that
-//! read, write and flush all stores; messages that are late, lost, or come twice; crashes, pauses, cuts, and a
-//! metadata store that is away.
+//! read, write and flush all stores; messages that are late, lost, or come twice; crashes, pauses, cuts, full
+//! disks, and a metadata store that is away.
 //!
 //! Afterwards everything heals and comes to rest. The history of every key is linearizable, reads at the
 //! end included, so nothing that was acknowledged is lost; and every key is in exactly one place. A flush is a write of
@@ -14,6 +14,7 @@
 mod calls;
 mod clients;
 mod flushes;
+mod full_disks;
 mod metadata;
 mod node;
 mod rng;
@@ -183,6 +184,7 @@ fn a_cluster_with_faults_is_linearizable_and_loses_nothing() {
         ("moved out", 1_000),
         ("moved home", 500),
         ("undone", 100),
+        ("disk full", 30),
         ("resumed", 50),
         ("lease lost", 50),
         ("handed over", 50),
@@ -211,6 +213,7 @@ fn the_same_seed_is_the_same_run() {
 
 /// Whether a seed finds what is planted.
 fn found(what: &str, planted: Planted) -> bool {
+    let planted = Planted { has_room: true, ..planted };
     let found = (0..SEEDS).find_map(|seed| Some((seed, run(seed, planted).err()?)));
     println!("{what}: found {found:?}");
     found.is_some()

@@ -1,6 +1,7 @@
 //! A node of the simulation: an instance, and a coordinator with the machines of the product.
 
 use super::flushes::{Leading, execute_round};
+use super::full_disks;
 use super::world::*;
 use crate::instance::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -357,6 +358,7 @@ impl World {
     pub fn at_node(&mut self, call: u64, from: Place, at: usize, request: Request) {
         let shown = self.is_traced.then(|| format!("{request:?}"));
         let clock = self.flush_clock();
+        let is_full = self.is_full(&request);
         let instance = &mut self.nodes[at].instance;
         instance.clock = clock;
         let response = match request {
@@ -372,9 +374,10 @@ impl World {
             Request::Load(sender) => {
                 Response::Loaded(instance.fence(sender).then(|| instance.load()))
             }
-            Request::Move(sender, head, call) => {
-                Response::Move(instance.on_move(sender, &head, &call))
-            }
+            Request::Move(sender, head, call) => Response::Move(match is_full {
+                true => full_disks::refuse(instance, sender, head, &call),
+                false => instance.on_move(sender, &head, &call),
+            }),
             Request::Call(sender, key, op) => Response::Call(instance.on_call(sender, &key, op)),
             Request::Copies(sender) => Response::Copies(instance.fence(sender).then(|| {
                 let of = instance.copies.iter().filter(|(key, _)| shard_of(key) == sender.home);

@@ -137,6 +137,8 @@ pub struct Planted {
     pub imports_lost: bool,
     /// Writes that run are not waited for, and their keys are not held at the instance.
     pub not_drained: bool,
+    /// No disk is ever full, so that what is planted is met in the same runs.
+    pub has_room: bool,
 }
 
 pub struct Client {
