@@ -428,7 +428,7 @@ impl Owner {
 
     /// A key could not come home for this reason. To find that out again costs a move, and reading as much as may be moved.
     fn leave_away(&mut self, key: &DbKey, at: Option<ShardId>, why: Refusal) {
-        let lasts = why == Refusal::TooLarge;
+        let lasts = matches!(why, Refusal::TooLarge | Refusal::NotHere);
         if lasts || why == Refusal::Full {
             self.overdue.insert(key.clone(), self.start.elapsed() + RECALL_LIMIT);
         }

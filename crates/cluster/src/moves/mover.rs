@@ -84,7 +84,8 @@ pub struct FinishedMove {
     pub direction: Direction,
     /// The keys that were in it until the end.
     pub keys: Vec<DbKey>,
-    /// It was undone since its keys are too large together. If they are wanted again, they go in smaller moves.
+    /// It was undone since its keys are too large together, or one of them is not where it was to come from. If they are
+    /// wanted again, they go in smaller moves.
     pub is_split: bool,
     /// Those that home did not let go.
     pub refused: Vec<(DbKey, Refusal)>,
@@ -112,7 +113,7 @@ struct Recalls {
     keys: HashSet<DbKey>,
 }
 
-/// What is known of a key that was in a move that was too large.
+/// What is known of a key that was in a move that is to be split.
 #[derive(Debug, Clone, Copy)]
 struct BatchLimit {
     /// At most this many keys in its next move.
@@ -141,7 +142,7 @@ pub struct Mover<V> {
     moves: BTreeMap<MoveId, KeyMove<V>>,
     /// The keys of `moves`.
     busy: HashSet<DbKey>,
-    /// Of keys that were in a move that was too large. Few: until they are moved, or not wanted any more.
+    /// Of keys that were in a move that is to be split. Few: until they are moved, or not wanted any more.
     batch_limits: HashMap<DbKey, BatchLimit>,
     keys: Budget,
     bytes: Budget,
@@ -414,7 +415,9 @@ impl<V: Clone> Mover<V> {
 
     fn finish(&mut self, it: &KeyMove<V>, outcome: Outcome) {
         let key_count = it.keys().len();
-        let is_split = outcome == Outcome::Undone(Some(Refusal::TooLarge)) && key_count > 1;
+        let is_of_one =
+            matches!(outcome, Outcome::Undone(Some(Refusal::TooLarge | Refusal::NotHere)));
+        let is_split = is_of_one && key_count > 1;
         for key in it.keys() {
             self.busy.remove(key);
             match is_split {

@@ -116,6 +116,36 @@ async fn a_key_that_its_store_has_lost_comes_home_without_a_value_if_that_is_ord
     assert_eq!((it.cluster.places_of(key), it.cluster.nodes[1].store.has(key)), (1, true));
 }
 
+/// Of keys that come home together one is lost: the others are not kept away by that.
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_come_home_that_are_in_a_move_with_a_lost_one() {
+    let it = start("lost-beside", 4).await;
+    let (moved, other) = it.keys.split_at(3);
+    for key in moved {
+        it.moved(key, Some(2)).await;
+    }
+    it.cluster.nodes[1].store.lose(&moved[1]);
+    // No move begins before this one has, and those behind it go together.
+    let home = &it.cluster.nodes[0].store;
+    let begun = home.steps("begin");
+    home.pause("begin");
+    let out = it.order(&other[0], Some(2));
+    it.step(0, "begin", begun + 1).await;
+    let orders: Vec<Moved> = moved.iter().map(|key| it.order(key, None)).collect();
+    wait_for("the orders to wait", async || {
+        let status = it.node(0).status().await;
+        status.shards.first().filter(|shard| shard.waiting_moves == 3).map(|_| ())
+    })
+    .await;
+    home.resume();
+    for order in orders {
+        order.await.unwrap().unwrap();
+    }
+    out.await.unwrap().unwrap();
+    let there: Vec<bool> = moved.iter().map(|key| home.has(key)).collect();
+    assert_eq!(there, [true, false, true], "the lost one is at home without a value");
+}
+
 /// Nothing of a move is left behind by that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_move_that_finds_a_full_disk_fails_at_once() {
