@@ -3,6 +3,7 @@
 
 use crate::directory::NodeState;
 use crate::follower;
+use crate::part::Part;
 use crate::rpc::{CallSink, MoveMessage, Roles, ShardRecords, TakenPlan, TopCounts, api};
 use crate::shared::Shared;
 use crate::view::{Order, OwnedShard, OwnerStatus};
@@ -91,6 +92,10 @@ impl Roles for NodeRoles {
 
     async fn apply_move(&self, message: MoveMessage, epoch: Epoch) -> MoveAnswer<Vec<u8>> {
         self.shared.apply_move(message, epoch).await
+    }
+
+    async fn stray_key(&self, part: Part) -> Result<Option<DbKey>, Status> {
+        self.shared.stray_key(part).await.map_err(internal)
     }
 
     async fn repartition(&self, plan: Plan) -> Result<TakenPlan, Status> {

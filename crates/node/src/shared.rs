@@ -3,6 +3,7 @@
 use crate::config::NodeConfig;
 use crate::directory::{Directory, Layout};
 use crate::gate::{Gate, Token};
+use crate::part::Part;
 use crate::part_check::PartCheck;
 use crate::passing::Passing;
 use crate::rpc::{MoveMessage, Peer, ShardRecords, TopCounts};
@@ -376,6 +377,16 @@ impl Shared {
             tracing::warn!("a step of a move failed: {error}");
             MoveAnswer::Unknown
         })
+    }
+
+    /// A key of this node's store that would not be found in a cluster in which it has this part. One that remembers its part
+    /// has none: it was looked at before.
+    pub async fn stray_key(self: &Arc<Self>, part: Part) -> Result<Option<DbKey>, StoreError> {
+        if self.part_check.known().is_some() {
+            return Ok(None);
+        }
+        let store = self.store.clone();
+        blocking(move || store.stray_key(&part)).await
     }
 
     /// What this node's store did since it was opened.

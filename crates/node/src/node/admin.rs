@@ -3,10 +3,13 @@
 use super::{Node, create_cluster};
 use crate::error::Error;
 use crate::part::Part;
+use crate::part_check::stray_text;
 use crate::rpc::api;
+use crate::shared::Shared;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use terrace_cluster::{KeyRange, NodeId, Placement, ShardId};
+use terrace_cluster::{DbKey, KeyRange, NodeId, Placement, ShardId};
 
 /// A node in numbers, for monitoring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,8 +53,8 @@ impl Node {
     /// created.
     ///
     /// # Errors
-    /// The placement is not that of this node's store, a node is not known or not alive, or has another part of the keys
-    /// in its store than it would be given; else as [`create_cluster`].
+    /// The placement is not that of this node's store, a node is not known or not alive or does not answer, or has another
+    /// part of the keys in its store than it would be given, or a key that is not of that one; else as [`create_cluster`].
     pub async fn create(
         &self,
         placement: Placement,
@@ -71,6 +74,7 @@ impl Node {
             }
         }
         self.check_parts(placement, shards)?;
+        self.check_strays(placement, shards).await?;
         create_cluster(&*shared.metadata, &shared.config.cluster, placement, shards).await
     }
 
@@ -111,6 +115,32 @@ impl Node {
         )))
     }
 
+    /// Refuses a cluster in which keys of a store would not be found. All nodes are asked at the same time.
+    async fn check_strays(
+        &self,
+        placement: Placement,
+        shards: &[(ShardId, NodeId, Vec<KeyRange>)],
+    ) -> Result<(), Error> {
+        let mut asked = tokio::task::JoinSet::new();
+        for node in self.known_nodes() {
+            let Some(part) = Part::of(placement, shards, node.id) else { continue };
+            let shared = self.shared.clone();
+            asked.spawn(async move {
+                let stray = stray_key_at(&shared, &node, &part).await;
+                (node, part, stray)
+            });
+        }
+        while let Some(told) = asked.join_next().await {
+            // It fails only when the runtime ends.
+            let Ok((node, part, stray)) = told else { continue };
+            if let Some(key) = stray.map_err(Error::Unserved)? {
+                let (id, address, why) = (node.id, &node.redis_address, stray_text(&part, &key));
+                return Err(Error::Config(format!("node {id} at {address}: {why}")));
+            }
+        }
+        Ok(())
+    }
+
     /// What all nodes do at the moment, or why they do not say. All are asked at the same time; one that is
     /// away costs the time limit of a link.
     pub async fn cluster_status(&self) -> BTreeMap<NodeId, Result<api::StatusReply, String>> {
@@ -136,5 +166,24 @@ impl Node {
             all.extend(told.ok());
         }
         all
+    }
+}
+
+/// A key of a node's store that is not of this part, or why that is not known.
+async fn stray_key_at(
+    shared: &Arc<Shared>,
+    node: &terrace_cluster::Node,
+    part: &Part,
+) -> Result<Option<DbKey>, String> {
+    if node.id == shared.me {
+        return shared.stray_key(part.clone()).await.map_err(|why| why.to_string());
+    }
+    let Some(peer) = shared.peer_at(node.id, &node.rpc_address) else {
+        return Err(format!("\"{}\" is no address", node.rpc_address.escape_debug()));
+    };
+    match peer.stray_key(part).await {
+        // One of an earlier build looks when its store is first served on.
+        Err(status) if status.code() == tonic::Code::Unimplemented => Ok(None),
+        told => told.map_err(|status| status.message().to_string()),
     }
 }

@@ -17,6 +17,7 @@ use super::headers::Headers;
 use super::limits::{MAX_MESSAGE_BYTES, STREAM_QUEUE};
 use super::link::{Link, LinkOptions, Service};
 use super::secret::Secret;
+use crate::part::Part;
 use std::sync::Arc;
 use std::time::Duration;
 use terrace_cluster::{
@@ -38,7 +39,8 @@ const MAX_TOP_KEYS: u32 = 100_000;
 /// How long a step of a move may take: it may carry many bytes. A node that is gone is noticed earlier.
 const MOVE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long an instance may take to say what it counted: it reads what its log has since the last question.
+/// How long an instance may take to say what it counted, for which it reads what its log has since the last question, or
+/// to look for a key that is not of its part.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a node does for others.
@@ -56,6 +58,9 @@ pub trait Roles: CallSink {
 
     /// A step of a move at the instance.
     async fn apply_move(&self, message: MoveMessage, epoch: Epoch) -> MoveAnswer<Vec<u8>>;
+
+    /// A key that would not be found in a cluster in which the instance has this part; none if it remembers its part.
+    async fn stray_key(&self, part: Part) -> Result<Option<DbKey>, Status>;
 
     /// Takes the parts of a plan that are of this owner's shards.
     async fn repartition(&self, plan: Plan) -> Result<TakenPlan, Status>;
@@ -154,6 +159,16 @@ impl Instance for Served {
     ) -> Result<Response<api::MoveReply>, Status> {
         let (message, epoch) = move_of(request.into_inner())?;
         Ok(Response::new(api_answer(self.roles.apply_move(message, epoch).await)))
+    }
+
+    async fn find_stray(
+        &self,
+        request: Request<api::StrayRequest>,
+    ) -> Result<Response<api::StrayReply>, Status> {
+        let part = request.into_inner().part.parse::<Part>();
+        let part = part.map_err(|_| Status::invalid_argument("the message has no part"))?;
+        let key = self.roles.stray_key(part).await?.map(Into::into);
+        Ok(Response::new(api::StrayReply { key }))
     }
 }
 
@@ -343,6 +358,17 @@ impl Peer {
             Ok(Ok(answer)) => answer_of(answer.into_inner()).unwrap_or(MoveAnswer::Unknown),
             Ok(Err(_)) | Err(_) => MoveAnswer::Unknown,
         }
+    }
+
+    /// See [`Roles::stray_key`].
+    ///
+    /// # Errors
+    /// As [`Self::top_counts`].
+    pub async fn stray_key(&self, part: &Part) -> Result<Option<DbKey>, Status> {
+        let request = self.headers.sign(api::StrayRequest { part: part.to_string() });
+        let mut client = self.instance();
+        let reply = self.within(COUNT_TIMEOUT, client.find_stray(request)).await?.into_inner();
+        reply.key.map(|key| key_of(Some(key))).transpose()
     }
 
     /// See [`Roles::repartition`].

@@ -9,6 +9,7 @@ use terrace_cluster::{
     CallMode, DbKey, Epoch, IncomingCall, MoveAnswer, NodeId, OutgoingCall, Plan, Reply,
     ReplyProtocol, Revision, ShardCall, ShardId, Unserved,
 };
+use terrace_node::Part;
 use terrace_node::rpc::{
     CallSink, IncomingLimits, LinkOptions, MAX_QUEUED_BYTES, MoveMessage, Peer, Roles, Secret,
     ShardRecords, TakenPlan, TopCounts, api, incoming, routes,
@@ -81,6 +82,10 @@ impl Roles for Stub {
 
     async fn apply_move(&self, _: MoveMessage, _: Epoch) -> MoveAnswer<Vec<u8>> {
         MoveAnswer::Deposed
+    }
+
+    async fn stray_key(&self, part: Part) -> Result<Option<DbKey>, Status> {
+        Ok(Some(DbKey::new(3, part.to_string())))
     }
 
     async fn repartition(&self, plan: Plan) -> Result<TakenPlan, Status> {
@@ -302,6 +307,9 @@ async fn without_the_secret_nothing_is_done() {
     assert_eq!(peer.top_counts(12).await.unwrap().writes, 12);
     assert_eq!(peer.fence(ShardId(1), Epoch(5)).await.unwrap(), Epoch(100));
     assert_eq!(peer.records(ShardId(1), Epoch(5)).await.unwrap().exceptions.len(), 1000);
+    let part = "slots 1:00000-16383";
+    let stray = peer.stray_key(&part.parse().unwrap()).await.unwrap();
+    assert_eq!(stray, Some(DbKey::new(3, part)));
     peer.move_key(DbKey::new(0, "k"), None).await.unwrap();
     peer.drain(false).await.unwrap();
 }

@@ -175,6 +175,29 @@ async fn a_store_with_keys_of_another_part_is_used_in_the_name_of_no_shard() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_in_which_keys_would_not_be_found_is_not_created() {
+    let (stores, dir) = (stores(2), tempfile::tempdir().unwrap());
+    // Of slot 12,182.
+    stores[0].execute(ShardId(1), &["SET", "foo", "v"]).unwrap();
+    let cluster = TestCluster::waiting(metadata(&dir), &stores, "lost").await;
+    let other = [stores[1].clone(), stores[0].clone()];
+    for by in &cluster.nodes {
+        let by = by.node();
+        wait_for("the nodes", async || {
+            (by.known_nodes().iter().filter(|node| node.is_alive).count() == 2).then_some(())
+        })
+        .await;
+        let refused = by.create(Placement::Slots, &shards_of(&stores, "lost")).await;
+        let (why, id) = (refused.unwrap_err().to_string(), cluster.nodes[0].id());
+        assert!(why.starts_with(&format!("node {id} at 127.0.0.1:1: ")), "{why}");
+        assert!(why.contains("\"foo\" in database 0"), "{why}");
+        assert!(by.coordinator().topology().is_none(), "nothing was created");
+    }
+    let by = cluster.nodes[1].node();
+    assert!(by.create(Placement::Slots, &shards_of(&other, "lost")).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn in_another_order_nothing_is_swept_and_in_the_right_one_everything_is_there() {
     let stores = stores(3);
     let first_dir = tempfile::tempdir().unwrap();
