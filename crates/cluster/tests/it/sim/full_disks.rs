@@ -14,7 +14,7 @@ impl World {
             _ => false,
         };
         let may_be = needs_room && !self.is_calm && !self.planted.has_room;
-        let is_full = may_be && self.rng.per_mille(30);
+        let is_full = may_be && self.rng.per_mille(15);
         if is_full {
             self.counts.add("disk full");
         }
