@@ -2,9 +2,9 @@
 //! `KeyMove`.
 //!
 //! Which records change, and whether a message comes late, is said by `HomeKey` and `KeyCopy`. Here it happens: under the
-//! locks of the keys, in one batch with the keys themselves, durable before it returns, for all keys or none (but for
-//! an undo on a full disk). What has been imported and is not finished is in the store under its key, and scans, counts
-//! and random keys pass it by.
+//! locks of the keys, in one batch with the keys themselves, durable before it returns, for all keys or none; on a full
+//! disk what ends a move may be done for some keys, and comes again. What has been imported and is not finished is in the
+//! store under its key, and scans, counts and random keys pass it by.
 
 use crate::command_batch::{CommandBatch, Mode};
 use crate::error::{Error, Result, Wait};
@@ -376,6 +376,21 @@ impl Keyspace {
     }
 
     fn change_copies(
+        self: &Arc<Self>,
+        keys: &[DbKey],
+        change: impl Fn(Option<KeyCopy>) -> CopyChange,
+    ) -> Result<()> {
+        match self.change_copies_together(keys, &change) {
+            // Each by itself has few bytes.
+            Err(error) if error.is_disk_full() && keys.len() > 1 => {
+                let mut each = keys.iter().map(std::slice::from_ref);
+                each.try_for_each(|key| self.change_copies_together(key, &change))
+            }
+            changed => changed,
+        }
+    }
+
+    fn change_copies_together(
         self: &Arc<Self>,
         keys: &[DbKey],
         change: impl Fn(Option<KeyCopy>) -> CopyChange,

@@ -3,7 +3,7 @@
 use super::CommandBatch;
 use crate::error::Result;
 use crate::move_records::RecordChange;
-use terrace_cluster::{DbKey, Direction, HomeKey, IntentState, Refusal};
+use terrace_cluster::{CopyState, DbKey, Direction, HomeKey, IntentState, Refusal};
 
 /// Whether a move ends with this at home, and brings no value there.
 fn ends_move(home: &HomeKey) -> bool {
@@ -23,6 +23,10 @@ impl CommandBatch {
             RecordChange::Fence(..) => self.batch.use_reserve(),
             // Nor the keys of a move that does not end. None begins with it.
             RecordChange::Home(_, home) if ends_move(home) => self.batch.use_reserve(),
+            // Nor a key that was to leave and stays; and one that has come would not be shown.
+            RecordChange::Copy(_, Some(copy)) if copy.state == CopyState::Live => {
+                self.batch.use_reserve();
+            }
             _ => {}
         }
         for (key, value) in self.space.moves.encode(&change) {

@@ -116,13 +116,9 @@ fn fill_disk(space: &Arc<Keyspace>, number: &mut u64) {
 /// Without a new owner nobody could delete anything of the shard.
 #[test]
 fn an_epoch_becomes_known_while_the_disk_is_full() {
-    let vfs = SimVfs::new(1);
-    let mut options = small_options(&vfs, &stopped_clock());
-    options.advanced.reserve_bytes = 64 << 10;
-    let space = Keyspace::open_without_active_expire("/db", options, Some(PLACEMENT)).unwrap();
+    let (vfs, space) = with_reserve();
     assert!(space.admit_epoch(HERE, Epoch(1)).unwrap());
-    let used: u64 = vfs.files().into_iter().map(|(_, bytes)| bytes).sum();
-    vfs.set_capacity_bytes(Some(used + (200 << 10)));
+    leave_little_room(&vfs);
     let (mut number, mut tries, mut known) = (0_u64, 1, 0);
     while known < 5 {
         fill_disk(&space, &mut number);
@@ -152,10 +148,7 @@ fn end_while_the_disk_is_full(
     (moves, keys_per_move): (usize, usize),
     is_committed: impl Fn(u64) -> bool,
 ) {
-    let vfs = SimVfs::new(1);
-    let mut options = small_options(&vfs, &stopped_clock());
-    options.advanced.reserve_bytes = 64 << 10;
-    let space = Keyspace::open_without_active_expire("/db", options, Some(PLACEMENT)).unwrap();
+    let (vfs, space) = with_reserve();
     let moved = (0..moves * keys_per_move).map(|n| DbKey::new(0, format!("moved {n}")));
     let moved: Vec<DbKey> = moved.collect();
     for (number, keys) in (1..).zip(moved.chunks(keys_per_move)) {
@@ -168,27 +161,15 @@ fn end_while_the_disk_is_full(
         assert_eq!(begun, vec![Ok(()); keys_per_move]);
         space.export_home(id(number), keys, MAX).unwrap().unwrap();
     }
-    let used: u64 = vfs.files().into_iter().map(|(_, bytes)| bytes).sum();
-    vfs.set_capacity_bytes(Some(used + (200 << 10)));
-    let (mut written, mut tries, mut while_full) = (0_u64, 0, 0);
+    leave_little_room(&vfs);
+    let (mut written, mut while_full) = (0_u64, 0);
     for (number, keys) in (1..).zip(moved.chunks(keys_per_move)) {
-        loop {
-            fill_disk(&space, &mut written);
-            tries += 1;
-            assert!(tries < 10_000, "move {number} does not end");
-            let ended = match is_committed(number) {
+        take_on_a_full_disk(&space, &mut written, || {
+            done(match is_committed(number) {
                 true => space.commit_move(id(number), keys, &[]),
                 false => space.undo_move(HERE, id(number), keys),
-            };
-            match ended {
-                Ok(answer) => {
-                    assert_eq!(answer, Ok(()));
-                    break;
-                }
-                // A flush or merge holds what room there is, for a moment.
-                Err(_) => std::thread::sleep(std::time::Duration::from_millis(1)),
-            }
-        }
+            })
+        });
         while_full += u32::from(space.db().is_disk_full());
     }
     assert!(while_full > 0, "each of them waited for room");
@@ -199,6 +180,50 @@ fn end_while_the_disk_is_full(
     fill_disk(&space, &mut written);
     assert_eq!(space.undo_move(HERE, id(99), &moved[..1]).unwrap(), Ok(()));
     assert_eq!(space.last_move(HERE), id(99));
+}
+
+/// Those that were to leave could not be written before.
+#[test]
+fn copies_stay_while_the_disk_is_full() {
+    let (vfs, space) = with_reserve();
+    let copies: Vec<DbKey> = (0..60).map(|n| DbKey::new(0, format!("copy {n}"))).collect();
+    let values: Vec<_> = copies.iter().map(|key| ExportedKey::nothing(0, &key.key)).collect();
+    space.import_keys(id(1), &copies, &values).unwrap().unwrap();
+    let (leaving, hidden) = copies.split_at(30);
+    space.finish_import(id(1), leaving).unwrap();
+    space.export_copies(id(2), leaving, MAX).unwrap().unwrap();
+    leave_little_room(&vfs);
+    let mut written = 0;
+    take_on_a_full_disk(&space, &mut written, || space.release_copies(id(2), leaving));
+    take_on_a_full_disk(&space, &mut written, || space.finish_import(id(1), hidden));
+    let state = space.move_state();
+    assert_eq!(state.copies.len(), 60);
+    assert!(state.copies.iter().all(|(_, copy)| copy.state == CopyState::Live));
+}
+
+fn with_reserve() -> (SimVfs, Arc<Keyspace>) {
+    let vfs = SimVfs::new(1);
+    let mut options = small_options(&vfs, &stopped_clock());
+    options.advanced.reserve_bytes = 64 << 10;
+    let space = Keyspace::open_without_active_expire("/db", options, Some(PLACEMENT)).unwrap();
+    (vfs, space)
+}
+
+fn leave_little_room(vfs: &SimVfs) {
+    let used: u64 = vfs.files().into_iter().map(|(_, bytes)| bytes).sum();
+    vfs.set_capacity_bytes(Some(used + (200 << 10)));
+}
+
+/// Tries it on a full disk until it is taken: a flush or merge may hold what room there is, for a moment.
+fn take_on_a_full_disk(space: &Arc<Keyspace>, written: &mut u64, step: impl Fn() -> Result<()>) {
+    for _ in 0..10_000 {
+        fill_disk(space, written);
+        if step().is_ok() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("it is not taken");
 }
 
 /// What of `fill` is exported.
