@@ -4,6 +4,8 @@
 //! the process would keep what they had until those beside them are evicted, too, and have it a second time in
 //! the other pool. Looked at by the house thread; in a read-only store by the thread that looks after filters.
 
+use std::time::Duration;
+use terrace_base::sync::Instant;
 use terrace_buf::{SlabStats, slab_stats};
 use terrace_sst::{BlockCache, pack_cache};
 
@@ -12,26 +14,43 @@ use terrace_sst::{BlockCache, pack_cache};
 const STEP_BYTES: usize = 8 << 20;
 const STEP_PART: usize = 256;
 
+/// Nobody looks for this many times as long as it took to move blocks: what comes and goes beside the cache, as the blocks of a
+/// large `multi_get`, is free again and again, and often there is nothing to move.
+const RESTS: u32 = 20;
+
 /// What is remembered between two looks.
 #[derive(Debug, Default)]
 pub(crate) struct Packing {
     /// What was free after blocks were moved, or at a look since then if that was less.
     left_bytes: usize,
+    /// Until when nobody looks.
+    rests_until: Option<Instant>,
 }
 
 impl Packing {
     /// Moves what `cache` holds, if that may give memory back.
     pub fn step(&mut self, cache: &BlockCache) {
-        if self.is_due(slab_stats()) {
+        let start = Instant::now();
+        if !self.rests(start) && self.is_due(slab_stats()) {
             pack_cache(cache);
-            self.left_bytes = free_bytes(slab_stats());
+            self.moved(slab_stats(), start.elapsed(), Instant::now());
         }
+    }
+
+    fn rests(&self, now: Instant) -> bool {
+        self.rests_until.is_some_and(|end| now < end)
     }
 
     fn is_due(&mut self, stats: SlabStats) -> bool {
         let free = free_bytes(stats);
         self.left_bytes = self.left_bytes.min(free);
         free - self.left_bytes >= STEP_BYTES.max(stats.reserved_bytes / STEP_PART)
+    }
+
+    /// Blocks were moved, which `took` a while and has left `stats`.
+    fn moved(&mut self, stats: SlabStats, took: Duration, now: Instant) {
+        self.left_bytes = free_bytes(stats);
+        self.rests_until = Some(now + took * RESTS);
     }
 }
 
@@ -70,5 +89,28 @@ mod tests {
         // A step of a large cache is larger.
         assert!(!is_due(16 << 10, 40));
         assert!(is_due(16 << 10, 80));
+    }
+
+    #[test]
+    fn blocks_are_seldom_moved_however_often_others_take_and_free_memory() {
+        const LOOK: Duration = Duration::from_millis(1);
+        let stats = |free_mib: usize| {
+            let used_bytes = 100 * MIB;
+            SlabStats { reserved_bytes: used_bytes + free_mib * MIB, used_bytes }
+        };
+        let (mut packing, took) = (Packing::default(), 10 * LOOK);
+        let (mut now, mut free_mib, mut moves) = (Instant::now(), 0, 0);
+        let end = now + 2000 * LOOK;
+        while now < end {
+            now += LOOK;
+            free_mib = 20 - free_mib;
+            if !packing.rests(now) && packing.is_due(stats(free_mib)) {
+                now += took;
+                packing.moved(stats(free_mib), took, now);
+                moves += 1;
+            }
+        }
+        // Every 210 ms, and a look or two.
+        assert!((8..=10).contains(&moves), "{moves}");
     }
 }
