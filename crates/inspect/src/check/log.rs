@@ -5,6 +5,7 @@ use crate::directory::Listing;
 use crate::problem::Problem;
 use crate::text::Abridged;
 use crate::tree::Tree;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use terrace_base::{SegmentNumber, SeqNo};
 use terrace_log::format::RECORD_HEADER_BYTES;
@@ -15,6 +16,10 @@ use terrace_vfs::Vfs;
 
 /// Bytes of a key in a message.
 const SHOWN_BYTES: usize = 40;
+
+/// What to say of writes in a segment that names none before it.
+const UNLINKED: &str = "the log does not begin with this segment, and it names none that it continues: \
+                        an open takes it for one of another store";
 
 #[derive(Debug, Default)]
 pub(super) struct Found {
@@ -49,6 +54,7 @@ pub(super) fn check(
     }
     let is_proven = |log: &LogPosition| log.segment > SegmentNumber::ZERO && log.segment >= oldest;
     let proven = Some(claims.log).filter(is_proven);
+    let mut unlinked = unlinked(vfs, &segments, tree);
     let mut next_seqno = SeqNo::ZERO;
     let setting = Setting { proven, ..Setting::default() };
     let outcome =
@@ -65,6 +71,9 @@ pub(super) fn check(
                 problem("the record passes its checksum but is no batch".into());
                 return Ok(());
             };
+            if batch.op_count > 0 && unlinked.remove(&segment) {
+                problem(UNLINKED.into());
+            }
             if let Some((at, why)) = batch.fault {
                 problem(format!("the batch of this record is damaged at byte {at}: {why}"));
             }
@@ -99,4 +108,15 @@ pub(super) fn check(
         }
     }
     found
+}
+
+/// The segments behind the first that name none before them. A store begins one so when it is opened, and its manifest says
+/// that the log begins with it before there are writes in it.
+fn unlinked(vfs: &dyn Vfs, segments: &[SegmentFile], tree: &Tree) -> BTreeSet<SegmentNumber> {
+    let is_unlinked = |file: &&SegmentFile| {
+        let header = terrace_log::read_header(vfs, &file.path);
+        matches!(header, Ok(Ok(header)) if header.previous.is_none())
+    };
+    let behind_the_first = segments.iter().skip(1).filter(|_| tree.keeps_evidence);
+    behind_the_first.filter(is_unlinked).map(|file| file.number).collect()
 }

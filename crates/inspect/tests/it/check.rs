@@ -202,6 +202,25 @@ fn records_that_are_no_batches_are_found() {
 }
 
 #[test]
+fn a_log_segment_of_another_store_behind_the_end_is_found() {
+    let store = Store::new();
+    let (mut manifest, mut state) = Manifest::recover(store.shared(), Path::new(DIR)).unwrap();
+    let edit = VersionEdit { keeps_evidence: true, ..Default::default() };
+    manifest.append(&mut state, &edit).unwrap();
+    drop(manifest);
+    let (path, number) = (store.path("000006.log"), SegmentNumber::new(6));
+    let mut writer = LogWriter::create(&store.vfs, &path, number, &LogOptions::default()).unwrap();
+    // An open that was cut short leaves as much.
+    writer.append(&[&batch(12, &[])]).unwrap();
+    let report = check(&store);
+    assert!(report.is_sound(), "{report}");
+    for seqno in [30, 31] {
+        writer.append(&[&batch(seqno, &[(ValueKind::Put, 0, b"k", b"v")])]).unwrap();
+    }
+    assert!(problem(&store, "000006.log").contains("another store"));
+}
+
+#[test]
 fn files_that_nothing_needs_are_told_and_harmless() {
     let store = Store::new();
     sst(&store.vfs, 8, 0..10, 1);
