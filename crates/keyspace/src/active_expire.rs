@@ -10,13 +10,13 @@ use crate::background_thread::BackgroundThread;
 use crate::command_batch::Mode;
 use crate::encode::{self, EXPIRIES};
 use crate::error::{Error, Result};
+use crate::first_expiries::DuePart;
 use crate::keyspace::Keyspace;
-use crate::slot_expiries::SlotExpiries;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use terrace::{Iter, Options, ReadOptions};
-use terrace_cluster::{Placement, SLOT_COUNT, Slot};
+use terrace_cluster::{Placement, SLOT_COUNT};
 
 /// Notes that one step looks at.
 const STEP_NOTES: usize = 64;
@@ -33,6 +33,8 @@ pub struct ExpireProgress {
     pub collections: u64,
     /// Notes that were due: if 0, there is nothing more to do now.
     pub notes: u64,
+    /// Removed entries of the store that the search for notes stepped over.
+    pub passed: u64,
 }
 
 /// A note that is due.
@@ -78,14 +80,22 @@ impl Keyspace {
 
     /// Removes some of the collections that have expired. Waits for the locks of their keys.
     pub fn expire_due(self: &Arc<Self>) -> Result<ExpireProgress> {
-        let mut swept = ExpireProgress::default();
-        let notes = self.due_notes()?;
-        if notes.is_empty() {
-            return Ok(swept);
+        let found = self.due_notes()?;
+        let removed = match found.notes.is_empty() {
+            true => Ok(ExpireProgress::default()),
+            false => self.remove_due(&found.notes),
+        };
+        if removed.is_err() {
+            self.look_again(&found);
         }
+        Ok(ExpireProgress { passed: found.passed, ..removed? })
+    }
+
+    fn remove_due(self: &Arc<Self>, notes: &[Note]) -> Result<ExpireProgress> {
+        let mut swept = ExpireProgress::default();
         let mut batch = self.command_batch(Mode::Device);
         batch.lock_for_sweep(notes.iter().map(|note| (note.db, &note.key[..])))?;
-        for note in &notes {
+        for note in notes {
             swept.notes += 1;
             match batch.stored_meta(note.db, &note.key)? {
                 Some(meta)
@@ -102,44 +112,92 @@ impl Keyspace {
         Ok(swept)
     }
 
-    /// Notes of all databases that are due: each database's are in the order of time.
-    fn due_notes(&self) -> Result<Vec<Note>> {
-        let mut notes = Vec::new();
+    /// Some of the notes that are due.
+    fn due_notes(&self) -> Result<DueNotes> {
+        let mut found = DueNotes::default();
         if self.with_collections.is_empty() {
-            return Ok(notes);
+            return Ok(found);
         }
         let now_ms = self.now_ms();
-        match &self.slot_expiries {
-            None => {
-                let options = ReadOptions {
-                    prefix: Some(vec![EXPIRIES]),
-                    keys_only: true,
-                    ..ReadOptions::default()
-                };
-                let mut iter = self.notes().iter_with(&options)?;
-                iter.seek_to_first()?;
-                self.gather_notes(&mut iter, &[EXPIRIES], now_ms, &mut notes)?;
-            }
-            Some(times) => {
-                let due = times.take_due(now_ms);
-                let mut visited = 0;
-                let outcome = self.gather_from_slots(times, &due, &mut visited, now_ms, &mut notes);
-                due.iter().skip(visited).for_each(|(slot, time)| times.lower(*slot, *time));
-                outcome?;
-            }
+        let due = self.first_expiries.take_due(now_ms);
+        if due.is_empty() {
+            return Ok(found);
         }
-        Ok(notes)
+        let mut visited = 0;
+        let outcome = match self.layout.has_slots() {
+            true => self.gather_from_slots(&due, &mut visited, now_ms, &mut found),
+            false => self.gather_from_databases(&due, &mut visited, now_ms, &mut found),
+        };
+        due.into_iter().skip(visited).for_each(|part| self.first_expiries.put_back(part));
+        if outcome.is_err() {
+            self.look_again(&found);
+        }
+        outcome?;
+        Ok(found)
+    }
+
+    /// What was found is not removed.
+    fn look_again(&self, found: &DueNotes) {
+        for (part, since_ms) in &found.parts {
+            self.first_expiries.lower(*part, *since_ms);
+        }
+    }
+
+    /// Goes to the databases of `due`, in order, until there are enough notes; those of a database are in the order of
+    /// time. `visited`: this many of them have got their new times.
+    fn gather_from_databases(
+        &self,
+        due: &[DuePart],
+        visited: &mut usize,
+        now_ms: u64,
+        found: &mut DueNotes,
+    ) -> Result<()> {
+        let options = ReadOptions {
+            prefix: Some(vec![EXPIRIES]),
+            keys_only: true,
+            ..ReadOptions::default()
+        };
+        let mut iter = self.notes().iter_with(&options)?;
+        for DuePart { number, since_ms, next } in due {
+            if found.notes.len() >= STEP_NOTES {
+                break;
+            }
+            let [_, db] = number.to_be_bytes();
+            let stem = [EXPIRIES, db];
+            // Not from the beginning: there is what was removed before.
+            match next {
+                Some(key) => iter.seek(key)?,
+                None => iter.seek(&[&stem[..], &since_ms.to_be_bytes()].concat())?,
+            }
+            let before = found.notes.len();
+            let left = self.gather_notes(&mut iter, &stem, now_ms, &mut found.notes)?;
+            if found.notes.len() > before {
+                found.parts.push((*number, *since_ms));
+            }
+            match left {
+                Some(NoteLeft { expires_at_ms, is_due: true }) => {
+                    let key = iter.key().to_vec();
+                    self.first_expiries.lower_to_next(*number, expires_at_ms, key);
+                }
+                Some(NoteLeft { expires_at_ms, is_due: false }) => {
+                    self.first_expiries.lower(*number, expires_at_ms);
+                }
+                None => {}
+            }
+            *visited += 1;
+        }
+        found.passed = iter.stepped_over();
+        Ok(())
     }
 
     /// Goes to the slots of `due`, in order, until there are enough notes. `visited`: this many slots have
     /// got their new times.
     fn gather_from_slots(
         &self,
-        times: &SlotExpiries,
-        due: &[(Slot, u64)],
+        due: &[DuePart],
         visited: &mut usize,
         now_ms: u64,
-        notes: &mut Vec<Note>,
+        found: &mut DueNotes,
     ) -> Result<()> {
         let options = ReadOptions {
             upper_bound: Some(SLOT_COUNT.to_be_bytes().to_vec()),
@@ -147,33 +205,35 @@ impl Keyspace {
             ..ReadOptions::default()
         };
         let mut iter = self.notes().iter_with(&options)?;
-        for (number, (slot, time)) in due.iter().enumerate() {
-            let [high, low] = slot.number().to_be_bytes();
+        for DuePart { number, since_ms, .. } in due {
+            let [high, low] = number.to_be_bytes();
             let stem = [high, low, EXPIRIES];
             // Where it stands there is no earlier key: if that is behind, the slot has no notes.
             let is_behind = iter.valid() && iter.key() >= &[high, low, EXPIRIES + 1][..];
-            if number == 0 || (iter.valid() && !is_behind) {
+            if *visited == 0 || (iter.valid() && !is_behind) {
                 iter.seek(&stem)?;
             }
-            let before = notes.len();
-            let Gathered { is_full, next } = self.gather_notes(&mut iter, &stem, now_ms, notes)?;
+            let before = found.notes.len();
+            let Gathered { is_full, next } =
+                self.gather_from_slot(&mut iter, &stem, now_ms, &mut found.notes)?;
+            found.passed = iter.stepped_over();
             if is_full {
                 return Ok(());
             }
-            if notes.len() > before {
+            if found.notes.len() > before {
                 // To be looked at again: their removal may fail.
-                times.lower(*slot, *time);
+                self.first_expiries.lower(*number, *since_ms);
             }
             if let Some(next) = next {
-                times.lower(*slot, next);
+                self.first_expiries.lower(*number, next);
             }
-            *visited = number + 1;
+            *visited += 1;
         }
         Ok(())
     }
 
-    /// From where `iter` stands, as long as keys begin with `stem`.
-    fn gather_notes(
+    /// From where `iter` stands, as long as keys begin with `stem`: of all databases of a slot.
+    fn gather_from_slot(
         &self,
         iter: &mut Iter,
         stem: &[u8],
@@ -182,29 +242,72 @@ impl Keyspace {
     ) -> Result<Gathered> {
         let mut gathered = Gathered::default();
         while iter.valid() && iter.key().starts_with(stem) {
+            let Some(db) = iter.key().get(stem.len()).copied() else {
+                iter.next()?;
+                continue;
+            };
+            let of_db = [stem, &[db]].concat();
+            match self.gather_notes(iter, &of_db, now_ms, notes)? {
+                Some(NoteLeft { is_due: true, .. }) => {
+                    gathered.is_full = true;
+                    break;
+                }
+                Some(NoteLeft { expires_at_ms, is_due: false }) => {
+                    let next = gathered.next.map_or(expires_at_ms, |next| expires_at_ms.min(next));
+                    gathered.next = Some(next);
+                    let Some(end) = encode::end_of(&of_db) else { break };
+                    iter.seek(&end)?;
+                }
+                None => {}
+            }
+        }
+        Ok(gathered)
+    }
+
+    /// From where `iter` stands, as long as keys begin with `stem`, which is of one database: its notes are in the order
+    /// of time. Gives the first one that is left, where `iter` stands then.
+    fn gather_notes(
+        &self,
+        iter: &mut Iter,
+        stem: &[u8],
+        now_ms: u64,
+        notes: &mut Vec<Note>,
+    ) -> Result<Option<NoteLeft>> {
+        while iter.valid() && iter.key().starts_with(stem) {
             let Some((db, expires_at_ms, key)) = encode::expiry_of(self.layout, iter.key()) else {
                 iter.next()?;
                 continue;
             };
-            if expires_at_ms > now_ms {
-                let next = gathered.next.map_or(expires_at_ms, |next| expires_at_ms.min(next));
-                gathered.next = Some(next);
-                iter.seek(&[stem, &[db + 1]].concat())?;
-                continue;
-            }
-            if notes.len() >= STEP_NOTES {
-                gathered.is_full = true;
-                break;
+            let is_due = expires_at_ms <= now_ms;
+            if !is_due || notes.len() >= STEP_NOTES {
+                return Ok(Some(NoteLeft { expires_at_ms, is_due }));
             }
             let (engine_key, key) = (iter.key().to_vec(), key.to_vec());
             notes.push(Note { engine_key, db, expires_at_ms, key });
             iter.next()?;
         }
-        Ok(gathered)
+        Ok(None)
     }
 }
 
-/// What a walk over notes came by.
+/// What a search has found.
+#[derive(Default)]
+struct DueNotes {
+    notes: Vec<Note>,
+    /// The databases that they are of, and the times from which on these are to be searched if the notes are not removed.
+    parts: Vec<(u16, u64)>,
+    /// See [`ExpireProgress::passed`].
+    passed: u64,
+}
+
+/// The first note of a database that was not gathered.
+struct NoteLeft {
+    expires_at_ms: u64,
+    /// There were enough.
+    is_due: bool,
+}
+
+/// What a walk over the notes of a slot came by.
 #[derive(Debug, Default)]
 struct Gathered {
     /// There were more that are due.

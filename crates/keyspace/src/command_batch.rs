@@ -36,7 +36,6 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use terrace::{ReadOptions, Slice, Snapshot, WriteBatch, WriteOptions};
-use terrace_cluster::Slot;
 
 /// Whether a batch's commands may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,8 +110,8 @@ pub struct CommandBatch {
     flushed: u128,
     /// It only removes what has expired, and holds all locks.
     is_sweep: bool,
-    /// With slots: where and when collections will expire, as their notes in the batch say.
-    expiries: Vec<(Slot, u64)>,
+    /// In which databases, or slots, and when collections will expire, as their notes in the batch say.
+    expiries: Vec<(u16, u64)>,
     /// Records of key moves as they are from the commit on.
     record_changes: Vec<RecordChange>,
     /// With slots: databases, as bits, that the batch marks as written to.

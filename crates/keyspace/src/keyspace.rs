@@ -7,10 +7,10 @@ use crate::dead_runs::DeadRuns;
 use crate::encode::{self, COLLECTIONS, ELEMENTS, IDS};
 use crate::error::{Error, Result, Wait};
 use crate::families::{Families, of_keys};
+use crate::first_expiries::FirstExpiries;
 use crate::key_layout::{KeyLayout, MAX_DATABASES};
 use crate::locks::Locks;
 use crate::move_records::{CLUSTER, MoveRecords};
-use crate::slot_expiries::SlotExpiries;
 use crate::store_kind::{self, StoreKind};
 use crate::store_marks::{self, StoreMarks};
 use crate::vain_counts::VainCounts;
@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use terrace::{Clock, ColumnFamily, Db, Options, ReadSet, WriteBatch};
-use terrace_cluster::{Placement, slot_of};
+use terrace_cluster::{Placement, SLOT_COUNT, slot_of};
 
 /// Ids that are reserved by one write.
 const RESERVED_IDS: u64 = 1 << 20;
@@ -52,8 +52,8 @@ pub struct Keyspace {
     pub(crate) written: Databases,
     /// With slots: databases beside which no keys of others were found.
     pub(crate) alone: Databases,
-    /// With slots: when the first collection of each slot may expire.
-    pub(crate) slot_expiries: Option<SlotExpiries>,
+    /// When the first collection of each database, or of each slot, may expire.
+    pub(crate) first_expiries: FirstExpiries,
     /// Of hashes of keys that are in memory only.
     pub(crate) seed: u64,
     pub(crate) cursors: Cursors,
@@ -136,6 +136,7 @@ impl Keyspace {
             true => Databases::default(),
             false => databases_of(&collections)?,
         };
+        let parts = if layout.has_slots() { SLOT_COUNT } else { MAX_DATABASES as u16 };
         let cursors = Cursors::new(clock.wall_ms());
         let space = Self {
             strings,
@@ -147,7 +148,7 @@ impl Keyspace {
             with_collections,
             written,
             alone: Databases::default(),
-            slot_expiries: layout.has_slots().then(SlotExpiries::new),
+            first_expiries: FirstExpiries::of(parts),
             seed: RandomState::new().hash_one(0),
             cursors,
             watches: Watches::default(),

@@ -48,8 +48,8 @@ impl CommandBatch {
         for db in (0..MAX_DATABASES as u8).filter(|db| self.marked >> db & 1 == 1) {
             self.space.written.add(db);
         }
-        if let Some(times) = &self.space.slot_expiries {
-            self.expiries.iter().for_each(|(slot, time)| times.lower(*slot, *time));
+        for (part, expires_at_ms) in &self.expiries {
+            self.space.first_expiries.lower(*part, *expires_at_ms);
         }
         if !self.record_changes.is_empty() {
             move_point("instance", "records", "visible");
@@ -227,9 +227,11 @@ impl CommandBatch {
         if expires_at_ms != 0 {
             let note = encode::expiry_key(self.space.layout, expires_at_ms, &user_key);
             self.batch.put_cf(self.space.notes(), note, meta.id.to_le_bytes());
-            if self.space.layout.has_slots() {
-                self.expiries.push((slot_of(key), expires_at_ms));
-            }
+            let part = match self.space.layout.has_slots() {
+                true => slot_of(key).number(),
+                false => db.into(),
+            };
+            self.expiries.push((part, expires_at_ms));
         }
     }
 

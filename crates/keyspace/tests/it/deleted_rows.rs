@@ -1,11 +1,12 @@
 //! What is deleted is not stepped over for ever: ends that are cleared become ranges, and ranges are renewed. Counted,
 //! not timed.
 
-use super::harness::{locked, roomy_store};
+use super::harness::{PLACEMENT, locked, roomy_store, small_options, stopped_clock};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use terrace::Compression;
-use terrace_keyspace::{AddRule, Keyspace, Mode, Order, Range, ScoreEnd};
+use terrace::vfs::SimVfs;
+use terrace_keyspace::{AddRule, CommandBatch, ExpireIf, Keyspace, Mode, Order, Range, ScoreEnd};
 
 /// A queue is emptied from an end, in one batch or in many, and before any compaction.
 #[test]
@@ -348,4 +349,50 @@ fn what_a_range_deletion_covers_is_not_walked_over_from_above_what_came_in() {
     assert_eq!(scores, wanted);
     let steps = turn.deleted_steps();
     assert!(steps < 50, "{steps} steps");
+}
+
+/// In the batch, which has its lock: a set that expires at this time.
+fn add_until(batch: &mut CommandBatch, key: &[u8], at_ms: u64) {
+    batch.set_add(0, key, [&b"m"[..]].into_iter()).unwrap();
+    batch.expire(0, key, at_ms, ExpireIf::default()).unwrap();
+}
+
+/// Thousands that expire at one moment, or one after the other, are removed before any compaction. One of them comes when
+/// others of its time have been removed: its batch had begun before.
+#[test]
+fn a_sweep_does_not_step_over_all_that_was_swept_before() {
+    const SETS: u64 = 4000;
+    const LATE: &[u8] = b"a";
+    for apart_ms in [0, 1] {
+        let clock = stopped_clock();
+        let mut options = small_options(&SimVfs::new(1), &clock);
+        options.memory_budget = 64 << 20;
+        options.advanced.memtable_bytes = 16 << 20;
+        let space = Keyspace::open_without_active_expire("/db", options, Some(PLACEMENT)).unwrap();
+        let mut batch = space.command_batch(Mode::Device);
+        batch.lock_everything();
+        let first_ms = batch.now_ms() + 1;
+        for number in 0..SETS {
+            let key = format!("set:{number:05}");
+            add_until(&mut batch, key.as_bytes(), first_ms + number * apart_ms);
+        }
+        batch.commit().unwrap();
+        let mut late = locked(&space, &[LATE]);
+        add_until(&mut late, LATE, first_ms);
+        clock.advance(SETS + 1);
+        let (mut passed, mut swept) = (0, 0);
+        for steps in 0.. {
+            let step = space.expire_due().unwrap();
+            (passed, swept) = (passed + step.passed, swept + step.collections);
+            if steps == 0 {
+                assert!(step.collections > 0);
+                late.commit().unwrap();
+            } else if step.notes == 0 {
+                break;
+            }
+        }
+        assert_eq!(swept, SETS + 1);
+        assert!(passed < 8 * SETS, "{passed} entries were passed for {SETS} sets");
+        assert_eq!(space.expire_due().unwrap().passed, 0, "nothing is due");
+    }
 }
