@@ -9,6 +9,7 @@ mod leader_follower;
 mod outbox;
 mod paused;
 mod settle;
+mod sleep;
 
 use super::client_state::{MAX_BATCH_BYTES, Progress};
 use super::connection::Connection;
@@ -205,16 +206,8 @@ impl EventLoop {
     /// Serves clients until the loop ends, or until somebody else is to lead it.
     fn lead(mut self: Box<Self>, events: &mut Events) -> LeadOutcome {
         loop {
-            let timeout = match self.ready.is_empty() {
-                true => Some(if self.stops_by.is_some() { ACCEPT_PAUSE } else { TICK }),
-                false => Some(Duration::ZERO),
-            };
-            let timeout = if self.accepts_again.is_some() { Some(ACCEPT_PAUSE) } else { timeout };
-            let timeout = match self.paused.is_empty() {
-                true => timeout,
-                false => timeout.map(|timeout| timeout.min(paused::LOOK)),
-            };
-            match self.poll.poll(events, timeout) {
+            let timeout = self.longest_sleep();
+            match self.poll.poll(events, Some(timeout)) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
