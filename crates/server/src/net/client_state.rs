@@ -179,6 +179,11 @@ impl ClientState {
         !self.input.is_empty() || self.pending.is_some()
     }
 
+    /// Whether a command of it has been looked at that is still to be executed.
+    pub fn has_command(&self) -> bool {
+        self.pending.is_some()
+    }
+
     /// Executes what is in `fresh`, which has just been read.
     pub fn feed(
         &mut self,

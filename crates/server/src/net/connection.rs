@@ -201,6 +201,12 @@ impl Connection {
         self.awaits || self.state.as_ref().is_some_and(|state| state.remote.is_open())
     }
 
+    /// Whether it waits for what is done here: for the commit of its batch, or for a key that another batch writes.
+    pub fn waits_for_server(&self) -> bool {
+        let has_command = self.state.as_deref().is_some_and(ClientState::has_command);
+        self.phase.is_in_batch() || has_command && self.can_be_served()
+    }
+
     /// Whether so much has come from other nodes that what else it has asked for may wait.
     pub fn is_ahead_of_its_reader(&self) -> bool {
         let many = |state: &ClientState| state.remote.arrived_bytes() > MAX_UNSENT_BYTES;

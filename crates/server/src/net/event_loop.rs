@@ -503,7 +503,8 @@ impl EventLoop {
             }
             let has_to_read = !client.deferred.is_empty() && client.unsent_bytes() > 0;
             let waits = client.waits_for_cluster() && !has_to_read || client.is_settling();
-            let is_busy = client.state.is_none() || waits || self.paused.contains(&token);
+            let waits = waits || client.waits_for_server() || self.paused.contains(&token);
+            let is_busy = client.state.is_none() || waits;
             if !is_busy && timeout_ms.is_some_and(|most| idle_ms >= most) {
                 overdue.push(token);
             } else if idle_ms >= 1000 {

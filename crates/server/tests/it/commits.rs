@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 use terrace::vfs::{Fault, FaultKind, OpClass};
+use terrace_base::ManualClock;
 use terrace_resp::Reply;
 
 const SYNCS: &[(&str, &str)] = &[("appendfsync", "always"), ("server-threads", "1")];
@@ -51,6 +52,41 @@ fn a_slow_sync_is_waited_for_by_those_who_wrote_and_nobody_else() {
     assert_eq!((third.reply(), third.reply(), seer.reply()), (ok(), bulk("y"), bulk("y")));
     assert!(vfs.passed() - passed <= 4, "writers share a sync");
     assert_eq!(reader.say("GET new"), bulk("x"));
+}
+
+/// A commit, and one that is waited for in turn, take longer than a client may be idle.
+#[test]
+fn who_waits_for_a_commit_is_not_idle() {
+    let vfs = GatedVfs::new(Gated::LogSync);
+    let clock = ManualClock::at(1_700_000_000_000);
+    let flags = [SYNCS, &[("timeout", "1")]].concat();
+    let dir = Arc::new(tempfile::tempdir().unwrap());
+    let served = Served::start(dir, None, &flags, &|options| {
+        options.advanced.vfs = Arc::new(vfs.clone());
+        options.advanced.clock = Arc::new(clock.clone());
+    });
+    let [mut writer, mut silent, mut of_key, mut next, mut idle, mut busy] =
+        [(); 6].map(|()| served.client());
+    assert_eq!(idle.say("PING"), busy.say("PING"));
+    let closed = vfs.close();
+    silent.send_words(&["CLIENT REPLY OFF", "SET silent x"]);
+    vfs.wait_for_somebody();
+    // In the batch behind that one, and one whose key that one writes.
+    writer.send_words(&["SET key x"]);
+    of_key.send_words(&["APPEND silent y"]);
+    next.send_words(&["SET other x"]);
+    assert!(hears_nothing(&writer) && hears_nothing(&of_key) && hears_nothing(&next));
+    for _ in 0..2 {
+        clock.advance(600);
+        assert_eq!(busy.say("PING"), Reply::Simple(b"PONG"[..].into()));
+    }
+    // The loop has looked at all of them.
+    idle.expect_end();
+    drop(closed);
+    assert_eq!((writer.reply(), of_key.reply(), next.reply()), (ok(), int(2), ok()));
+    silent.send_words(&["CLIENT REPLY ON"]);
+    assert_eq!(silent.reply(), ok());
+    assert_eq!(served.server().stats.timed_out.get(), 1);
 }
 
 #[test]

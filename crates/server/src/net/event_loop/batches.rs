@@ -84,8 +84,11 @@ impl EventLoop {
         self.handed_over.retain(|number| *number != commit.number);
         let may_reply = commit.guard.as_ref().is_none_or(|guard| guard.may_reply());
         drop(commit.guard);
+        // It may have taken longer than a client may be idle.
+        let now_ms = self.server.space.now_ms();
         for (token, id) in commit.clients {
-            if self.clients.get(token).is_some_and(|client| client.id == id) {
+            if let Some(client) = self.clients.get(token).filter(|client| client.id == id) {
+                client.info.note_use(None, now_ms);
                 self.leave_batch(token, error.as_deref(), may_reply);
                 self.queue_if_more(token);
             }
