@@ -160,17 +160,19 @@ fn lastsave(call: &mut Call<'_>) -> Outcome {
 
 fn shutdown(call: &mut Call<'_>) -> Outcome {
     let (mut saves, mut saves_nothing, mut hurries, mut aborts) = (false, false, false, false);
+    let mut forces = false;
     for word in call.args_from(1) {
         match &word.to_ascii_lowercase()[..] {
             // The log is the state: nothing has to be saved, and nothing is lost without it.
             b"nosave" => saves_nothing = true,
             b"save" => saves = true,
-            b"now" | b"force" => hurries = true,
+            b"now" => hurries = true,
+            b"force" => forces = true,
             b"abort" => aborts = true,
             _ => return Err(Failure::SYNTAX),
         }
     }
-    if saves && saves_nothing || aborts && (saves || saves_nothing || hurries) {
+    if saves && saves_nothing || aborts && (saves || saves_nothing || hurries || forces) {
         return Err(Failure::SYNTAX);
     }
     if aborts {
@@ -180,7 +182,11 @@ fn shutdown(call: &mut Call<'_>) -> Outcome {
         if call.batch.mode() == terrace_keyspace::Mode::Memory {
             return Err(Failure::Elsewhere(terrace_keyspace::Wait::Device));
         }
-        call.server.checkpoints.make(&call.server.space)?;
+        match call.server.checkpoints.make(&call.server.space) {
+            // The log of the server says why.
+            Err(_) if forces => tracing::warn!("the server ends without the checkpoint"),
+            made => made?,
+        }
     }
     tracing::info!(client = call.session.id, "told to stop");
     // As in Redis, the end of the connection is the reply.

@@ -85,6 +85,22 @@ fn a_shutdown_with_words_that_contradict_each_other_is_refused_and_stops_nothing
 }
 
 #[test]
+fn a_shutdown_by_force_needs_no_checkpoint_that_can_be_made() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    // In the place of their directory.
+    std::fs::write(served.dir.path().join("store-checkpoints"), "").unwrap();
+    for words in ["SAVE", "SAVE NOW"] {
+        error(&client.say(&format!("SHUTDOWN {words}")));
+        assert!(!served.server().stop.is_requested(), "{words}");
+    }
+    assert_eq!(client.say("SET k v"), ok());
+    client.send_words(&["SHUTDOWN SAVE FORCE"]);
+    client.expect_end();
+    assert!(served.server().stop.is_requested());
+}
+
+#[test]
 fn a_password_is_refused_where_none_is_configured() {
     let served = Served::with(&[]);
     let mut client = served.client();
