@@ -39,6 +39,11 @@ impl Pause {
         state > 0 && now_ms() < state >> 1 && (state & 1 == 1 || writes())
     }
 
+    /// What it is: another number when it is ended, or begun anew in another mode or for another time.
+    pub(crate) fn state(&self) -> u64 {
+        self.state.load(Ordering::Acquire)
+    }
+
     /// Clients whose next command waits for its end.
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)

@@ -118,6 +118,7 @@ impl Loops {
                 spare: None,
                 held_up: Vec::new(),
                 paused: BTreeSet::new(),
+                pause_seen: 0,
                 ready: VecDeque::new(),
                 guard: None,
                 outbox: Outbox::default(),
@@ -188,6 +189,8 @@ struct EventLoop {
     held_up: Vec<usize>,
     /// Those whose next command waits for the end of a `CLIENT PAUSE`.
     paused: BTreeSet<usize>,
+    /// What the pause was at the last look at it: they were tried after that.
+    pause_seen: u64,
     /// Clients with more to do.
     ready: VecDeque<usize>,
     /// In a cluster: of the open batch.

@@ -147,6 +147,26 @@ fn a_pause_lets_writes_wait_and_reads_go_on() {
     assert_eq!((writer.reply(), client.reply()), (bulk("new!"), ok()));
 }
 
+/// One for all is over, and one for writes begins before a loop has looked at those who wait.
+#[test]
+fn a_pause_for_writes_holds_no_read_that_an_earlier_one_held() {
+    const LONG_MS: u64 = 100_000;
+    let (served, clock) = Served::with_clock(&[]);
+    let [mut client, mut reader, mut writer] = [(); 3].map(|()| served.client());
+    assert_eq!(client.pipeline(&["SET k old", "CLIENT PAUSE 1000"]), [ok(), ok()]);
+    reader.send_words(&["GET k"]);
+    writer.send_words(&["SET k other"]);
+    let pause = &served.server().pause;
+    until("two clients wait", || pause.waiting() == 2);
+    let end_ms = served.server().space.now_ms() + 1000;
+    pause.begin(end_ms, end_ms + LONG_MS, false);
+    assert_eq!(reader.reply(), bulk("old"));
+    clock.advance(1000);
+    assert!(hears_nothing(&writer));
+    clock.advance(LONG_MS);
+    assert_eq!(writer.reply(), ok());
+}
+
 /// What is written at the moment when a pause begins is committed before that is answered, or waits.
 #[test]
 fn nothing_is_written_after_a_pause_has_begun() {

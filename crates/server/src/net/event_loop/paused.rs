@@ -25,12 +25,18 @@ impl EventLoop {
         }
     }
 
-    /// Those who wait go on, if the pause is over; if another one has begun, they wait again.
+    /// Those who wait go on, if the pause is over; if another one has begun, those wait again for whom it holds.
     pub(super) fn look_at_the_pause(&mut self) {
-        if self.paused.is_empty() || self.server.pause.holds(|| true, || self.server.space.now_ms())
-        {
+        let pause = &self.server.pause;
+        let state = pause.state();
+        if self.paused.is_empty() {
+            self.pause_seen = state;
             return;
         }
+        if state == self.pause_seen && pause.holds(|| true, || self.server.space.now_ms()) {
+            return;
+        }
+        self.pause_seen = state;
         for token in std::mem::take(&mut self.paused) {
             self.server.pause.leave();
             if let Some(client) = self.clients.get(token) {
