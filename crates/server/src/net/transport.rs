@@ -131,6 +131,10 @@ impl Encrypted {
                 }
                 Ok(n) => got += n,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // Its side of the connection has ended without that word: everything before was read.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                    return Ok(if got == 0 { Received::Closed } else { Received::More(got) });
+                }
                 Err(error) => return Err(error),
             }
             if got == buf.len() {

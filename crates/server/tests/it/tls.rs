@@ -11,7 +11,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -265,6 +265,24 @@ fn large_replies_and_pipelines_arrive_whole() {
     for n in 0..20_000 {
         sum += n;
         assert_eq!(client.reply(), int(sum));
+    }
+}
+
+/// In one packet with its last requests, and without the word of TLS that nothing more comes.
+#[test]
+#[cfg(target_os = "linux")]
+fn who_sends_nothing_more_gets_the_replies_to_what_it_has_sent() {
+    let authority = Authority::new("authority");
+    let served = serve(&authority.server(), None, &[]);
+    for round in 1..=20 {
+        let mut client = connect(address(&served), &authority, None);
+        assert_eq!(client.say("PING"), Reply::Simple(b"PONG"[..].into()));
+        rustix::net::sockopt::set_tcp_cork(&client.stream.sock, true).unwrap();
+        client.send_words(&["INCR k", "PING"]);
+        client.stream.sock.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(client.try_reply(), Some(int(round)));
+        assert_eq!(client.try_reply(), Some(Reply::Simple(b"PONG"[..].into())));
+        assert_eq!(client.try_reply(), None);
     }
 }
 
