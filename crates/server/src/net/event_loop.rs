@@ -201,6 +201,7 @@ struct EventLoop {
     idle_for_calls: Vec<usize>,
     scratch: Vec<u8>,
     last_tick: Instant,
+    /// When connections are accepted without an event.
     accepts_again: Option<Instant>,
     stops_by: Option<Instant>,
 }

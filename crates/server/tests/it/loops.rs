@@ -4,9 +4,12 @@ use crate::client::{Client, HANG_GUARD, bulk, error, int, ok, until};
 use crate::served::Served;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Weak};
 use std::time::{Duration, Instant};
 use terrace_resp::Reply;
+use terrace_server::Server;
+use terrace_server::command_observer::{CommandObserver, ObservedCommand};
 
 #[test]
 fn strings_come_back_after_a_restart() {
@@ -135,6 +138,56 @@ fn a_thousand_slow_clients_do_not_slow_others() {
     }
     println!("longest wait of another client: {worst:?}");
     assert_eq!(served.server().clients.count(), 1001);
+}
+
+/// Holds the loop at `TIME`, and counts the clients at `ECHO`.
+struct Usher {
+    server: Weak<Server>,
+    holds: Barrier,
+    goes_on: Barrier,
+    at_echo: AtomicUsize,
+}
+
+impl CommandObserver for Usher {
+    fn observe(&self, command: &ObservedCommand) {
+        match command.name {
+            "time" => {
+                self.holds.wait();
+                self.goes_on.wait();
+            }
+            "echo" => {
+                let count = self.server.upgrade().map_or(0, |server| server.clients.count());
+                self.at_echo.store(count, Ordering::SeqCst);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn many_who_connect_at_once_hold_nobody_up() {
+    const MANY: usize = 100;
+    let served = Served::with(&[("trace-sample-every", "1")]);
+    let [mut holder, mut other] = [(); 2].map(|()| served.client());
+    assert_eq!(holder.say("PING"), other.say("PING"));
+    let usher = Arc::new(Usher {
+        server: Arc::downgrade(served.server()),
+        holds: Barrier::new(2),
+        goes_on: Barrier::new(2),
+        at_echo: AtomicUsize::new(0),
+    });
+    served.server().observe_commands(usher.clone());
+    holder.send_words(&["TIME"]);
+    usher.holds.wait();
+    let many: Vec<Client> = (0..MANY).map(|_| served.client()).collect();
+    other.send_words(&["ECHO here"]);
+    usher.goes_on.wait();
+    assert_eq!(other.reply(), bulk("here"));
+    let count = usher.at_echo.load(Ordering::SeqCst);
+    assert!((2..MANY).contains(&count), "{count} clients were there before it was served");
+    for mut client in many {
+        assert_eq!(client.say("PING"), Reply::Simple(b"PONG"[..].into()));
+    }
 }
 
 #[test]

@@ -15,6 +15,9 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Connections that are accepted at a time; then clients have their turns.
+const MAX_ACCEPTED: usize = 64;
+
 impl EventLoop {
     pub(super) fn register_listeners(&mut self) -> io::Result<()> {
         for (number, bound) in self.listeners.iter_mut().enumerate() {
@@ -26,7 +29,7 @@ impl EventLoop {
 
     /// Accepts waiting connections and spreads them over the loops.
     pub(super) fn accept(&mut self, number: usize) {
-        loop {
+        for _ in 0..MAX_ACCEPTED {
             let Some(bound) = self.listeners.get(number) else { return };
             match bound.listener.accept() {
                 Ok((socket, peer)) => {
@@ -54,6 +57,8 @@ impl EventLoop {
                 }
             }
         }
+        // No event says so of those who wait already.
+        self.accepts_again = Some(Instant::now());
     }
 
     /// A client is served here from now on, unless it is refused.

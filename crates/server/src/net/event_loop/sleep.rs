@@ -1,17 +1,18 @@
 //! How long a loop sleeps where nothing comes.
 
 use super::{ACCEPT_PAUSE, EventLoop, TICK, paused};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 impl EventLoop {
     /// How long it may sleep now.
     pub(super) fn longest_sleep(&self) -> Duration {
         let looks_soon = self.stops_by.is_some() || self.accepts_again.is_some();
-        longest_sleep(!self.ready.is_empty(), looks_soon, !self.paused.is_empty())
+        let accepts_now = self.accepts_again.is_some_and(|at| at <= Instant::now());
+        longest_sleep(accepts_now || !self.ready.is_empty(), looks_soon, !self.paused.is_empty())
     }
 }
 
-/// As long as clients have more to do, not at all, whatever else there is to look at.
+/// As long as clients have more to do, or wait to be accepted, not at all, whatever else there is to look at.
 fn longest_sleep(has_work: bool, looks_soon: bool, has_paused: bool) -> Duration {
     match (has_work, looks_soon, has_paused) {
         (true, ..) => Duration::ZERO,
