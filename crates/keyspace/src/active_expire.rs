@@ -205,20 +205,29 @@ impl Keyspace {
             ..ReadOptions::default()
         };
         let mut iter = self.notes().iter_with(&options)?;
-        for DuePart { number, since_ms, .. } in due {
+        for DuePart { number, since_ms, next } in due {
             let [high, low] = number.to_be_bytes();
             let stem = [high, low, EXPIRIES];
             // Where it stands there is no earlier key: if that is behind, the slot has no notes.
             let is_behind = iter.valid() && iter.key() >= &[high, low, EXPIRIES + 1][..];
             if *visited == 0 || (iter.valid() && !is_behind) {
-                iter.seek(&stem)?;
+                iter.seek(next.as_deref().unwrap_or(&stem))?;
             }
             let before = found.notes.len();
-            let Gathered { is_full, next } =
+            let Gathered { full, next } =
                 self.gather_from_slot(&mut iter, &stem, now_ms, &mut found.notes)?;
             found.passed = iter.stepped_over();
-            if is_full {
-                return Ok(());
+            match full {
+                // What comes before that note is of its time or an earlier one. Of others it may be of another database.
+                Some((0, expires_at_ms)) => {
+                    found.parts.push((*number, *since_ms));
+                    let key = iter.key().to_vec();
+                    self.first_expiries.lower_to_next(*number, expires_at_ms, key);
+                    *visited += 1;
+                    return Ok(());
+                }
+                Some(_) => return Ok(()),
+                None => {}
             }
             if found.notes.len() > before {
                 // To be looked at again: their removal may fail.
@@ -248,8 +257,8 @@ impl Keyspace {
             };
             let of_db = [stem, &[db]].concat();
             match self.gather_notes(iter, &of_db, now_ms, notes)? {
-                Some(NoteLeft { is_due: true, .. }) => {
-                    gathered.is_full = true;
+                Some(NoteLeft { expires_at_ms, is_due: true }) => {
+                    gathered.full = Some((db, expires_at_ms));
                     break;
                 }
                 Some(NoteLeft { expires_at_ms, is_due: false }) => {
@@ -294,7 +303,7 @@ impl Keyspace {
 #[derive(Default)]
 struct DueNotes {
     notes: Vec<Note>,
-    /// The databases that they are of, and the times from which on these are to be searched if the notes are not removed.
+    /// What they are of, where that is not all put back: parts, and since when to search them if the notes are not removed.
     parts: Vec<(u16, u64)>,
     /// See [`ExpireProgress::passed`].
     passed: u64,
@@ -310,8 +319,8 @@ struct NoteLeft {
 /// What a walk over the notes of a slot came by.
 #[derive(Debug, Default)]
 struct Gathered {
-    /// There were more that are due.
-    is_full: bool,
+    /// There were more that are due: the database of the first of them, and its time.
+    full: Option<(u8, u64)>,
     /// When the first of the others is.
     next: Option<u64>,
 }

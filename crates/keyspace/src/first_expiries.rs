@@ -1,6 +1,6 @@
 //! When the first collection of each part of the store may expire, which is a database, or a slot with placement `slots`:
-//! so that the search for what is due goes only to parts that may have something, and in a database begins where that may
-//! be. Called by `command_batch` and `active_expire`; lost with the process.
+//! so that the search for what is due goes only to parts that may have something, and begins where that may be. Called by
+//! `command_batch` and `active_expire`; lost with the process.
 //!
 //! A time is a lower bound of those of the part's notes. It is lowered after the commit that wrote
 //! a note. Who searches takes it out first, then looks at the store, then puts back what it found: a

@@ -357,13 +357,12 @@ fn add_until(batch: &mut CommandBatch, key: &[u8], at_ms: u64) {
     batch.expire(0, key, at_ms, ExpireIf::default()).unwrap();
 }
 
-/// Thousands that expire at one moment, or one after the other, are removed before any compaction. One of them comes when
-/// others of its time have been removed: its batch had begun before.
+/// Thousands that expire at one moment, or one after the other, or in one slot, are removed before any compaction. One of
+/// them comes when others of its time have been removed: its batch had begun before.
 #[test]
 fn a_sweep_does_not_step_over_all_that_was_swept_before() {
     const SETS: u64 = 4000;
-    const LATE: &[u8] = b"a";
-    for apart_ms in [0, 1] {
+    for (apart_ms, tag) in [(0, ""), (1, ""), (0, "{tag}")] {
         let clock = stopped_clock();
         let mut options = small_options(&SimVfs::new(1), &clock);
         options.memory_budget = 64 << 20;
@@ -373,12 +372,13 @@ fn a_sweep_does_not_step_over_all_that_was_swept_before() {
         batch.lock_everything();
         let first_ms = batch.now_ms() + 1;
         for number in 0..SETS {
-            let key = format!("set:{number:05}");
+            let key = format!("{tag}set:{number:05}");
             add_until(&mut batch, key.as_bytes(), first_ms + number * apart_ms);
         }
         batch.commit().unwrap();
-        let mut late = locked(&space, &[LATE]);
-        add_until(&mut late, LATE, first_ms);
+        let late_key = format!("{tag}a").into_bytes();
+        let mut late = locked(&space, &[&late_key[..]]);
+        add_until(&mut late, &late_key, first_ms);
         clock.advance(SETS + 1);
         let (mut passed, mut swept) = (0, 0);
         for steps in 0.. {
