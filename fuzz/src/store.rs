@@ -8,7 +8,7 @@ use std::time::Duration;
 use terrace::{AdvancedOptions, CfOptions, Db, Options, WriteBatch};
 use terrace_base::{FileNumber, SegmentNumber};
 use terrace_inspect::batch::PayloadPlace;
-use terrace_log::{LogOptions, LogReader, LogWriter, Step};
+use terrace_log::{LogOptions, LogPosition, LogReader, LogWriter, Step};
 use terrace_manifest::names::{self, FileName};
 use terrace_vfs::SimVfs;
 
@@ -19,6 +19,8 @@ const MAX_OPS: u64 = 100;
 struct Template {
     files: Vec<(PathBuf, Vec<u8>)>,
     batches: Vec<Vec<u8>>,
+    /// Where its log ends.
+    end: Option<LogPosition>,
     next_number: FileNumber,
 }
 
@@ -28,7 +30,8 @@ pub fn batch(data: &[u8]) -> bool {
     let dir = Path::new(DIR);
     let segment = template().next_number.segment();
     let path = names::log_path(dir, segment);
-    let writer = LogWriter::create(&vfs, &path, segment, &LogOptions::default());
+    let (log, end) = (LogOptions::default(), template().end);
+    let writer = LogWriter::create_after(&vfs, &path, segment, &log, end);
     let written = writer.and_then(|mut writer| {
         let place = PayloadPlace { segment, offset: writer.next_payload_offset() };
         writer.append(&[&with_right_batch(data, place)])?;
@@ -130,15 +133,17 @@ fn make_template() -> terrace::Result<Template> {
         Some(FileName::Log(number) | FileName::ValueLog(number)) => number.file(),
         _ => FileNumber::ZERO,
     };
-    let mut batches = Vec::new();
+    let (mut batches, mut end) = (Vec::new(), None);
     for (path, _) in &files {
         if let Some(FileName::Log(number)) = kinds(path) {
-            batches.extend(records(&image, path, number)?);
+            let (payloads, ends_at) = records(&image, path, number)?;
+            batches.extend(payloads);
+            end = end.max(Some(ends_at));
         }
     }
     let newest = files.iter().map(|(path, _)| number(path)).max();
     let next_number = newest.unwrap_or_default().next();
-    Ok(Template { files, batches, next_number })
+    Ok(Template { files, batches, end, next_number })
 }
 
 /// Leaves values in every kind of segment: one that garbage collection wrote, and one of the log
@@ -156,12 +161,16 @@ fn large_values(db: &Db) -> terrace::Result<()> {
     Ok(())
 }
 
-/// The payloads of a segment.
-fn records(vfs: &SimVfs, path: &Path, number: SegmentNumber) -> terrace::Result<Vec<Vec<u8>>> {
+/// The payloads of a segment, and where they end.
+fn records(
+    vfs: &SimVfs,
+    path: &Path,
+    number: SegmentNumber,
+) -> terrace::Result<(Vec<Vec<u8>>, LogPosition)> {
     let mut reader = LogReader::open(vfs, path, number)?;
     let mut payloads = Vec::new();
     while let Step::Record(record) = reader.next()? {
         payloads.push(record.payload.to_vec());
     }
-    Ok(payloads)
+    Ok((payloads, LogPosition { segment: number, offset: reader.position() }))
 }
