@@ -3,7 +3,7 @@
 
 use super::{DIR, contents, encrypted, holds, key, open, options, raw_files};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use terrace::vfs::{Fault, FaultKind, OpClass, SimVfs, Vfs};
@@ -580,30 +580,4 @@ fn a_segment_with_a_torn_end_is_backed_up() {
     backups.restore(1, Path::new("/restored"), &mut |_| {}).unwrap();
     let restored = Db::open("/restored", options(encrypted(&image, &[1]))).unwrap();
     assert_eq!(contents(&restored), want);
-}
-
-/// Under the name of a segment of the log nothing of it can be read.
-#[test]
-fn an_sst_that_somebody_has_given_the_name_of_a_segment_is_set_aside() {
-    let sim = SimVfs::new(1);
-    let db = open(&sim, &[1]);
-    db.put("key", "value").unwrap();
-    db.flush().unwrap();
-    db.close().unwrap();
-    // The log begins behind its number from then on.
-    open(&sim, &[1]).close().unwrap();
-    let files = sim.files().into_iter().map(|(path, _)| path);
-    let is_sst = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "sst");
-    let ssts: Vec<PathBuf> = files.filter(is_sst).collect();
-    let [sst] = &ssts[..] else { panic!("{ssts:?}") };
-    for ending in ["log", "vlog"] {
-        let image = sim.kill_image();
-        let (bytes, renamed) = (image.read_file(sst).unwrap(), sst.with_extension(ending));
-        image.rename(sst, &renamed).unwrap();
-        drop(open(&image, &[1]));
-        assert!(!image.exists(&renamed).unwrap());
-        let name = renamed.file_name().unwrap().to_str().unwrap();
-        let kept = image.read_file(super::path("lost").join(format!("{name}.misplaced")));
-        assert!(kept == Some(bytes), "{name}: {:?}", image.files());
-    }
 }

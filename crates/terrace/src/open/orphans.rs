@@ -107,11 +107,6 @@ pub(crate) fn settle(
             }
             FileName::Log(number) if log.history.keeps(number) => Fate::Stays,
             FileName::Log(number) if value_segment(number, SegmentKind::CommitLog) => Fate::Stays,
-            FileName::ValueLog(number) if value_segment(number, SegmentKind::Values) => Fate::Stays,
-            // An SST: no number is used twice. An encrypted one cannot be read under this name.
-            FileName::Log(number) | FileName::ValueLog(number) if live.contains(&number.file()) => {
-                Fate::IsMisplaced
-            }
             FileName::Log(number) if log.skipped.contains(&number) && records(&path, number) => {
                 Fate::IsLost("the log does not lead to this segment")
             }
@@ -122,6 +117,7 @@ pub(crate) fn settle(
             FileName::Log(number) if state.segments.contains_key(&number) => {
                 Fate::IsLost("the manifest knows this segment under another name")
             }
+            FileName::ValueLog(number) if value_segment(number, SegmentKind::Values) => Fate::Stays,
             FileName::ValueLog(number)
                 if !state.retired.contains(&number.file()) && records(&path, number) =>
             {
