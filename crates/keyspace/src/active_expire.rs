@@ -152,11 +152,8 @@ impl Keyspace {
         now_ms: u64,
         found: &mut DueNotes,
     ) -> Result<()> {
-        let options = ReadOptions {
-            prefix: Some(vec![EXPIRIES]),
-            keys_only: true,
-            ..ReadOptions::default()
-        };
+        let options =
+            ReadOptions { prefix: Some(vec![EXPIRIES]), keys_only: true, ..ReadOptions::default() };
         let mut iter = self.notes().iter_with(&options)?;
         for DuePart { number, since_ms, next } in due {
             if found.notes.len() >= STEP_NOTES {
