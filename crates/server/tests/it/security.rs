@@ -49,12 +49,12 @@ fn by_default_only_this_machine_can_connect() {
     running.end().unwrap();
 }
 
-/// The machine has none of the addresses, which all may be left out.
+/// No machine has one of the addresses (reserved: RFC 1112, section 4), and all may be left out.
 #[test]
 fn a_server_that_would_listen_nowhere_does_not_start() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store").to_string_lossy().into_owned();
-    for (bind, http_bind) in [("-192.0.2.1 -192.0.2.2", "127.0.0.1"), ("127.0.0.1", "-192.0.2.2")] {
+    for (bind, http_bind) in [("-240.0.0.1 -240.0.0.2", "127.0.0.1"), ("127.0.0.1", "-240.0.0.2")] {
         let flags = [
             ("dir", store.clone()),
             ("bind", bind.to_string()),
@@ -64,7 +64,7 @@ fn a_server_that_would_listen_nowhere_does_not_start() {
         ];
         let flags = flags.map(|(name, value)| (name.to_string(), value));
         let refused = Running::start(Config::load(None, [], flags).unwrap()).err().unwrap();
-        assert!(refused.to_string().contains("cannot listen on 192.0.2.2:"), "{refused}");
+        assert!(refused.to_string().contains("cannot listen on 240.0.0.2:"), "{refused}");
     }
 }
 

@@ -111,7 +111,7 @@ pub(super) fn read_wanted(
     let mut bytes = 0;
     let fits = |want: &&(&SstReader, Want)| {
         let has_room = bytes < MOST_BYTES;
-        bytes += handle(*want).stored_len as usize;
+        bytes += handle(want).stored_len as usize;
         has_room
     };
     let together = wants.iter().take_while(fits).count();
