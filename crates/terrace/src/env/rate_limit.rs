@@ -24,6 +24,14 @@ pub(crate) struct RateLimiter {
     next_free: Mutex<Instant>,
 }
 
+/// Bytes that were booked.
+struct Booking {
+    /// From then on they may be written.
+    start: Instant,
+    /// The bound that they were booked at.
+    rate: u64,
+}
+
 impl RateLimiter {
     /// At most `bytes_per_s`; 0 is unbounded.
     pub fn new(bytes_per_s: u64) -> Self {
@@ -35,8 +43,8 @@ impl RateLimiter {
         self.bytes_per_s.load(Ordering::Relaxed)
     }
 
-    /// Changes the bound. What was booked at the old one is forgotten; requests that wait already
-    /// wait to their end, or until there is no bound.
+    /// Changes the bound. What was booked at the old one is forgotten: requests that wait already book anew at this one, if
+    /// it is another.
     pub fn set_rate(&self, bytes_per_s: u64) {
         let mut next_free = self.next_free.lock();
         self.bytes_per_s.store(bytes_per_s, Ordering::Relaxed);
@@ -45,29 +53,31 @@ impl RateLimiter {
 
     /// Waits until `bytes` may be written, or until `cancel` is set.
     pub fn request(&self, bytes: u64, cancel: &AtomicBool) {
-        let Some(start) = self.reserve(bytes) else { return };
-        while !cancel.load(Ordering::Relaxed) && self.rate() > 0 {
-            let wait = start.saturating_duration_since(Instant::now());
-            if wait.is_zero() {
-                return;
+        while let Some(booking) = self.reserve(bytes) {
+            while self.rate() == booking.rate {
+                let wait = booking.start.saturating_duration_since(Instant::now());
+                if wait.is_zero() || cancel.load(Ordering::Relaxed) {
+                    return;
+                }
+                thread::sleep(wait.min(LOOK));
             }
-            thread::sleep(wait.min(LOOK));
         }
     }
 
-    /// Books `bytes`; from the returned moment on they may be written. Nothing without a bound.
-    fn reserve(&self, bytes: u64) -> Option<Instant> {
+    /// Books `bytes`. Nothing without a bound.
+    fn reserve(&self, bytes: u64) -> Option<Booking> {
+        let now = Instant::now();
+        let oldest = now.checked_sub(BURST).unwrap_or(now);
+        let mut next_free = self.next_free.lock();
+        // Under the lock: it is not changed in between.
         let rate = self.rate();
         if rate == 0 {
             return None;
         }
         let length = Duration::from_secs_f64(bytes as f64 / rate as f64).min(MOST);
-        let now = Instant::now();
-        let oldest = now.checked_sub(BURST).unwrap_or(now);
-        let mut next_free = self.next_free.lock();
         let start = next_free.max(oldest);
         *next_free = start + length;
-        Some(start)
+        Some(Booking { start, rate })
     }
 }
 
@@ -107,7 +117,7 @@ mod tests {
         assert!(limiter.reserve(1 << 20).is_none());
         limiter.set_rate(1 << 40);
         for _ in 0..3 {
-            let start = limiter.reserve(1 << 20).unwrap();
+            let start = limiter.reserve(1 << 20).unwrap().start;
             let soon = Instant::now() + Duration::from_millis(1);
             assert!(start < soon, "what was booked before is left");
         }
@@ -116,6 +126,26 @@ mod tests {
         let start = Instant::now();
         (0..4).for_each(|_| limiter.request(100_000, &GO_ON));
         assert!(start.elapsed() >= Duration::from_millis(150), "{:?}", start.elapsed());
+    }
+
+    #[test]
+    fn who_waits_at_a_low_rate_goes_on_at_a_higher_one() {
+        let limiter = Arc::new(RateLimiter::new(1));
+        // An hour and more.
+        for _ in 0..100 {
+            let _booked = limiter.reserve(1 << 20);
+        }
+        let before = *limiter.next_free.lock();
+        let waiter = thread::spawn({
+            let limiter = limiter.clone();
+            move || limiter.request(1 << 20, &GO_ON)
+        });
+        while *limiter.next_free.lock() == before && !waiter.is_finished() {
+            thread::yield_now();
+        }
+        limiter.set_rate(1 << 40);
+        waiter.join().unwrap();
+        assert_eq!(limiter.rate(), 1 << 40);
     }
 
     #[test]
