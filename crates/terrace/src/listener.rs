@@ -116,8 +116,8 @@ pub enum StallCondition {
     Stopped,
 }
 
-/// Writes are slowed, stopped, or no longer so. Found out when something is written: of a store to which nothing is
-/// written the last condition stays.
+/// Writes are slowed, stopped, or no longer so. Found out when something is written, and when the family is dropped: of a
+/// store to which nothing is written the last condition stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StallChanged {

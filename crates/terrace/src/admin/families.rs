@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::inner::Inner;
 use crate::kill_point::kill_point;
+use crate::listener::StallCondition;
 use crate::merge_operator::{MergeOperator, builtin_merge_operator};
 use crate::options::{CfOptions, Options, stored};
 use crate::version::family::Family;
@@ -159,6 +160,8 @@ pub(crate) fn drop(inner: &Inner, name: &str) -> Result<()> {
         let mut all = (**inner.read.families.load()).clone();
         all.retain(|other| other.id != family.id);
         inner.read.families.store(Arc::new(all));
+        // No write finds out any more that it is not slowed.
+        inner.base.events.stall(&family.name, StallCondition::Normal, None);
         install::retire_family(&inner.versions, &family);
     }
     // The family is gone, whatever becomes of segments that it alone needed: the house thread sees to them again and again.

@@ -35,8 +35,11 @@ const MIN_SLEEP_US: u64 = 1000;
 /// Small memtables that may wait for their flush: a flush takes all that wait, so that a slow one does
 /// not stop writers.
 const MAX_SMALL: usize = 4;
-/// How far a family is between slowdown (0) and stop (1), and by what; `None` below the slowdown.
+/// How far a family is between slowdown (0) and stop (1), and by what; `None` below the slowdown, and of one that was dropped.
 fn pressure(family: &Family) -> Option<(f64, StallCause)> {
+    if family.is_dropped() {
+        return None;
+    }
     let options = family.options();
     let pending = family.pending_bytes.load(Ordering::Relaxed);
     let slow_at = options.pending_compaction_slowdown_bytes;

@@ -3,16 +3,16 @@
 use crate::harness::{
     DIR, Generator, Mix, Run, Store, effort, over_seeds, small_options, stopped_clock,
 };
-use crate::held::{FLUSH, Held};
+use crate::held::{COMPACTION, FLUSH, Held};
 use crate::ingesting::write_numbered;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use terrace::vfs::{Fault, FaultKind, SimVfs, Vfs};
 use terrace::{
-    BackgroundError, CompactionBegun, CompactionEnded, Compression, Db, Error, ErrorSeverity,
-    EventListener, FileCreated, FileDeleted, FilesIngested, FlushBegun, FlushEnded, IngestOptions,
-    MemtableSealed, Options, StallChanged, StallCondition,
+    BackgroundError, CfOptions, CompactionBegun, CompactionEnded, Compression, Db, Error,
+    ErrorSeverity, EventListener, FileCreated, FileDeleted, FilesIngested, FlushBegun, FlushEnded,
+    IngestOptions, MemtableSealed, Options, StallChanged, StallCondition,
 };
 
 #[derive(Debug, Clone)]
@@ -246,6 +246,39 @@ fn a_stop_is_told_and_its_end() {
     assert_eq!((first.now, first.cause), (StallCondition::Stopped, Some("memtables")));
     assert!(stalls.windows(2).all(|pair| pair[0].now == pair[1].before), "{stalls:?}");
     assert_eq!(stalls.last().unwrap().now, StallCondition::Normal);
+}
+
+/// Nobody writes to it who would find out.
+#[test]
+fn writes_to_a_family_that_is_dropped_are_slowed_no_longer() {
+    let vfs = Held::new(COMPACTION);
+    let recorder = Arc::new(Recorder::default());
+    let mut options = quiet_options(vfs.clone(), vec![recorder.clone()]);
+    let a = &mut options.advanced;
+    (a.l0_compaction_trigger, a.l0_slowdown, a.l0_stop) = (2, 3, 100);
+    let db = Db::open(DIR, options).unwrap();
+    let _lets_go = vfs.let_go_on_drop();
+    let family = db.create_column_family("f", CfOptions::default()).unwrap();
+    // No merge ends.
+    for value in ["1", "2", "3"] {
+        family.put("a", value).unwrap();
+        db.flush().unwrap();
+    }
+    family.put("a", "4").unwrap();
+    db.drop_column_family("f").unwrap();
+    vfs.let_go();
+    db.close().unwrap();
+    let stalls: Vec<(String, StallCondition, StallCondition)> = recorder
+        .all()
+        .into_iter()
+        .filter_map(|heard| match heard {
+            Heard::Stall(stall) => Some((stall.family, stall.before, stall.now)),
+            _ => None,
+        })
+        .collect();
+    let (normal, slowed) = (StallCondition::Normal, StallCondition::Slowed);
+    let changes = [(normal, slowed), (slowed, normal)].map(|(a, b)| ("f".to_string(), a, b));
+    assert_eq!(stalls, changes);
 }
 
 #[test]
