@@ -85,7 +85,8 @@ impl Excluded {
 
     /// Segments that have left the store.
     pub fn forget(&self, numbers: &[SegmentNumber]) {
-        self.segments.lock().retain(|number, _| !numbers.contains(number));
+        let mut segments = self.segments.lock();
+        numbers.iter().for_each(|number| _ = segments.remove(number));
     }
 
     /// How many segments have a value that could not be read when it was last tried.

@@ -20,6 +20,7 @@ use crate::event;
 use crate::values::excluded::{Excluded, Verdict};
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -233,13 +234,16 @@ impl ValueLog {
             segment: Arc::downgrade(segment),
         });
         self.pending_delete.lock().extend(pending_delete);
-        self.live.lock().retain(|number, _| !numbers.contains(number));
-        self.collected.lock().retain(|number, _| !numbers.contains(number));
+        for of_segments in [&self.live, &self.collected] {
+            let mut of_segments = of_segments.lock();
+            numbers.iter().for_each(|number| _ = of_segments.remove(number));
+        }
         self.excluded.forget(numbers);
         let victims = self.victims.load();
-        if victims.iter().any(|number| numbers.contains(number)) {
-            let rest = victims.iter().filter(|n| !numbers.contains(n)).copied();
-            self.victims.store(Arc::new(rest.collect()));
+        if numbers.iter().any(|number| victims.contains(number)) {
+            let mut rest: HashSet<SegmentNumber> = victims.iter().copied().collect();
+            numbers.iter().for_each(|number| _ = rest.remove(number));
+            self.victims.store(Arc::new(rest));
         }
     }
 
@@ -269,7 +273,7 @@ impl ValueLog {
     }
 
     /// The files of segments that left the map and that nobody holds any more, nor needs as `is_kept` says. The
-    /// caller deletes them and says so ([`ValueLog::forget`]).
+    /// caller deletes them, and says so before ([`ValueLog::forget`]).
     pub fn unheld(&self, is_kept: impl Fn(SegmentNumber) -> bool) -> Vec<PathBuf> {
         let pending_delete = self.pending_delete.lock();
         let unheld = pending_delete.iter().filter(|pending_delete| {
@@ -278,9 +282,11 @@ impl ValueLog {
         unheld.map(|pending_delete| pending_delete.path.clone()).collect()
     }
 
-    /// A file of [`ValueLog::unheld`] is gone.
-    pub fn forget(&self, path: &Path) {
-        self.pending_delete.lock().retain(|pending_delete| pending_delete.path != path);
+    /// Files of [`ValueLog::unheld`] are in the care of the caller.
+    pub fn forget(&self, paths: &[PathBuf]) {
+        let gone: HashSet<&OsStr> = paths.iter().map(|path| path.as_os_str()).collect();
+        let mut pending_delete = self.pending_delete.lock();
+        pending_delete.retain(|pending_delete| !gone.contains(pending_delete.path.as_os_str()));
     }
 
     // Victims.

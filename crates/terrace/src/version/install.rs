@@ -500,7 +500,7 @@ pub(crate) fn purge(versions: &VersionSet) -> Result<()> {
     versions.obsolete.lock().retain(|o| !gone.contains(&o.number));
     ssts.iter().for_each(|number| versions.read.table_cache.forget(*number));
     ssts.iter().for_each(|number| versions.jobs.errors.forget(*number));
-    segments.iter().for_each(|path| versions.read.value_log.forget(path));
+    versions.read.value_log.forget(&segments);
     let ssts = ssts.iter().map(|number| names::sst_path(&versions.base.dir, *number)).collect();
     // They are in no other list any more: both kinds are handed over, whatever becomes of the first.
     let removed = remove_files(versions, ssts, "purge:sst_removed");

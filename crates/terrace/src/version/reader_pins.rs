@@ -20,6 +20,8 @@
 
 use crate::event;
 use crate::kill_point::kill_point;
+use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -170,12 +172,9 @@ impl ReaderPins {
         }
         let mut state = self.state.lock();
         let epoch = state.newest.unwrap_or(0);
-        for path in paths {
-            let is_other = |w: &Waiting| w.path.as_os_str() != path.as_os_str();
-            if state.waiting.iter().chain(&state.stuck).all(is_other) {
-                state.waiting.push(Waiting { path, step, epoch, bytes: None });
-            }
-        }
+        let fresh = state.unlisted(&paths).into_iter();
+        let fresh = fresh.map(|path| Waiting { path, step, epoch, bytes: None });
+        state.waiting.extend(fresh);
         std::mem::take(&mut state.stuck).into_iter().for_each(|file| removal.try_one(file));
         if !state.waiting.is_empty() {
             let free_below = match regardless {
@@ -252,6 +251,16 @@ pub(crate) struct PinnedFiles {
 }
 
 impl State {
+    /// Those of `paths` that are not to be removed already, each once. There may be a hundred thousand of both.
+    fn unlisted(&self, paths: &[PathBuf]) -> Vec<PathBuf> {
+        if paths.is_empty() {
+            return Vec::new();
+        }
+        let listed = self.waiting.iter().chain(&self.stuck);
+        let mut known: HashSet<&OsStr> = listed.map(|waiting| waiting.path.as_os_str()).collect();
+        paths.iter().filter(|path| known.insert(path.as_os_str())).cloned().collect()
+    }
+
     fn pinned_bytes(&self) -> u64 {
         self.waiting.iter().filter_map(|waiting| waiting.bytes).sum()
     }
@@ -390,6 +399,21 @@ mod tests {
         let removed = ReaderPins::none(DIR.as_ref()).remove(&sim, vec![path], STEP, true);
         assert!(removed.1.is_ok());
         assert_eq!((removed.0.len(), left(&sim).0), (0, vec![1]));
+    }
+
+    #[test]
+    fn a_file_that_is_named_twice_waits_and_goes_once() {
+        let (sim, pins) = store();
+        let reader = pin(&sim);
+        let path = file(&sim, 1);
+        for paths in [vec![path.clone(), path.clone()], vec![path.clone()]] {
+            pins.remove(&sim, paths, STEP, false).1.unwrap();
+            assert_eq!(pins.pinned(), PinnedFiles { files: 1, bytes: 100 });
+        }
+        drop(reader);
+        let (gone, outcome) = pins.remove(&sim, vec![file(&sim, 2)], STEP, false);
+        outcome.unwrap();
+        assert_eq!((gone.len(), left(&sim).0), (2, vec![]));
     }
 
     #[test]
