@@ -178,12 +178,18 @@ fn make_in(folder: &Path, space: &Keyspace, now_ms: u64) -> Result<PathBuf> {
     let path = folder.join(now_ms.max(after_last).to_string());
     space.db().checkpoint(&path)?;
     // With the one that was made there are as many as are kept.
-    for (_, path) in old.iter().rev().skip(KEPT - 1) {
+    let made_before = old.iter().rev().filter(|(_, path)| is_checkpoint(path));
+    for (_, path) in made_before.skip(KEPT - 1) {
         if let Err(error) = std::fs::remove_dir_all(path) {
             tracing::warn!(path = %path.display(), %error, "an old checkpoint stays");
         }
     }
     Ok(path)
+}
+
+/// Whether a folder whose name is a number is a checkpoint, and not what somebody has put there.
+fn is_checkpoint(path: &Path) -> bool {
+    path.join("CURRENT").is_file()
 }
 
 /// Removes what checkpoints that were interrupted have linked: one is made at a time, and by who has the store open.

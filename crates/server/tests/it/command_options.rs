@@ -320,3 +320,19 @@ fn the_last_checkpoints_stay_when_the_clock_is_set_back() {
     }
     assert_eq!(made.len(), 8);
 }
+
+/// It is no store.
+#[test]
+fn a_folder_with_a_number_among_the_checkpoints_that_is_none_stays() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    let folder = served.dir.path().join("store-checkpoints");
+    let archive = folder.join("2024").join("archive");
+    std::fs::create_dir_all(archive.parent().unwrap()).unwrap();
+    std::fs::write(&archive, "precious").unwrap();
+    for _ in 0..4 {
+        assert_eq!(client.say("SAVE"), ok());
+    }
+    assert_eq!(std::fs::read(&archive).unwrap(), b"precious");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 3, "and the last two");
+}
