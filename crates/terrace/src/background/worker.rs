@@ -358,8 +358,9 @@ fn house_loop(env: &JobEnv) {
         } else {
             last_look.not_full(env);
             if Instant::now() >= reserve_at {
-                let is_kept = set_reserve_aside(env).unwrap_or(false);
-                reserve_at = Instant::now() + if is_kept { RESERVE_TICK } else { NO_RESERVE_TICK };
+                // What fails, for want of descriptors perhaps, may succeed soon.
+                let may_be = set_reserve_aside(env).unwrap_or(true);
+                reserve_at = Instant::now() + if may_be { RESERVE_TICK } else { NO_RESERVE_TICK };
             }
         }
         if env.base.health.check_may_free().is_err() {

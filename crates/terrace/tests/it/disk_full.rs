@@ -6,7 +6,7 @@ use crate::held::{COMPACTION, Held};
 use crate::model::FAMILIES;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use terrace::vfs::{Fault, FaultKind, OpClass, SimVfs};
+use terrace::vfs::{Fault, FaultKind, OpClass, SimVfs, Vfs};
 use terrace::{Error, Options, SyncMode, WriteBatch, WriteOptions};
 use terrace_base::SplitMix64;
 
@@ -412,6 +412,25 @@ fn deletions_wait_for_flushes_while_only_the_reserve_is_short() {
     }
     assert!(store.db.is_disk_full());
     assert!(most < 2 << 20, "{most} bytes of memtables");
+}
+
+/// The log has used it, and no descriptor is left when it is to be set aside again: that is over soon, and the disk may be full
+/// before ten minutes are.
+#[test]
+fn a_reserve_that_cannot_be_set_aside_for_a_moment_is_set_aside_soon() {
+    const RESERVE: u64 = 64 << 10;
+    let sim = SimVfs::new(1);
+    sim.set_capacity_bytes(Some(64 << 20));
+    let _store = Store::open(options(&sim, 1, RESERVE)).unwrap();
+    let reserve = std::path::Path::new(DIR).join("RESERVE");
+    let is_whole = || sim.len(&reserve).is_ok_and(|bytes| bytes >= RESERVE);
+    assert!(is_whole());
+    let (at_op, filter) = (sim.op_count(), Some(OpClass::Create));
+    let (kind, faults) = (FaultKind::NoDescriptors, sim.executed_faults());
+    sim.set_fault(Some(Fault { at_op, kind, forever: false, filter }));
+    sim.remove(&reserve).unwrap();
+    eventually("it cannot be set aside", || sim.executed_faults() > faults);
+    eventually("it is set aside", is_whole);
 }
 
 /// The outputs of a merge that was killed have taken all room, and the reserve is gone.
