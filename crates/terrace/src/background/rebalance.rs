@@ -1,7 +1,7 @@
 //! Moves the memory budget between memtables, block cache and filters, a small step every second or so by
 //! the clock of the store, if [`MemorySplit::Auto`] says so; and divides a changed budget anew.
 //!
-//! Called by the house thread, in a read-only store by the thread that looks after filters. What is in the
+//! Called by the house thread, in a read-only store by the thread that looks after models. What is in the
 //! hands of each pool is where it always was: `DynamicOptions` for memtables, the table cache for blocks,
 //! the filter budget for filters. The lock of the arbiter's state is held while that changes.
 

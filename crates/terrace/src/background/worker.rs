@@ -428,7 +428,7 @@ fn filter_loop(env: &JobEnv) {
     };
     let (mut seen, mut seen_blocks, mut groups, mut rest) = (0, 0, 0, FILTER_TICK);
     let mut saved = Instant::now();
-    let (mut memtable_loan, mut packing) = (MemtableLoan::default(), Packing::default());
+    let mut memtable_loan = MemtableLoan::default();
     while !env.jobs.scheduler.is_stopping() {
         let lookups = env.base.counters.gets.get();
         let written = env.base.counters.groups.load(Ordering::Relaxed);
@@ -441,10 +441,6 @@ fn filter_loop(env: &JobEnv) {
             let progress = env.read.filters.step(lookups, calm, &open);
             lend_memtables(env, &mut memtable_loan);
             let lends = pass_loan_on(env);
-            if env.base.read_only {
-                rebalance::step(env);
-                packing.step(env.read.table_cache.cache());
-            }
             rest = match busy || progress.more || lends {
                 true => FILTER_TICK.max(progress.took * FILTER_RESTS),
                 false => rest * 2,
@@ -464,11 +460,16 @@ fn filter_loop(env: &JobEnv) {
     install::save_filter_heat(&env.versions);
 }
 
-/// Lets the learner take a step while there are lookups or something waits to be trained.
+/// Lets the learner take a step while there are lookups or something waits to be trained. Of a read-only store, which has no
+/// house thread and may have none for filters, this one looks after the memory, also while nobody reads.
 fn learn_loop(env: &JobEnv) {
-    let mut learner = Learner::default();
+    let (mut learner, mut packing) = (Learner::default(), Packing::default());
     let (mut seen, mut rest) = (0, LEARN_TICK);
     while !env.jobs.scheduler.is_stopping() {
+        if env.base.read_only {
+            rebalance::step(env);
+            packing.step(env.read.table_cache.cache());
+        }
         let lookups = env.base.counters.gets.get();
         let asked = std::mem::replace(&mut seen, lookups) != lookups;
         let start = Instant::now();

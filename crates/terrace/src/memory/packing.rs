@@ -2,7 +2,7 @@
 //!
 //! A cache that gives memory to memtables or filters, or is made smaller, evicts blocks that lie anywhere. Without this
 //! the process would keep what they had until those beside them are evicted, too, and have it a second time in
-//! the other pool. Looked at by the house thread; in a read-only store by the thread that looks after filters.
+//! the other pool. Looked at by the house thread; in a read-only store by the thread that looks after models.
 
 use std::time::Duration;
 use terrace_base::sync::Instant;

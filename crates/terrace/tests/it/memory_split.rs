@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use terrace::vfs::SimVfs;
-use terrace::{Db, HotTableMode, MemoryShape, MemorySplit, ModelCosts, Options, ReadOptions};
+use terrace::{
+    Db, FilterAllocator, HotTableMode, MemoryShape, MemorySplit, ModelCosts, Options, ReadOptions,
+};
 use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
 
@@ -248,6 +250,19 @@ fn a_read_only_store_leaves_its_memtables() {
         reader.memory().decision.is_some()
     });
     assert_eq!(limit(&reader.memory(), "memtables"), before);
+}
+
+/// There is no thread that looks after filters.
+#[test]
+fn the_budget_of_a_read_only_store_is_looked_at_without_a_thread_for_filters() {
+    let mut bed = Bed::new(MemorySplit::Auto);
+    let mut options = bed.options.clone();
+    options.advanced.filter_allocator = FilterAllocator::Cached;
+    let reader = Db::open_read_only(DIR, options).unwrap();
+    eventually("a decision", || {
+        bed.read(&reader);
+        reader.memory().decision.is_some()
+    });
 }
 
 /// One store is read, another one written: each moves its own budget, and nothing of the other's.
