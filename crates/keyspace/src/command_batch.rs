@@ -10,6 +10,7 @@
 //! a thread that may wait.
 
 mod collections;
+mod dead_rows;
 mod elements;
 mod flush;
 mod held_locks;
@@ -17,6 +18,7 @@ mod records;
 mod removed_ranges;
 mod texts;
 
+pub(crate) use dead_rows::{MANY_PASSED, MOST_GAPS, behind};
 pub(crate) use elements::Direction;
 pub use texts::Text;
 pub(crate) use texts::TextInfo;

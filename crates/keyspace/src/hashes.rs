@@ -41,6 +41,16 @@ impl CommandBatch {
         self.each_member(db, hash, seen)
     }
 
+    /// Shows all fields until `seen` says no more. No value is read. Costs O(fields).
+    pub fn hash_each_field(
+        &self,
+        db: u8,
+        hash: &Meta,
+        seen: impl FnMut(&[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        self.each_member_name(db, hash, seen)
+    }
+
     /// About `count` fields with their values from `cursor` on.
     ///
     /// # Errors
@@ -80,7 +90,7 @@ impl CommandBatch {
         count: u64,
         seen: impl FnMut(&[u8], &[u8]) -> Result<bool>,
     ) -> Result<()> {
-        self.random_members(db, hash, count, seen)
+        self.random_members(db, hash, count, seen).map(drop)
     }
 
     /// Sets fields, and gives how many were not there. The lock is held.
@@ -110,6 +120,7 @@ impl CommandBatch {
         }
         added.sort_unstable();
         added.dedup();
+        self.clear_dead_rows(db, &hash)?;
         for (element_key, value) in writes {
             self.put_element(element_key, value);
         }
@@ -132,6 +143,7 @@ impl CommandBatch {
         if self.has_stored_element(&hash, &element_key)? {
             return Ok(false);
         }
+        self.clear_dead_rows(db, &hash)?;
         self.put_element(element_key, value);
         hash.count += 1;
         self.put_meta(db, key, &hash);
@@ -168,6 +180,7 @@ impl CommandBatch {
         present.dedup();
         let removed = present.len() as u64;
         if removed > 0 {
+            self.clear_dead_rows(db, meta)?;
             for element_key in present {
                 self.delete_element(element_key);
             }
@@ -188,6 +201,7 @@ impl CommandBatch {
             None => 0,
         };
         let sum = number.checked_add(delta).ok_or(Error::Overflow)?;
+        self.clear_dead_rows(db, &hash)?;
         self.put_element(element_key, &Digits::of(sum));
         hash.count += u64::from(before.is_none());
         self.put_meta(db, key, &hash);
@@ -210,6 +224,7 @@ impl CommandBatch {
         let number = LongDouble::parse(before.as_deref().unwrap_or(b"0"));
         let sum = number.ok_or(Error::HashValueNotAFloat)?.plus(delta);
         let sum = sum.filter(|sum| sum.is_finite()).ok_or(Error::NotFinite)?.to_string();
+        self.clear_dead_rows(db, &hash)?;
         self.put_element(element_key, sum.as_bytes());
         hash.count += u64::from(before.is_none());
         self.put_meta(db, key, &hash);

@@ -5,7 +5,7 @@
 //! nothing is remembered between pages, and a member that is there all the time is in one of them. Called by the files
 //! of the types.
 
-use crate::command_batch::{CommandBatch, Direction, Value};
+use crate::command_batch::{CommandBatch, Direction, MOST_GAPS, Value};
 use crate::encode::{self, ELEMENT_PREFIX_BYTES, Kind, Meta};
 use crate::error::{Error, Result};
 use crate::random;
@@ -109,7 +109,21 @@ impl CommandBatch {
     ) -> Result<()> {
         self.allow_walk(meta.count)?;
         let prefix = members_of(db, meta);
-        self.visit(&prefix, None, Direction::Up, |key, value| seen(parts(key, &prefix).1, value))
+        self.visit_noting(&prefix, None, Direction::Up, false, |key, value| {
+            seen(parts(key, &prefix).1, value)
+        })
+    }
+
+    /// As [`Self::each_member`], without reading values.
+    pub(crate) fn each_member_name(
+        &self,
+        db: u8,
+        meta: &Meta,
+        mut seen: impl FnMut(&[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        self.allow_walk(meta.count)?;
+        let prefix = members_of(db, meta);
+        self.visit_noting(&prefix, None, Direction::Up, true, |key, _| seen(parts(key, &prefix).1))
     }
 
     /// Shows about `count` members from `cursor` on, fewer if they are large, and gives the cursor behind them, 0 at
@@ -132,7 +146,7 @@ impl CommandBatch {
         let prefix = members_of(db, meta);
         let (mut shown, mut bytes, mut last, mut next) = (0, 0, cursor, 0);
         let from = from_place(&prefix, cursor << GROUP_SHIFT);
-        self.visit(&prefix, Some(&from), Direction::Up, |key, value| {
+        self.visit_noting(&prefix, Some(&from), Direction::Up, false, |key, value| {
             let (place, member) = parts(key, &prefix);
             let group = place >> GROUP_SHIFT;
             // The next group is above this one, so that its number is not 0, which would say that this is the end.
@@ -175,7 +189,7 @@ impl CommandBatch {
         let prefix = members_of(db, meta);
         // Values may be large: each is read when it is drawn.
         let mut keys = Vec::new();
-        self.visit_keys(&prefix, Direction::Up, |key| {
+        self.visit_keys(&prefix, None, Direction::Up, |key| {
             keys.push(key.to_vec());
             Ok(true)
         })?;
@@ -204,10 +218,11 @@ impl CommandBatch {
         };
         let (mut dead, mut most_steps) = (None, 0);
         loop {
-            let mut found = false;
+            let mut found = None;
             let mut start = from.clone();
             let (mut rows_before, mut steps_before) = (self.rows_passed(), self.deleted_steps());
-            self.visit(&prefix, from.as_deref(), Direction::Up, |key, value| {
+            // Values may be large: one is read.
+            self.visit_keys(&prefix, from.as_deref(), Direction::Up, |key| {
                 let rows = self.rows_passed() - rows_before;
                 let steps = self.deleted_steps() - steps_before;
                 if (rows > MANY_DEAD || steps > MANY_STEPS) && steps > most_steps {
@@ -219,15 +234,21 @@ impl CommandBatch {
                 behind.clear();
                 behind.extend_from_slice(key);
                 behind.push(0);
-                found = skip == 0;
-                match found {
-                    true => seen(parts(key, &prefix).1, value)?,
-                    false => skip -= 1,
+                match skip {
+                    0 => found = Some(key.to_vec()),
+                    _ => skip -= 1,
                 }
-                Ok(!found)
+                Ok(found.is_none())
             })?;
+            if let Some(key) = &found {
+                let member = parts(key, &prefix).1;
+                match meta.kind {
+                    Kind::Set => seen(member, b"")?,
+                    _ => self.element(key)?.map_or(Ok(()), |value| seen(member, &value))?,
+                }
+            }
             // At the end it goes on at the beginning; `take` sees to it that it does so once.
-            if found || from.take().is_none() {
+            if found.is_some() || from.take().is_none() {
                 return Ok(dead);
             }
         }
@@ -248,34 +269,42 @@ impl CommandBatch {
     }
 
     /// Shows `count` different random members, or all, until `seen` says no more. Costs O(all) if that is many of
-    /// them, else O(count).
+    /// them, else O(count). Gives ranges of deleted rows as [`Self::random_member`] does.
     pub(crate) fn random_members(
         &self,
         db: u8,
         meta: &Meta,
         count: u64,
         mut seen: impl FnMut(&[u8], &[u8]) -> Result<bool>,
-    ) -> Result<()> {
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         /// Up to this many, walking by all of them is as cheap as going to random places.
         const SHORT: u64 = 512;
         let many = meta.count <= SHORT || count.saturating_mul(3) >= meta.count;
         let (mut picked, mut more) = (HashSet::new(), true);
+        let mut dead: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         // A third are wanted at most, so that each try finds another one with 2/3; the bound is
         // for the worst of luck.
         let mut tries = if many { 0 } else { count.saturating_mul(8) };
         while more && tries > 0 && (picked.len() as u64) < count {
             tries -= 1;
             self.allow_walk(picked.len() as u64 * STEPS)?;
-            self.random_member(db, meta, |member, value| {
+            let passed = self.random_member(db, meta, |member, value| {
                 if picked.insert(member.to_vec()) {
                     more = seen(member, value)?;
                 }
                 Ok(())
             })?;
+            // The same may have been passed from another place.
+            if let Some((start, end)) = passed
+                && dead.len() < MOST_GAPS
+                && dead.iter().all(|(_, other)| *other != end)
+            {
+                dead.push((start, end));
+            }
         }
         let mut wanted = count.saturating_sub(picked.len() as u64);
         if wanted == 0 || !more {
-            return Ok(());
+            return Ok(dead);
         }
         // Selection sampling: Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S.
         let mut left = meta.count - picked.len() as u64;
@@ -289,7 +318,8 @@ impl CommandBatch {
             }
             left = left.saturating_sub(1);
             Ok(more && wanted > 0)
-        })
+        })?;
+        Ok(dead)
     }
 }
 

@@ -65,7 +65,7 @@ impl CommandBatch {
         count: u64,
         mut seen: impl FnMut(&[u8]) -> Result<bool>,
     ) -> Result<()> {
-        self.random_members(db, set, count, |member, _| seen(member))
+        self.random_members(db, set, count, |member, _| seen(member)).map(drop)
     }
 
     /// Shows what is in all of `sets`; one that does not exist is empty. Costs O(members of the
@@ -216,6 +216,7 @@ impl CommandBatch {
         absent.dedup();
         let added = absent.len() as u64;
         if added > 0 {
+            self.clear_dead_rows(db, &set)?;
             for element_key in absent {
                 self.put_element(element_key, b"");
             }
@@ -277,7 +278,7 @@ impl CommandBatch {
         let Some(mut set) = self.write_collection(db, key, Kind::Set)? else {
             return Ok(Vec::new());
         };
-        let (mut popped, mut size, mut dead) = (Vec::new(), ResultSize::default(), None);
+        let (mut popped, mut size, mut dead) = (Vec::new(), ResultSize::default(), Vec::new());
         let mut keep = |member: &[u8]| {
             size.add(member.len())?;
             popped.push(member.to_vec());
@@ -285,20 +286,29 @@ impl CommandBatch {
         };
         match count {
             0 => {}
-            1 => dead = self.random_member(db, &set, |member, _| keep(member))?,
+            1 => dead.extend(self.random_member(db, &set, |member, _| keep(member))?),
             _ if count >= set.count => {
                 self.set_each(db, &set, |member| keep(member).map(|()| true))?
             }
-            _ => self.set_sample(db, &set, count, |member| keep(member).map(|()| true))?,
+            _ => {
+                dead =
+                    self.random_members(db, &set, count, |member, _| keep(member).map(|()| true))?;
+            }
         }
         if popped.len() as u64 >= set.count {
             self.drop_collection(db, key, &set)?;
         } else if !popped.is_empty() {
-            if let Some((start, mut end)) = dead {
-                // What is behind a member that this batch wrote was stepped over as well.
-                if end == encode::member_key(db, set.id, &popped[0]) {
-                    end = self.next_member(db, &set, &end)?.unwrap_or(end);
-                }
+            // What is behind a member that this batch wrote was stepped over as well.
+            if let ([popped], Some((_, end))) = (&popped[..], dead.first_mut())
+                && *end == encode::member_key(db, set.id, popped)
+                && let Some(next) = self.next_member(db, &set, end)?
+            {
+                *end = next;
+            }
+            if count > 1 {
+                self.clear_dead_rows(db, &set)?;
+            }
+            for (start, end) in dead {
                 self.delete_elements(start, end);
             }
             for member in &popped {

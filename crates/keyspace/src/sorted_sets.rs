@@ -7,18 +7,12 @@ mod order;
 
 pub use order::{MemberEnd, Order, Range, ScoreEnd};
 
-use crate::command_batch::CommandBatch;
-use crate::dead_runs::DeadRun;
+use crate::command_batch::{CommandBatch, MANY_PASSED, behind};
 use crate::encode::{self, Kind, Meta};
 use crate::error::{Error, Result};
 use crate::members::{MEMBER_KEY_BYTES, Page};
 use crate::result_size::{ResultSize, check_added};
 use std::collections::HashMap;
-
-/// After more steps than this of a walk over deleted elements at an end, the end is cleared by one range deletion: that
-/// costs every later read of the neighbourhood a look, but they cost every later pop. A range that knows all newer keys
-/// within it takes fewer steps; one that does not is replaced, since a new one has none.
-const MANY_PASSED: u64 = 1000;
 
 /// Up to this many are deleted one by one: a range tombstone costs every later read of its neighbourhood a look.
 const FEW: usize = 512;
@@ -126,6 +120,7 @@ impl CommandBatch {
         mut seen: impl FnMut(&[u8], f64) -> Result<bool>,
     ) -> Result<()> {
         self.random_members(db, set, count, |member, score| seen(member, stored_score(score)?))
+            .map(drop)
     }
 
     /// Adds members or changes their scores. The lock is held.
@@ -167,6 +162,9 @@ impl CommandBatch {
             }
             scores.insert(member, (stored, after.or(now)));
         }
+        if outcome != Added::default() {
+            self.clear_dead_rows(db, &set)?;
+        }
         for (member, (stored, after)) in scores {
             if let Some(after) = after.filter(|after| stored != Some(*after)) {
                 self.put_score(db, &set, member, stored, after);
@@ -200,6 +198,7 @@ impl CommandBatch {
         check_score(sum)?;
         let Some(sum) = rule.decide(before, sum) else { return Ok(None) };
         if before != Some(sum) {
+            self.clear_dead_rows(db, &set)?;
             self.put_score(db, &set, member, before, sum);
             set.count += u64::from(before.is_none());
             self.put_meta(db, key, &set);
@@ -244,12 +243,8 @@ impl CommandBatch {
                 present.insert(member, score);
             }
         }
-        let dead = match present.is_empty() {
-            true => None,
-            false => self.dead_run(db, &set)?,
-        };
-        if let Some((start, end)) = dead {
-            self.delete_elements(start, end);
+        if !present.is_empty() {
+            self.clear_dead_rows(db, &set)?;
         }
         self.take_out(db, key, set, present.into_iter())
     }
@@ -302,34 +297,6 @@ impl CommandBatch {
         let run = Run { order, has_lowest, has_highest, steps_before };
         self.take_out_run(db, key, set, &members, run)?;
         Ok(members)
-    }
-
-    /// Rows in order that are all deleted, if a walk has noticed that they take many steps: the range of their keys.
-    fn dead_run(&self, db: u8, set: &Meta) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        let Some(DeadRun { from, is_down }) = self.space.dead_runs.take(set.id) else {
-            return Ok(None);
-        };
-        let order = if is_down { Order::Down } else { Order::Up };
-        let (steps_before, mut live) = (self.deleted_steps(), None);
-        let walked = self.walk_in_order(db, set, from.as_deref(), order, |key, _, _| {
-            live = Some(key.to_vec());
-            Ok(false)
-        });
-        if let Err(error) = walked {
-            // For the thread that may take longer.
-            self.space.dead_runs.note(set.id, DeadRun { from, is_down });
-            return Err(error);
-        }
-        if self.deleted_steps() - steps_before <= MANY_PASSED {
-            return Ok(None);
-        }
-        let prefix = order::prefix_of(db, set);
-        let whole_end = encode::end_of(&prefix);
-        let (start, end) = match is_down {
-            false => (from.unwrap_or(prefix), live.or(whole_end)),
-            true => (live.map_or(prefix, behind), from.map(behind).or(whole_end)),
-        };
-        Ok(end.filter(|end| start < *end).map(|end| (start, end)))
     }
 
     /// The first `count` members of a range, which are going to be removed.
@@ -440,12 +407,6 @@ impl CommandBatch {
         self.put_meta(db, key, &set);
         Ok(removed)
     }
-}
-
-/// The first key behind this one.
-fn behind(mut key: Vec<u8>) -> Vec<u8> {
-    key.push(0);
-    key
 }
 
 fn check_score(score: f64) -> Result<()> {

@@ -194,7 +194,7 @@ impl CommandBatch {
         let prefix = encode::elements_of(db, meta.id);
         if meta.count <= FEW {
             let mut keys = Vec::new();
-            self.visit_keys(&prefix, Direction::Up, |key| {
+            self.visit_keys(&prefix, None, Direction::Up, |key| {
                 keys.push(key.to_vec());
                 Ok(true)
             })?;

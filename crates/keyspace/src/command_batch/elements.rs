@@ -176,16 +176,17 @@ impl CommandBatch {
         self.visit_with(&reading, from, direction, seen)
     }
 
-    /// As [`Self::visit`], from the end on and without reading values.
+    /// As [`Self::visit`], without reading values.
     pub(crate) fn visit_keys(
         &self,
         prefix: &[u8],
+        from: Option<&[u8]>,
         direction: Direction,
         mut seen: impl FnMut(&[u8]) -> Result<bool>,
     ) -> Result<()> {
         let prefix = Some(prefix.to_vec());
         let reading = ReadOptions { prefix, keys_only: true, ..self.reading.clone() };
-        self.visit_with(&reading, None, direction, |key, _| seen(key))
+        self.visit_with(&reading, from, direction, |key, _| seen(key))
     }
 
     /// A walk has stepped over deleted rows, and has made steps to get past covered ones. A command that makes many
@@ -199,7 +200,8 @@ impl CommandBatch {
         Ok(())
     }
 
-    fn visit_with(
+    /// As [`Self::visit`], of the prefix in `reading`.
+    pub(super) fn visit_with(
         &self,
         reading: &ReadOptions,
         from: Option<&[u8]>,

@@ -3,9 +3,7 @@
 //!
 //! Scores and members are found by a seek. A rank is counted from the nearer end.
 
-use super::MANY_PASSED;
 use crate::command_batch::{CommandBatch, Direction};
-use crate::dead_runs::DeadRun;
 use crate::encode::{self, ELEMENT_PREFIX_BYTES, Meta};
 use crate::error::Result;
 use std::ops::RangeInclusive;
@@ -139,7 +137,6 @@ impl CommandBatch {
         }
         let Some(from) = self.start_of(db, set, range, order)? else { return Ok(()) };
         let mut walked = 0;
-        let steps_before = self.deleted_steps();
         self.walk_in_order(db, set, from.as_deref(), order, |_, member, score| {
             walked += 1;
             self.allow_walk(walked)?;
@@ -154,17 +151,7 @@ impl CommandBatch {
                 (false, false) => Ok(true),
                 (true, false) => seen(member, score),
             }
-        })?;
-        self.note_dead_run(set, from, order, steps_before);
-        Ok(())
-    }
-
-    /// After a walk that began at `from`: notes it if it took many steps over deleted rows.
-    fn note_dead_run(&self, set: &Meta, from: Option<Vec<u8>>, order: Order, steps_before: u64) {
-        if self.deleted_steps() - steps_before > MANY_PASSED {
-            let run = DeadRun { from, is_down: order == Order::Down };
-            self.space.dead_runs.note(set.id, run);
-        }
+        })
     }
 
     /// The place and the score of a member in an order, the first being 0. Costs O(place counted
@@ -209,7 +196,6 @@ impl CommandBatch {
             true => self.key_at(db, set, behind, order.other())?,
             false => None,
         };
-        let steps_before = self.deleted_steps();
         let mut skip = if from.is_some() { 0 } else { first };
         let mut wanted = last - first + 1;
         let mut walked = 0;
@@ -222,9 +208,7 @@ impl CommandBatch {
             }
             wanted -= 1;
             Ok(seen(member, score)? && wanted > 0)
-        })?;
-        self.note_dead_run(set, from, order, steps_before);
-        Ok(())
+        })
     }
 
     /// The key of the member at a place.
@@ -290,7 +274,7 @@ impl CommandBatch {
             Order::Up => Direction::Up,
             Order::Down => Direction::Down,
         };
-        self.visit(&prefix_of(db, set), from, direction, |key, _| {
+        self.visit_noting(&prefix_of(db, set), from, direction, true, |key, _| {
             let rest = key.get(PREFIX_BYTES..).unwrap_or_default();
             let Some((score, member)) = rest.split_first_chunk::<8>() else { return Ok(true) };
             seen(key, member, encode::score_of(*score))

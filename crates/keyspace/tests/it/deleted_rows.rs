@@ -149,6 +149,110 @@ fn members_that_are_popped_at_random_are_not_stepped_over_for_ever() {
     assert!(passed < 600 * ROUNDS as u64, "{passed} steps over deleted rows in {ROUNDS} rounds");
 }
 
+/// As the last test, several at a time.
+#[test]
+fn members_that_are_popped_together_are_not_stepped_over_for_ever() {
+    const ROUNDS: usize = 6000;
+    const STAY: u64 = 3;
+    let space = roomy_store(Compression::None);
+    let mut members: BTreeSet<_> = (0..STAY).map(|at| format!("f{at}").into_bytes()).collect();
+    let mut turn = locked(&space, &[b"s"]);
+    turn.set_add(0, b"s", members.iter().map(|member| &member[..])).unwrap();
+    turn.commit().unwrap();
+    let mut steps = Vec::new();
+    for round in 0..ROUNDS {
+        let mut turn = locked(&space, &[b"s"]);
+        let added = ["a", "b"].map(|name| format!("{name}{round}").into_bytes());
+        turn.set_add(0, b"s", added.iter().map(|member| &member[..])).unwrap();
+        members.extend(added);
+        let popped = turn.set_pop(0, b"s", 2).unwrap();
+        assert_eq!(popped.len(), 2);
+        assert!(popped.iter().all(|member| members.remove(member)), "{popped:?}");
+        steps.push(turn.deleted_steps());
+        turn.commit().unwrap();
+    }
+    let mut turn = space.command_batch(Mode::Device);
+    let set = turn.set(0, b"s").unwrap().unwrap();
+    let mut left = BTreeSet::new();
+    turn.set_each(0, &set, |member| Ok(left.insert(member.to_vec()))).unwrap();
+    assert_eq!((left, set.count), (members, STAY));
+    // Seven times as much if each round steps over all that was popped.
+    last_quarter_costs_at_most(5, &steps);
+}
+
+/// The score of the first one of a board grows and grows, and somebody looks at the board.
+#[test]
+fn a_board_is_shown_without_all_scores_of_before() {
+    const ROUNDS: usize = 12_000;
+    for order in [Order::Up, Order::Down] {
+        let space = roomy_store(Compression::None);
+        numbered(&space, 20);
+        let (leader, delta) = if order == Order::Down { ("00019", 1.0) } else { ("00000", -1.0) };
+        let wanted: Vec<String> = match order {
+            Order::Down => (10..20).rev().map(|at| format!("{at:05}")).collect(),
+            Order::Up => (0..10).map(|at| format!("{at:05}")).collect(),
+        };
+        let mut steps = Vec::new();
+        for round in 0..ROUNDS {
+            let mut turn = locked(&space, &[b"z"]);
+            let rule = AddRule::default();
+            turn.sorted_set_increment(0, b"z", rule, delta, leader.as_bytes()).unwrap();
+            let mut passed = turn.deleted_steps();
+            turn.commit().unwrap();
+            if round % 10 == 9 {
+                let mut turn = space.command_batch(Mode::Device);
+                turn.next_command();
+                let set = turn.sorted_set(0, b"z").unwrap().unwrap();
+                let mut shown = Vec::new();
+                turn.sorted_set_each(0, &set, &Range::Ranks(0..=9), order, |member, _| {
+                    shown.push(String::from_utf8_lossy(member).into_owned());
+                    Ok(true)
+                })
+                .unwrap();
+                assert_eq!(shown, wanted);
+                passed += turn.deleted_steps();
+            }
+            steps.push(passed);
+        }
+        last_quarter_is_as_cheap(&steps);
+    }
+}
+
+/// A client looks at all members of a set, and removes and adds some by name.
+#[test]
+fn a_set_that_is_polled_is_not_walked_through_all_that_was_in_it() {
+    const ROUNDS: usize = 8000;
+    let space = roomy_store(Compression::None);
+    let mut members: BTreeSet<_> = (0..2).map(|at| format!("stays{at}").into_bytes()).collect();
+    let mut turn = locked(&space, &[b"s"]);
+    turn.set_add(0, b"s", members.iter().map(|member| &member[..])).unwrap();
+    turn.commit().unwrap();
+    let mut steps = Vec::new();
+    for round in 0..ROUNDS {
+        let member = format!("m{round}").into_bytes();
+        let mut turn = locked(&space, &[b"s"]);
+        assert_eq!(turn.set_add(0, b"s", [&member[..]].into_iter()).unwrap(), 1);
+        members.insert(member.clone());
+        let mut passed = turn.deleted_steps();
+        turn.commit().unwrap();
+        let mut turn = space.command_batch(Mode::Device);
+        turn.next_command();
+        let set = turn.set(0, b"s").unwrap().unwrap();
+        let mut shown = BTreeSet::new();
+        turn.set_each(0, &set, |member| Ok(shown.insert(member.to_vec()))).unwrap();
+        assert_eq!(shown, members);
+        passed += turn.deleted_steps();
+        let mut turn = locked(&space, &[b"s"]);
+        assert_eq!(turn.set_remove(0, b"s", [&member[..]].into_iter()).unwrap(), 1);
+        members.remove(&member);
+        passed += turn.deleted_steps();
+        turn.commit().unwrap();
+        steps.push(passed);
+    }
+    // As above.
+    last_quarter_costs_at_most(5, &steps);
+}
+
 /// Members come in within what a range deletion has cleared, and are popped.
 #[test]
 fn members_that_come_in_among_deleted_ones_are_not_behind_them_for_ever() {
