@@ -16,8 +16,13 @@ impl CommandBatch {
     pub fn usage_bytes(&mut self, db: u8, key: &[u8]) -> Result<Option<u64>> {
         self.pin_view(db, key);
         let own = self.space().layout().prefix_bytes() as u64 + key.len() as u64 + TRAILER_BYTES;
-        if let Some(text) = self.text(db, key)? {
-            return Ok(Some(own + text.value.len() as u64));
+        if let Some(text) = self.text_info(db, key)? {
+            let len = match text.len {
+                Some(len) => len,
+                // One that is compressed by itself.
+                None => self.text(db, key)?.map_or(0, |text| text.value.len()),
+            };
+            return Ok(Some(own + len as u64));
         }
         let Some(meta) = self.meta(db, key)? else { return Ok(None) };
         let start = encode::elements_of(db, meta.id);

@@ -57,7 +57,9 @@ fn what_needs_no_value_reads_none() {
         assert_eq!(turn.string_len(0, b"string").unwrap(), LARGE);
         assert_eq!(turn.hash_field_len(0, &hash, b"c").unwrap(), Some(LARGE));
         assert_eq!(turn.hash_field_len(0, &hash, b"a").unwrap(), Some(1));
-        assert_eq!(values_read(&space), before + 2 * is_read, "{compression:?}");
+        // And what a key takes.
+        assert!(turn.usage_bytes(0, b"string").unwrap().is_some_and(|bytes| bytes > LARGE as u64));
+        assert_eq!(values_read(&space), before + 3 * is_read, "{compression:?}");
         let before = values_read(&space);
         assert_eq!(turn.delete(0, [&b"string"[..], b"small"].into_iter()).unwrap(), 2);
         assert_eq!(turn.string_len(0, b"string").unwrap(), 0);
@@ -203,6 +205,36 @@ fn a_page_of_large_values_ends_early_and_random_fields_are_read_alone() {
     })
     .unwrap();
     assert_eq!((drawn, values_read(&space) - before), (3, 3));
+}
+
+/// Fields are shown without their values, and drawn ones with none but theirs.
+#[test]
+fn fields_are_walked_by_without_their_values() {
+    const FIELDS: u64 = 200;
+    let space = roomy_store(Compression::None);
+    let names: Vec<String> = (0..FIELDS).map(|at| format!("f{at}")).collect();
+    let large = vec![7; 16 << 10];
+    let mut turn = locked(&space, &[b"hash"]);
+    let pairs = names.iter().map(|name| (name.as_bytes(), &large[..]));
+    turn.hash_set(0, b"hash", pairs).unwrap();
+    turn.commit().unwrap();
+    space.db().flush().unwrap();
+    assert!(space.db().metrics().values_separated >= FIELDS);
+    let before = values_read(&space);
+    let mut turn = space.command_batch(Mode::Device);
+    let hash = turn.hash(0, b"hash").unwrap().unwrap();
+    let mut shown = BTreeSet::new();
+    turn.hash_each_field(0, &hash, |field| Ok(shown.insert(field.to_vec()))).unwrap();
+    assert_eq!(shown.len() as u64, FIELDS);
+    assert_eq!(values_read(&space), before);
+    let mut drawn = 0;
+    turn.hash_random(0, &hash, 5, |field, value| {
+        assert!(shown.contains(field) && value.len() == large.len());
+        drawn += 1;
+        Ok(true)
+    })
+    .unwrap();
+    assert_eq!((drawn, values_read(&space) - before), (5, 5));
 }
 
 /// The reservation of ids is a commit of its own, which may wait for a sync.

@@ -225,8 +225,8 @@ fn hmget(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Writes all fields, or values, or both.
-fn everything(call: &mut Call<'_>, kind: Aggregate, fields: bool, values: bool) -> Outcome {
+/// Writes all values, with their fields or without.
+fn everything(call: &mut Call<'_>, kind: Aggregate, fields: bool) -> Outcome {
     let db = call.db();
     let Some(hash) = call.batch.hash(db, call.arg(1))? else {
         call.reply.aggregate(kind, 0);
@@ -240,9 +240,7 @@ fn everything(call: &mut Call<'_>, kind: Aggregate, fields: bool, values: bool) 
         if fields {
             reply.bulk(field);
         }
-        if values {
-            reply.bulk(value);
-        }
+        reply.bulk(value);
         Ok(!reply.is_over())
     })?;
     reply.finish(begun, shown);
@@ -250,15 +248,29 @@ fn everything(call: &mut Call<'_>, kind: Aggregate, fields: bool, values: bool) 
 }
 
 fn hgetall(call: &mut Call<'_>) -> Outcome {
-    everything(call, Aggregate::Map, true, true)
+    everything(call, Aggregate::Map, true)
 }
 
 fn hkeys(call: &mut Call<'_>) -> Outcome {
-    everything(call, Aggregate::Array, true, false)
+    let db = call.db();
+    let Some(hash) = call.batch.hash(db, call.arg(1))? else {
+        call.reply.array(0);
+        return Ok(());
+    };
+    let reply = &mut call.reply;
+    let begun = reply.begin(Aggregate::Array, hash.count as usize);
+    let mut shown = 0;
+    call.batch.hash_each_field(db, &hash, |field| {
+        shown += 1;
+        reply.bulk(field);
+        Ok(!reply.is_over())
+    })?;
+    reply.finish(begun, shown);
+    Ok(())
 }
 
 fn hvals(call: &mut Call<'_>) -> Outcome {
-    everything(call, Aggregate::Array, false, true)
+    everything(call, Aggregate::Array, false)
 }
 
 fn hdel(call: &mut Call<'_>) -> Outcome {
