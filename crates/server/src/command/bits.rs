@@ -177,6 +177,7 @@ fn bitcount(call: &mut Call<'_>) -> Outcome {
         call.reply.integer(0);
         return Ok(());
     };
+    call.batch.allow_bytes(value.len())?;
     let part = match call.count() {
         2 => part(&value, (0, -1), false),
         4 | 5 => {
@@ -206,6 +207,7 @@ fn bitpos(call: &mut Call<'_>) -> Outcome {
         call.reply.integer(if is_set { -1 } else { 0 });
         return Ok(());
     };
+    call.batch.allow_bytes(value.len())?;
     let (wanted, in_bits) = match call.count() {
         3 => ((0, -1), false),
         4 => ((call.integer(3)?, -1), false),

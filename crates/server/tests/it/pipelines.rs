@@ -83,7 +83,7 @@ fn requests_of_guests_do_not_wait_in_memory() {
     assert_eq!(other.info("client_query_buffer_limit_disconnections"), 0);
 }
 
-/// A loop neither makes a long string nor commits one: the other clients would wait.
+/// A loop neither makes a long string nor commits one, nor looks at all of its bytes: the other clients would wait.
 #[test]
 fn a_string_that_becomes_long_is_made_by_another_thread() {
     let served = Served::with(&[]);
@@ -105,6 +105,8 @@ fn a_string_that_becomes_long_is_made_by_another_thread() {
         (&["MSET", "g", &half, "h", &half], ok()),
         (&["COPY", "d", "i"], int(1)),
         (&["SETBIT", "a", "0", "1"], int(0)),
+        (&["BITCOUNT", "a"], int(2)),
+        (&["BITPOS", "a", "1"], int(0)),
     ]
     .into_iter()
     .enumerate()
