@@ -14,6 +14,7 @@ use crate::background::env::JobEnv;
 use crate::background::filter::{self, Filtering};
 use crate::background::full_disk::room_for_writes;
 use crate::background::gc;
+use crate::background::read_again;
 use crate::compaction_filter::{FilterContext, FilterJob};
 use crate::error::{Error, Result};
 use crate::event;
@@ -429,6 +430,7 @@ fn run_merge(
     let is_bound = job.is_attempt || merge.above.is_some() || is_asked_for;
     let kept_room = kept_room.filter(|_| is_bound);
     let entered = env.jobs.list.enter(&*env.base.clock, job_start(family, merge, moves));
+    read_again::files_that_failed(env, merge)?;
     let moving_job = moves.then(|| env.garbage.enter_job());
     let filtering = filtering(family, merge, &state.version);
     let next_file_number = || env.versions.next_file_number();

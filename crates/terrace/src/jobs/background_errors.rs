@@ -259,6 +259,11 @@ impl BackgroundErrors {
         Arc::new(waiting.map(|(number, _)| *number).collect())
     }
 
+    /// Whether `file` could not be read when it was last tried.
+    pub fn could_not_read(&self, file: FileNumber) -> bool {
+        !self.is_empty() && self.state.lock().files.contains_key(&file)
+    }
+
     /// Every file that could not be read when it was last tried, with the error.
     pub fn unreadable(&self) -> Vec<(FileNumber, Error)> {
         let state = self.state.lock();

@@ -222,6 +222,42 @@ fn a_file_that_cannot_be_read_for_a_while_is_merged_when_it_can() {
     db.verify().unwrap();
 }
 
+/// The first try has written what lies before the sector. The next ones would write that as well, again and again.
+#[test]
+fn a_merge_that_has_met_a_lost_sector_writes_nothing_before_it_has_read_the_file_again() {
+    let sim = SimVfs::new(3);
+    let mut options = options(&sim);
+    options.memory_budget = 64 << 20;
+    let a = &mut options.advanced;
+    // For files of some times what a merge reads at once.
+    a.memtable_bytes = 4 << 20;
+    (a.l0_compaction_trigger, a.l0_slowdown, a.l0_stop) = (30, 40, 50);
+    let db = Db::open(DIR, options).unwrap();
+    for round in 0..2 {
+        for number in 0..3000 {
+            db.put(key(number), [round; 900]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    let lost = ssts(&sim).first().unwrap().clone();
+    let at = sim.read_file(&lost).unwrap().len() as u64 / 4 * 3;
+    assert!(at > 1 << 20 && sim.lose_sector(&lost, at..at + 512));
+    let merge = || {
+        let caller = db.clone();
+        returns("compact_range", move || caller.compact_range::<&[u8]>(..)).unwrap_err()
+    };
+    let first = merge();
+    assert!(matches!(first, Error::Io(_)) && names(&first, &lost), "{first}");
+    // From now on no file can be created.
+    let (at_op, filter) = (sim.op_count(), Some(OpClass::Create));
+    sim.set_fault(Some(Fault { at_op, kind: FaultKind::Eio, forever: true, filter }));
+    let second = merge();
+    assert!(matches!(second, Error::Io(_)) && names(&second, &lost), "{second}");
+    assert_eq!(db.metrics().quarantined_files, 1);
+    sim.set_fault(None);
+    db.close().unwrap();
+}
+
 #[test]
 fn a_compaction_that_cannot_write_is_tried_again_and_poisons_nothing() {
     for kind in [FaultKind::Eio, FaultKind::NoDescriptors] {
