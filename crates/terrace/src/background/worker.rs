@@ -344,10 +344,7 @@ fn house_loop(env: &JobEnv) {
             }
         }
         // A file that stays holds up nothing else.
-        if Instant::now() >= purge_at
-            && let Err(error) = install::purge(&env.versions)
-        {
-            env.base.report("delete obsolete files", &error);
+        if Instant::now() >= purge_at && !env.purge() {
             purge_at = Instant::now() + AFTER_ERROR;
         }
         left_memtables.resize(env.read.table_cache.left_memtables().held_bytes());

@@ -463,6 +463,7 @@ impl Nouns {
             garbage,
             arbiter: Mutex::default(),
             commit: commit.clone(),
+            undeleted: Mutex::default(),
         });
         let (last_look, lock) = (Mutex::default(), Mutex::default());
         Ok(Inner { base, read, versions, jobs, commit, background, trends, last_look, lock })

@@ -233,7 +233,7 @@ fn a_merge_that_has_met_a_lost_sector_writes_nothing_before_it_has_read_the_file
     a.memtable_bytes = 4 << 20;
     (a.l0_compaction_trigger, a.l0_slowdown, a.l0_stop) = (30, 40, 50);
     let db = Db::open(DIR, options).unwrap();
-    for round in 0..2 {
+    for round in 0..2_u8 {
         for number in 0..3000 {
             db.put(key(number), [round; 900]).unwrap();
         }
