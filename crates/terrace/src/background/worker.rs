@@ -300,25 +300,27 @@ fn next_flush(env: &JobEnv, oldest_first: bool) -> Option<Arc<Family>> {
     }
 }
 
-/// Whether more threads merge than are asked for, so that this one ends.
-fn is_one_too_many(env: &JobEnv) -> bool {
-    let mut jobs = env.jobs.scheduler.lock();
-    let is_over = jobs.compaction_threads > jobs.wanted_compaction_threads;
-    jobs.compaction_threads -= usize::from(is_over);
-    is_over
-}
-
 fn compaction_loop(env: &JobEnv) {
-    while !env.jobs.scheduler.is_stopping() && !is_one_too_many(env) {
+    let scheduler = &env.jobs.scheduler;
+    while !scheduler.is_stopping() && !scheduler.lock().lets_one_end() {
+        let (generation, start) = (scheduler.lock().generation, Instant::now());
         // What failed is not chosen again before its pause is over.
-        match compact::run_next(env) {
+        let looked = match compact::run_next(env) {
             Ok(true) => continue,
-            Ok(false) => {}
-            Err(error) => env.base.report("compaction", &error),
-        }
-        let mut jobs = env.jobs.scheduler.lock();
-        if !env.jobs.scheduler.is_stopping() {
-            env.jobs.scheduler.wait_for_work(&mut jobs, TICK);
+            Ok(false) => Some(start.elapsed()),
+            Err(error) => {
+                env.base.report("compaction", &error);
+                None
+            }
+        };
+        let mut jobs = scheduler.lock();
+        match looked {
+            _ if scheduler.is_stopping() => {}
+            None => scheduler.wait_for_work(&mut jobs, TICK),
+            Some(took) => {
+                let rest = jobs.rest_after_look(took, TICK);
+                scheduler.wait_for_work_since(&mut jobs, generation, rest);
+            }
         }
     }
 }

@@ -10,6 +10,12 @@ use terrace_base::{FileNumber, SeqNo};
 /// How long a thread sleeps at most before it looks again at what it waits for; a job that ends wakes it earlier.
 const RECHECK: Duration = Duration::from_millis(50);
 
+/// A thread that has found nothing to merge rests this many times as long as all threads that merge take for such a look: where
+/// there are many families, or files, a look takes a while.
+const LOOK_RESTS: u32 = 50;
+/// It rests no longer. Not all that makes work wakes it: values expire, and snapshots are let go of.
+const LONGEST_LOOK_REST: Duration = Duration::from_secs(1);
+
 /// A compaction that is running, as far as the choice of another one must know it.
 #[derive(Debug, Clone)]
 pub(crate) struct RunningCompaction {
@@ -200,6 +206,20 @@ impl SchedulerState {
         })
     }
 
+    /// Whether more threads merge than are asked for, so that the one that asks this ends.
+    pub fn lets_one_end(&mut self) -> bool {
+        let is_over = self.compaction_threads > self.wanted_compaction_threads;
+        self.compaction_threads -= usize::from(is_over);
+        is_over
+    }
+
+    /// How long a thread rests that has found nothing to merge, for which it `took` so long; `least` where that is little.
+    pub fn rest_after_look(&self, took: Duration, least: Duration) -> Duration {
+        let threads = u32::try_from(self.compaction_threads).unwrap_or(u32::MAX);
+        let rest = took.saturating_mul(threads.saturating_mul(LOOK_RESTS));
+        rest.min(LONGEST_LOOK_REST).max(least)
+    }
+
     /// Whether nothing runs.
     pub fn is_quiet(&self) -> bool {
         self.flushing.is_empty() && self.running.is_empty()
@@ -231,6 +251,18 @@ impl Scheduler {
     /// Waits for work, at most `timeout`.
     pub fn wait_for_work(&self, jobs: &mut MutexGuard<'_, SchedulerState>, timeout: Duration) {
         self.work.wait_for(jobs, timeout);
+    }
+
+    /// As [`Self::wait_for_work`], but not if some may have come up since the state was of this `generation`.
+    pub fn wait_for_work_since(
+        &self,
+        jobs: &mut MutexGuard<'_, SchedulerState>,
+        generation: u64,
+        timeout: Duration,
+    ) {
+        if jobs.generation == generation {
+            self.wait_for_work(jobs, timeout);
+        }
     }
 
     /// Waits until some job ends, at most `timeout`.
@@ -331,6 +363,33 @@ mod tests {
         scheduler.stop();
         let stopped = scheduler.wait_until_with(|_| Ok(None::<()>), || panic!("it has stopped"));
         assert!(matches!(stopped, Err(Error::Closed)));
+    }
+
+    #[test]
+    fn work_that_came_up_during_a_look_is_not_slept_over() {
+        let scheduler = Scheduler::default();
+        let generation = scheduler.lock().generation;
+        // Nobody waits yet.
+        scheduler.wake();
+        let long = Duration::from_secs(600);
+        scheduler.wait_for_work_since(&mut scheduler.lock(), generation, long);
+        scheduler.job_ended();
+        scheduler.wait_for_work_since(&mut scheduler.lock(), generation + 1, long);
+    }
+
+    #[test]
+    fn the_longer_a_look_takes_the_less_often_threads_look() {
+        let ms = Duration::from_millis;
+        let tick = ms(100);
+        let mut jobs = SchedulerState { compaction_threads: 1, ..SchedulerState::default() };
+        assert_eq!(jobs.rest_after_look(ms(1), tick), tick);
+        assert_eq!(jobs.rest_after_look(ms(4), tick), ms(200));
+        jobs.compaction_threads = 4;
+        assert_eq!(jobs.rest_after_look(ms(1), tick), ms(200));
+        assert_eq!(jobs.rest_after_look(ms(90), tick), LONGEST_LOOK_REST);
+        jobs.compaction_threads = usize::MAX;
+        assert_eq!(jobs.rest_after_look(Duration::MAX, tick), LONGEST_LOOK_REST);
+        assert_eq!(jobs.rest_after_look(Duration::ZERO, tick), tick);
     }
 
     #[test]
