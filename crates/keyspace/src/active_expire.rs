@@ -7,7 +7,7 @@
 //! looks at the clock itself: removing it frees space, and nobody sees a difference.
 
 use crate::background_thread::BackgroundThread;
-use crate::command_batch::Mode;
+use crate::command_batch::{CommandBatch, Mode};
 use crate::encode::{self, EXPIRIES};
 use crate::error::{Error, Result};
 use crate::first_expiries::DuePart;
@@ -31,8 +31,10 @@ const BREATH: Duration = Duration::from_millis(1);
 pub struct ExpireProgress {
     /// Collections that were removed.
     pub collections: u64,
-    /// Notes that were due: if 0, there is nothing more to do now.
+    /// Notes that were due, and are done with: if 0, there is nothing more to do now.
     pub notes: u64,
+    /// Collections that stay, with their notes: what is stored of them is damaged, or the device does not give it.
+    pub left: u64,
     /// Removed entries of the store that the search for notes stepped over.
     pub passed: u64,
 }
@@ -96,16 +98,14 @@ impl Keyspace {
         let mut batch = self.command_batch(Mode::Device);
         batch.lock_for_sweep(notes.iter().map(|note| (note.db, &note.key[..])))?;
         for note in notes {
-            swept.notes += 1;
-            match batch.stored_meta(note.db, &note.key)? {
-                Some(meta)
-                    if meta.expires_at_ms == note.expires_at_ms
-                        && meta.is_expired(batch.now_ms()) =>
-                {
-                    batch.drop_collection(note.db, &note.key, &meta)?;
-                    swept.collections += 1;
+            match remove_one(&mut batch, note) {
+                Ok(is_collection) => {
+                    swept.notes += 1;
+                    swept.collections += u64::from(is_collection);
                 }
-                _ => batch.forget_stale_note(&note.engine_key),
+                // Nothing of it is in the batch. It would keep all that expire later.
+                Err(error) if is_of_stored(&error) => swept.left += 1,
+                Err(error) => return Err(error),
             }
         }
         batch.commit()?;
@@ -296,6 +296,27 @@ impl Keyspace {
     }
 }
 
+/// Removes what a note speaks of, if that has expired, and the note; whether there was a collection.
+fn remove_one(batch: &mut CommandBatch, note: &Note) -> Result<bool> {
+    let meta = batch.stored_meta(note.db, &note.key)?.filter(|meta| {
+        meta.expires_at_ms == note.expires_at_ms && meta.is_expired(batch.now_ms())
+    });
+    match &meta {
+        Some(meta) => batch.drop_collection(note.db, &note.key, meta)?,
+        None => batch.forget_stale_note(&note.engine_key),
+    }
+    Ok(meta.is_some())
+}
+
+/// Whether `error` is of what is stored, and meets nobody who reads something else.
+fn is_of_stored(error: &Error) -> bool {
+    match error {
+        Error::Engine(terrace::Error::Corruption(_)) => true,
+        Error::Engine(terrace::Error::Io(cause)) => !cause.is_transient(),
+        _ => false,
+    }
+}
+
 /// What a search has found.
 #[derive(Default)]
 struct DueNotes {
@@ -324,16 +345,21 @@ struct Gathered {
 
 /// Starts the thread that calls [`Keyspace::expire_due`] and [`Keyspace::renew_watches`] as long as the keyspace lives.
 fn start(space: Weak<Keyspace>) -> std::io::Result<BackgroundThread> {
+    // What the log has last, so that it has it once: an error is met at every step as long as it lasts.
+    let (mut last_error, mut is_told) = (None, false);
     BackgroundThread::start("terrace-expire", PAUSE, move || {
         let space = space.upgrade()?;
         space.renew_watches();
-        Some(match space.expire_due() {
-            Ok(done) if done.notes > 0 => BREATH,
-            Ok(_) => PAUSE,
-            Err(error) => {
-                tracing::warn!(%error, "expired collections are not removed now");
-                PAUSE
-            }
-        })
+        let step = space.expire_due();
+        let error = step.as_ref().err().map(ToString::to_string);
+        if let Some(error) = error.as_ref().filter(|_| error != last_error) {
+            tracing::warn!(%error, "expired collections are not removed now");
+        }
+        last_error = error;
+        let Ok(done) = step else { return Some(PAUSE) };
+        if done.left > 0 && !std::mem::replace(&mut is_told, true) {
+            tracing::warn!("expired collections that are damaged, or cannot be read, stay");
+        }
+        Some(if done.notes > 0 { BREATH } else { PAUSE })
     })
 }

@@ -309,6 +309,38 @@ fn notes_of_a_flushed_database_are_gone_and_those_of_others_are_not() {
     assert_eq!(entries(space.collections()) + own_entries(space.elements()), 2 + marks(2));
 }
 
+/// Else it would keep all that expire later, for ever.
+#[test]
+fn a_collection_that_is_damaged_keeps_no_other_from_being_removed_when_it_has_expired() {
+    const VALUE: &[u8] = b"of the damaged one";
+    let (vfs, clock) = (SimVfs::new(1), stopped_clock());
+    let mut options = small_options(&vfs, &clock);
+    options.advanced.compact_when_idle = false;
+    let space = Keyspace::open_without_active_expire("/db", options, Some(PLACEMENT)).unwrap();
+    let expiring = |key: &[u8], value: &[u8], in_ms: u64| {
+        let written = write(&space, key, |turn| {
+            turn.hash_set(0, key, [(&b"f"[..], value)].into_iter())?;
+            let at_ms = turn.now_ms() + in_ms;
+            turn.expire(0, key, at_ms, ExpireIf::default())
+        });
+        written.unwrap();
+    };
+    expiring(b"damaged", VALUE, 10);
+    space.db().flush().unwrap();
+    let place = vfs.files().into_iter().find_map(|(path, _)| {
+        let bytes = vfs.read_file(&path).filter(|_| path.extension() == Some("sst".as_ref()))?;
+        let at = bytes.windows(VALUE.len()).position(|part| part == VALUE)?;
+        Some((path, at as u64))
+    });
+    let (path, at) = place.unwrap();
+    assert!(vfs.corrupt(&path, at, 0x10));
+    expiring(b"other", b"v", 20);
+    clock.advance(30);
+    let swept = space.expire_due().unwrap();
+    assert_eq!((swept.collections, swept.notes, swept.left), (1, 1, 1));
+    assert_eq!(space.expire_due().unwrap().notes, 0, "it is no reason to hurry");
+}
+
 /// Marks of databases in which something was written.
 fn marks(databases: usize) -> usize {
     if PLACEMENT == Placement::Slots { databases } else { 0 }
