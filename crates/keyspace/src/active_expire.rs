@@ -298,9 +298,9 @@ impl Keyspace {
 
 /// Removes what a note speaks of, if that has expired, and the note; whether there was a collection.
 fn remove_one(batch: &mut CommandBatch, note: &Note) -> Result<bool> {
-    let meta = batch.stored_meta(note.db, &note.key)?.filter(|meta| {
-        meta.expires_at_ms == note.expires_at_ms && meta.is_expired(batch.now_ms())
-    });
+    let meta = batch
+        .stored_meta(note.db, &note.key)?
+        .filter(|meta| meta.expires_at_ms == note.expires_at_ms && meta.is_expired(batch.now_ms()));
     match &meta {
         Some(meta) => batch.drop_collection(note.db, &note.key, meta)?,
         None => batch.forget_stale_note(&note.engine_key),
@@ -308,7 +308,7 @@ fn remove_one(batch: &mut CommandBatch, note: &Note) -> Result<bool> {
     Ok(meta.is_some())
 }
 
-/// Whether `error` is of what is stored, and meets nobody who reads something else.
+/// Whether `error` is of what is stored: reads of something else do not meet it.
 fn is_of_stored(error: &Error) -> bool {
     match error {
         Error::Engine(terrace::Error::Corruption(_)) => true,
