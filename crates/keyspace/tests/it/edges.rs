@@ -325,7 +325,19 @@ fn a_collection_that_is_damaged_keeps_no_other_from_being_removed_when_it_has_ex
         });
         written.unwrap();
     };
-    expiring(b"damaged", VALUE, 10);
+    let fill = |side: char| {
+        for n in 0..100 {
+            let key = format!("{{t}}{side}{n}");
+            let filled = write(&space, key.as_bytes(), |turn| {
+                turn.hash_set(0, key.as_bytes(), [(&b"f"[..], &[0; 100][..])].into_iter())
+            });
+            filled.unwrap();
+        }
+    };
+    // It shares no block with notes: its neighbours are others by their names and by their age.
+    fill('c');
+    expiring(b"{t}damaged", VALUE, 10);
+    fill('e');
     space.db().flush().unwrap();
     let place = vfs.files().into_iter().find_map(|(path, _)| {
         let bytes = vfs.read_file(&path).filter(|_| path.extension() == Some("sst".as_ref()))?;
