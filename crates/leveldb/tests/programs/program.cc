@@ -530,8 +530,8 @@ void Envs(const std::string& dir) {
   CHECK(text.find("7 and again\n") != std::string::npos);
   std::vector<std::string> names;
   CHECK_OK(env->GetChildren(dir, &names));
-  CHECK(names.size() == 5);
-  for (const char* name : {"moved", "lock", "log"}) CHECK_OK(env->RemoveFile(dir + "/" + name));
+  CHECK(names.size() == 6);
+  for (const char* name : {"moved", "lock", "inherited", "log"}) CHECK_OK(env->RemoveFile(dir + "/" + name));
   CHECK_OK(env->RemoveDir(dir));
 
   std::atomic<int> count(0);
