@@ -118,6 +118,21 @@ fn last_quarter_costs_at_most(times: u64, steps: &[u64]) {
     assert!(last < times * first, "{first} steps in the first quarter, {last} in the last");
 }
 
+/// A set `s` of these members.
+fn make_set(space: &Arc<Keyspace>, members: &BTreeSet<Vec<u8>>) {
+    let mut turn = locked(space, &[b"s"]);
+    turn.set_add(0, b"s", members.iter().map(|member| &member[..])).unwrap();
+    turn.commit().unwrap();
+}
+
+/// The members of the set `s`, each walked to, and how many it says it has.
+fn members_of(turn: &mut CommandBatch) -> (BTreeSet<Vec<u8>>, u64) {
+    let set = turn.set(0, b"s").unwrap().unwrap();
+    let mut members = BTreeSet::new();
+    turn.set_each(0, &set, |member| Ok(members.insert(member.to_vec()))).unwrap();
+    (members, set.count)
+}
+
 /// Members come in and are popped again and again, and before any compaction.
 #[test]
 fn members_that_are_popped_at_random_are_not_stepped_over_for_ever() {
@@ -125,9 +140,7 @@ fn members_that_are_popped_at_random_are_not_stepped_over_for_ever() {
     let space = roomy_store(Compression::None);
     let mut members = BTreeSet::from([b"first".to_vec()]);
     let mut steps = Vec::new();
-    let mut turn = locked(&space, &[b"s"]);
-    turn.set_add(0, b"s", std::iter::once(&b"first"[..])).unwrap();
-    turn.commit().unwrap();
+    make_set(&space, &members);
     for round in 0..ROUNDS {
         let mut turn = locked(&space, &[b"s"]);
         let member = format!("m{round}").into_bytes();
@@ -139,10 +152,7 @@ fn members_that_are_popped_at_random_are_not_stepped_over_for_ever() {
         turn.commit().unwrap();
     }
     let mut turn = space.command_batch(Mode::Device);
-    let set = turn.set(0, b"s").unwrap().unwrap();
-    let mut left = BTreeSet::new();
-    turn.set_each(0, &set, |member| Ok(left.insert(member.to_vec()))).unwrap();
-    assert_eq!((left, set.count), (members, 1));
+    assert_eq!(members_of(&mut turn), (members, 1));
     let passed: u64 = steps.iter().sum();
     // What is popped is drawn anew in every run: the costs of two quarters differ more than elsewhere.
     last_quarter_costs_at_most(4, &steps);
@@ -156,9 +166,7 @@ fn members_that_are_popped_together_are_not_stepped_over_for_ever() {
     const STAY: u64 = 3;
     let space = roomy_store(Compression::None);
     let mut members: BTreeSet<_> = (0..STAY).map(|at| format!("f{at}").into_bytes()).collect();
-    let mut turn = locked(&space, &[b"s"]);
-    turn.set_add(0, b"s", members.iter().map(|member| &member[..])).unwrap();
-    turn.commit().unwrap();
+    make_set(&space, &members);
     let mut steps = Vec::new();
     for round in 0..ROUNDS {
         let mut turn = locked(&space, &[b"s"]);
@@ -172,10 +180,7 @@ fn members_that_are_popped_together_are_not_stepped_over_for_ever() {
         turn.commit().unwrap();
     }
     let mut turn = space.command_batch(Mode::Device);
-    let set = turn.set(0, b"s").unwrap().unwrap();
-    let mut left = BTreeSet::new();
-    turn.set_each(0, &set, |member| Ok(left.insert(member.to_vec()))).unwrap();
-    assert_eq!((left, set.count), (members, STAY));
+    assert_eq!(members_of(&mut turn), (members, STAY));
     // Seven times as much if each round steps over all that was popped.
     last_quarter_costs_at_most(5, &steps);
 }
@@ -224,9 +229,7 @@ fn a_set_that_is_polled_is_not_walked_through_all_that_was_in_it() {
     const ROUNDS: usize = 8000;
     let space = roomy_store(Compression::None);
     let mut members: BTreeSet<_> = (0..2).map(|at| format!("stays{at}").into_bytes()).collect();
-    let mut turn = locked(&space, &[b"s"]);
-    turn.set_add(0, b"s", members.iter().map(|member| &member[..])).unwrap();
-    turn.commit().unwrap();
+    make_set(&space, &members);
     let mut steps = Vec::new();
     for round in 0..ROUNDS {
         let member = format!("m{round}").into_bytes();
@@ -237,10 +240,7 @@ fn a_set_that_is_polled_is_not_walked_through_all_that_was_in_it() {
         turn.commit().unwrap();
         let mut turn = space.command_batch(Mode::Device);
         turn.next_command();
-        let set = turn.set(0, b"s").unwrap().unwrap();
-        let mut shown = BTreeSet::new();
-        turn.set_each(0, &set, |member| Ok(shown.insert(member.to_vec()))).unwrap();
-        assert_eq!(shown, members);
+        assert_eq!(members_of(&mut turn).0, members);
         passed += turn.deleted_steps();
         let mut turn = locked(&space, &[b"s"]);
         assert_eq!(turn.set_remove(0, b"s", [&member[..]].into_iter()).unwrap(), 1);
