@@ -116,6 +116,12 @@ impl Arena {
         self.used.0.load(Ordering::Relaxed) as u32 as usize * WORD
     }
 
+    /// The memory, and how much of it is in use.
+    #[inline]
+    pub(crate) fn memory(&self) -> (&Region, usize) {
+        (&self.region, self.allocated_bytes())
+    }
+
     pub(crate) fn committed_bytes(&self) -> usize {
         self.region.committed_bytes(self.allocated_bytes())
     }

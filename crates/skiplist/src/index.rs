@@ -162,6 +162,13 @@ impl Index {
         *lock(&self.writer)
     }
 
+    /// The memory of the lines that hashes lead to, and how much of it is in use.
+    #[inline]
+    pub(crate) fn direct(&self) -> (&Region, usize) {
+        let count = self.count.load(Ordering::Relaxed) as usize;
+        (&self.direct.region, count * LINE_BYTES)
+    }
+
     /// Bytes in use.
     pub(crate) fn bytes(&self) -> usize {
         let counts = [&self.count, &self.extra_count].map(|count| count.load(Ordering::Relaxed));

@@ -3,9 +3,11 @@
 //!
 //! Files, each using only those above it: `region` (mapped memory), `link` (what names nodes and
 //! versions), `arena` (nodes and versions in memory), `index` (nodes by the hash of their key), `head` (digests of keys kept in links), `search`,
-//! `versions` (of one key), `hint`, `group` (searches in lock-step), `iter`, `list` (the interface).
+//! `versions` (of one key), `hint`, `group` (searches in lock-step), `iter`, `list` (the interface), `ahead` (memory that is
+//! touched before it is needed).
 //! Called by the engine's memtables, and through [`Iter`] by reads and flushes.
 
+mod ahead;
 mod arena;
 mod check;
 mod group;
@@ -22,6 +24,7 @@ mod search;
 mod sync;
 mod versions;
 
+pub use ahead::MemoryAhead;
 pub use group::{Entry, GROUP, SMALL_GROUP};
 pub use hint::Hint;
 pub use iter::Iter;

@@ -3,11 +3,16 @@
 //! On Linux an anonymous mapping without swap reservation, so that only touched pages cost memory:
 //! ordinary pages in the first [`HUGE_PAGE_BYTES`] (an almost empty list stays small), huge pages
 //! after them (a search in a large list misses the TLB at every hop otherwise). Elsewhere, and
-//! under miri and loom, zeroed memory of the global allocator. Called by the arena only.
+//! under miri and loom, zeroed memory of the global allocator. Called by the arena and the index.
+//!
+//! The first touch of a huge page waits until the system has cleared it, some milliseconds where it has to find it first. So
+//! the next one is given out ahead of use, and [`Region::touch`] waits in place of the thread that fills the list.
 #![allow(unsafe_code)] // maps and unmaps memory
 
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The size and alignment of a huge page.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -23,6 +28,8 @@ const LARGEST_PAGE_BYTES: usize = 64 << 10;
 pub(crate) struct Region {
     base: NonNull<u8>,
     len: usize,
+    /// What lies behind was not given out to be touched. Beside the memory, so any order of its changes will do.
+    given: AtomicUsize,
 }
 
 // SAFETY: a region is plain memory with no tie to a thread; what may be done with it from several
@@ -37,6 +44,21 @@ impl Region {
         self.base
     }
 
+    /// The huge page that will be needed next, if the first `used` bytes come near it; the caller touches it. Each is given once.
+    #[inline]
+    pub(crate) fn next_page(&self, used: usize) -> Option<Range<usize>> {
+        let given = self.given.load(Ordering::Relaxed);
+        let near = used + (used / 2).min(HUGE_PAGE_BYTES);
+        if near <= given || given >= self.len {
+            return None;
+        }
+        let start = given.max(used.next_multiple_of(HUGE_PAGE_BYTES));
+        let end = (start + HUGE_PAGE_BYTES).min(self.len);
+        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+        let is_ours = self.given.compare_exchange(given, end, success, failure).is_ok();
+        (is_ours && start < end).then_some(start..end)
+    }
+
     /// What the first `used` bytes being touched commits: whole pages.
     pub(crate) fn committed_bytes(&self, used: usize) -> usize {
         let page = if used <= HUGE_PAGE_BYTES { PAGE_BYTES } else { HUGE_PAGE_BYTES };
@@ -46,7 +68,9 @@ impl Region {
 
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 mod mapped {
-    use super::{HUGE_PAGE_BYTES, LARGEST_PAGE_BYTES, NonNull, PAGE_BYTES, Region, io};
+    use super::{
+        AtomicUsize, HUGE_PAGE_BYTES, LARGEST_PAGE_BYTES, NonNull, PAGE_BYTES, Range, Region, io,
+    };
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
     impl Region {
@@ -92,7 +116,19 @@ mod mapped {
                 }
             }
             let base = NonNull::new(base).ok_or_else(too_large)?;
-            Ok(Self { base, len })
+            Ok(Self { base, len, given: AtomicUsize::new(HUGE_PAGE_BYTES) })
+        }
+
+        /// Has the system clear what [`Self::next_page`] gave, which changes nothing that is seen. Kernels before 5.14 refuse,
+        /// and then the first write there waits.
+        pub(crate) fn touch(&self, page: &Range<usize>) {
+            debug_assert!(page.start <= page.end && page.end <= self.len);
+            // SAFETY: the range lies in our own mapping and starts at one of its pages; its contents stay what they are,
+            // also those that others write meanwhile.
+            unsafe {
+                let at = self.base.as_ptr().add(page.start);
+                let _ = madvise(at.cast(), page.len(), Advice::LinuxPopulateWrite);
+            }
         }
     }
 
@@ -106,7 +142,7 @@ mod mapped {
 
 #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
 mod allocated {
-    use super::{NonNull, PAGE_BYTES, Region, io};
+    use super::{AtomicUsize, NonNull, PAGE_BYTES, Range, Region, io};
     use std::alloc::{Layout, alloc_zeroed, dealloc};
 
     fn layout(len: usize) -> io::Result<Layout> {
@@ -121,8 +157,11 @@ mod allocated {
             // SAFETY: the length is not 0.
             let base = NonNull::new(unsafe { alloc_zeroed(layout(len)?) })
                 .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-            Ok(Self { base, len })
+            // All of it is cleared.
+            Ok(Self { base, len, given: AtomicUsize::new(len) })
         }
+
+        pub(crate) fn touch(&self, _page: &Range<usize>) {}
     }
 
     impl Drop for Region {
@@ -131,6 +170,40 @@ mod allocated {
                 // SAFETY: allocated in `reserve` with this layout.
                 unsafe { dealloc(self.base.as_ptr(), layout) }
             }
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(miri), not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_page_is_given_once_and_before_it_is_reached() {
+        let page = HUGE_PAGE_BYTES;
+        let region = Region::reserve(4 * page + 5).unwrap();
+        assert_eq!(region.next_page(page / 2), None, "what is almost empty stays small");
+        assert_eq!(region.next_page(page - 1), Some(page..2 * page));
+        assert_eq!(region.next_page(page), None);
+        assert_eq!(region.next_page(page + page / 2), Some(2 * page..3 * page));
+        // One entry filled what was given and more.
+        assert_eq!(region.next_page(3 * page + 1), Some(4 * page..region.len));
+        for used in [3 * page + 1, 4 * page, region.len] {
+            assert_eq!(region.next_page(used), None);
+        }
+        let last = 4 * page..region.len;
+        // SAFETY: within the region, which nobody else has.
+        let byte = |at: usize| unsafe { &mut *region.base.as_ptr().add(at) };
+        *byte(last.start) = 7;
+        region.touch(&last);
+        assert_eq!((*byte(last.start), *byte(last.end - 1)), (7, 0));
+    }
+
+    #[test]
+    fn a_small_region_gives_nothing() {
+        for len in [1, 4096, HUGE_PAGE_BYTES] {
+            let region = Region::reserve(len).unwrap();
+            assert_eq!(region.next_page(len), None);
         }
     }
 }

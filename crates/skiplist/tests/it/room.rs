@@ -146,3 +146,27 @@ fn the_index_takes_as_much_as_its_keys_need() {
         }
     }
 }
+
+/// Memory that is touched ahead holds what is written there meanwhile and later.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[test]
+fn memory_is_given_out_before_it_is_needed() {
+    const ENTRIES: u64 = 60_000;
+    let list = Skiplist::with_capacity(16 << 20).unwrap();
+    let (mut hint, mut pieces) = (Hint::default(), 0);
+    assert!(list.memory_ahead().is_none(), "an empty list stays small");
+    let value_of = |n: u64| [n as u8; 200];
+    for n in 0..ENTRIES {
+        list.insert(&n.to_be_bytes(), 1, &value_of(n), &mut hint).unwrap();
+        if let Some(ahead) = list.memory_ahead() {
+            ahead.touch();
+            pieces += 1;
+        }
+    }
+    // All of the arena but its beginning, which has small pages. The index is still as small.
+    assert!(list.allocated_bytes() > 14 << 20);
+    assert_eq!(pieces, 7);
+    for n in 0..ENTRIES {
+        assert_eq!(list.get(&n.to_be_bytes(), u64::MAX).unwrap().1, value_of(n));
+    }
+}

@@ -1,7 +1,8 @@
 //! Background work: the threads ([`worker`]) and what they do: [`flush`], [`hot_checkpoint`], [`compact`] (chosen by [`choose`], picked and run by
 //! [`compaction`]), [`compact_range`], waiting for all of it ([`settle`]), garbage collection of values ([`gc`], [`collect_garbage`]), training of models
-//! ([`train_models`]). [`bound_log`] says what is flushed for the sake of the log, [`rebalance`] moves memory between pools, [`read_again`] reads what could not be read before it is merged, [`retain`] says which versions survive, [`filter`] asks the program about them, [`output`] writes them.
+//! ([`train_models`]). [`bound_log`] says what is flushed for the sake of the log, [`rebalance`] moves memory between pools, [`ahead`] does what writers would wait for, [`read_again`] reads what could not be read before it is merged, [`retain`] says which versions survive, [`filter`] asks the program about them, [`output`] writes them.
 
+mod ahead;
 mod bound_log;
 pub(crate) mod choose;
 pub(crate) mod collect_garbage;

@@ -1,9 +1,10 @@
-//! The background threads: one flushes, one keeps house, one looks after filters, one after models, the others compact. Each is a loop of
+//! The background threads: one flushes, one keeps house, one does ahead what writers will need, one looks after filters, one after models, the others compact. Each is a loop of
 //! "find a job, run it, wake the waiters".
 //!
 //! The flush thread never waits for the lead of the write queue: a leader may be waiting for a
 //! flush. Whatever needs the lead is done by the house thread.
 
+use crate::background::ahead;
 use crate::background::bound_log::{self, LastWrite};
 use crate::background::compact;
 use crate::background::env::JobEnv;
@@ -91,6 +92,7 @@ fn loops(env: &JobEnv) -> Vec<Loop> {
     }
     loops.push(("terrace-flush".into(), flush_loop));
     loops.push(("terrace-house".into(), house_loop));
+    loops.push(("terrace-ahead".into(), ahead::run));
     for n in 1..=compaction_threads(env.base.options.background_jobs) {
         loops.push((format!("terrace-compact-{n}"), compaction_loop));
     }

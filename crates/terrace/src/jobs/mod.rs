@@ -1,7 +1,8 @@
 //! What background work there is: which jobs run and which wait ([`scheduler`]), what runs, for people
-//! ([`job_list`]), and what failed and when it is tried again ([`background_errors`]). The work itself
+//! ([`job_list`]), what failed and when it is tried again ([`background_errors`]), and what is done before writers need it ([`ahead`]). The work itself
 //! is in `background`.
 
+pub(crate) mod ahead;
 pub(crate) mod background_errors;
 pub(crate) mod job_list;
 pub(crate) mod scheduler;

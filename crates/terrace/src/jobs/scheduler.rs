@@ -1,6 +1,7 @@
 //! What background threads wait for and what they are busy with.
 
 use crate::error::{Error, Result};
+use crate::jobs::ahead::Ahead;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -187,6 +188,8 @@ pub(crate) struct Scheduler {
     ended: Condvar,
     /// Jobs stop at their next check.
     pub cancel: AtomicBool,
+    /// What writers want done ahead.
+    pub ahead: Ahead,
 }
 
 impl SchedulerState {
@@ -327,6 +330,7 @@ impl Scheduler {
         self.jobs.lock().generation += 1;
         self.work.notify_all();
         self.ended.notify_all();
+        self.ahead.stop();
     }
 
     /// Whether jobs must stop.

@@ -13,7 +13,7 @@ use terrace_base::key::pack_trailer;
 use terrace_base::range_tombstone::CoverSpan;
 use terrace_base::{AtomicSeqNo, InternalIter, RangeTombstoneRef, SegmentNumber, SeqNo, ValueKind};
 use terrace_log::LogPosition;
-use terrace_skiplist::{Entry, Full, GROUP, Hint, SMALL_GROUP, Skiplist};
+use terrace_skiplist::{Entry, Full, GROUP, Hint, MemoryAhead, SMALL_GROUP, Skiplist};
 
 /// Room for what an empty skiplist takes itself.
 const LIST_BYTES: usize = 4096;
@@ -351,6 +351,12 @@ impl MemTable {
     /// Bytes that still fit.
     pub fn room_bytes(&self) -> usize {
         self.list.capacity_bytes().saturating_sub(self.list.allocated_bytes())
+    }
+
+    /// Memory that it will soon fill, for somebody who has the time to wait for it; each piece is given once.
+    #[inline]
+    pub fn memory_ahead(&self) -> Option<MemoryAhead> {
+        self.list.memory_ahead()
     }
 
     /// Keys of point entries; costs a walk over all of them.

@@ -19,7 +19,7 @@ use crate::version::family::Family;
 use crate::version::hot_table::HotTable;
 use crate::write::env::CommitEnv;
 use crate::write::full_disk;
-use crate::write::log_segments::{next_segment, not_taken, sync, sync_log};
+use crate::write::log_segments::{name_segments, next_segment, not_taken, sync, sync_log};
 use crate::write::queue::{Entered, InsertState, Lead, LogState, MemtableId, Pending, Waiter};
 use crate::write::read_set::{ReadSet, Reads};
 use crate::write::room::make_room;
@@ -331,6 +331,11 @@ fn append(
     if log.broken {
         next_segment(env, log)?;
     }
+    let is_synced = group.iter().any(|p| p.sync == SyncMode::Batch);
+    if is_synced {
+        // What fails here refuses the group, and none of it is in the log.
+        name_segments(env)?;
+    }
     let placed =
         LogPosition { segment: log.writer.segment(), offset: log.writer.next_payload_offset() };
     let (mut seqno, mut batch_at) = (first, placed.offset);
@@ -360,7 +365,7 @@ fn append(
     log.dirty = true;
     kill_point("commit:logged");
     add(&env.base.counters.log_bytes, log.writer.len_bytes().saturating_sub(before));
-    if group.iter().any(|p| p.sync == SyncMode::Batch) {
+    if is_synced {
         sync_log(env, log)?;
         env.versions.log_history.note_synced(seqno.previous());
         kill_point("commit:synced");
@@ -387,7 +392,7 @@ fn insert(
                 return Err(insert_failed(env, "a batch of our own encoding is malformed"));
             };
             if target.family != Some(op.family) {
-                target.settle(&mut gathered, state).map_err(full)?;
+                target.settle(env, &mut gathered, state).map_err(full)?;
                 target = Target::of(families, op.family, state);
                 sync::interleave();
             }
@@ -397,7 +402,7 @@ fn insert(
         }
         batch_at += (pending.batch.size_bytes() + RECORD_HEADER_BYTES) as u64;
     }
-    target.settle(&mut gathered, state).map_err(full)
+    target.settle(env, &mut gathered, state).map_err(full)
 }
 
 /// What takes operations of one family: nothing if the family was dropped meanwhile, which takes its
@@ -452,16 +457,19 @@ impl Target {
         memtable.take(op, seqno, placed, gathered, &mut state.hint)
     }
 
-    /// Inserts what was gathered for this memtable.
+    /// Inserts what was gathered for this memtable, and sees to it that there will be memory for more.
     fn settle(
         &self,
+        env: &CommitEnv,
         gathered: &mut Gathered<'_>,
         state: &mut InsertState,
     ) -> std::result::Result<(), Full> {
-        match &self.memtable {
-            Some(memtable) => memtable.settle(gathered, &mut state.hint),
-            None => Ok(()),
+        let Some(memtable) = &self.memtable else { return Ok(()) };
+        memtable.settle(gathered, &mut state.hint)?;
+        if let Some(memory) = memtable.memory_ahead() {
+            env.jobs.scheduler.ahead.ask_for_memory(memory);
         }
+        Ok(())
     }
 }
 

@@ -52,6 +52,8 @@ pub(crate) fn next_segment(env: &CommitEnv, log: &mut LogState) -> Result<()> {
     // `close` has led before another process may open the directory.
     env.base.health.check_open()?;
     env.queue()?.drain();
+    // Of several without durable names a power cut could leave a newer one only.
+    name_segments(env)?;
     if !log.broken {
         let finished = log.writer.finish();
         log.broken = true;
@@ -60,6 +62,8 @@ pub(crate) fn next_segment(env: &CommitEnv, log: &mut LogState) -> Result<()> {
     make_room_for_held(env, log.writer.held_bytes())?;
     let fresh = create_segment(env, log.writer.end())?;
     kill_point("segment:started");
+    env.queue()?.names.begin(fresh.segment());
+    env.jobs.scheduler.ahead.ask_for_names();
     let mut old = std::mem::replace(&mut log.writer, fresh);
     log.broken = false;
     log.has_values = false;
@@ -115,7 +119,15 @@ fn make_room_for_held(env: &CommitEnv, held_bytes: u64) -> Result<()> {
     Err(env.base.health.fail("start a log segment", error))
 }
 
-/// Creates a log segment whose name survives a crash.
+/// Makes the names of all log segments durable that were begun so far, if they are not: before anything in them is called
+/// durable, before the manifest refers to one, and before another one is begun. Needs no lead.
+pub(crate) fn name_segments(env: &CommitEnv) -> Result<()> {
+    let named = env.queue()?.names.make_durable(&*env.base.vfs, &env.base.dir);
+    named.map_err(|error| env.base.health.fail("name a log segment", error))
+}
+
+/// Creates a log segment. Its name does not survive a power cut yet: the sync of a directory takes milliseconds, and writers
+/// wait here. See [`name_segments`].
 fn create_segment(env: &CommitEnv, previous: LogPosition) -> Result<LogWriter> {
     let previous = Some(previous).filter(|end| end.segment > SegmentNumber::ZERO);
     // On a full disk room that is set aside for later records is room that deletions do not have: the first attempt
@@ -130,9 +142,8 @@ fn create_segment(env: &CommitEnv, previous: LogPosition) -> Result<LogWriter> {
             false => env.base.vfs.free_space_bytes(&env.base.dir).unwrap_or(u64::MAX),
         };
         let options = with_room(env.base.options.log(), free_bytes);
-        let made =
-            LogWriter::create_after(&*env.base.vfs, &path, number.segment(), &options, previous)
-                .and_then(|writer| env.base.vfs.sync_dir(&env.base.dir).map(|()| writer));
+        let vfs = &*env.base.vfs;
+        let made = LogWriter::create_after(vfs, &path, number.segment(), &options, previous);
         if made.is_err() {
             // Without records, and nothing continues it: whether it stays makes no difference.
             let _ = env.base.vfs.remove(&path);
@@ -243,6 +254,8 @@ pub(crate) fn first_log(
 /// Makes everything appended so far durable, older segments first so that there is never a hole.
 pub(crate) fn sync_log(env: &CommitEnv, log: &mut LogState) -> Result<()> {
     hand_over_under_lead(env, log)?;
+    // Those of the full segments and of this one.
+    name_segments(env)?;
     sync_full_segments(env)?;
     let synced = match log.broken {
         // The failed append is no part of the log; what stands before it is.
@@ -264,6 +277,7 @@ pub(crate) fn sync_log(env: &CommitEnv, log: &mut LogState) -> Result<()> {
 /// file may be durable only after what was written before to other families.
 pub(crate) fn sync_full_segments(env: &CommitEnv) -> Result<()> {
     let upto = env.versions.log_history.last_full_seqno();
+    name_segments(env)?;
     let synced = env.queue()?.sync_full_segments();
     synced.map_err(|error| env.base.health.poison("sync the log", error))?;
     env.versions.log_history.note_synced(upto);
@@ -280,6 +294,7 @@ pub(crate) fn append_unapplied(
     if log.broken {
         next_segment(env, log)?;
     }
+    name_segments(env)?;
     if let Err(error) = log.writer.append_through(&[payload]) {
         return Err(not_taken(env, log, "append to the log", error));
     }
@@ -427,7 +442,11 @@ fn retire(env: &CommitEnv, lead: Option<&Lead<'_>>) -> Result<()> {
     if !flushed.is_empty() {
         // What change feeds are to find after a power cut is linked through the headers of these segments, also of
         // those without records. The next open may keep them all, whatever is kept now.
-        let synced = if keeps { sync_full_segments(env) } else { Ok(()) };
+        let synced = match keeps {
+            true => sync_full_segments(env),
+            // The manifest is to name the oldest one that is needed, which a power cut must not take.
+            false => name_segments(env),
+        };
         let told =
             synced.and_then(|()| install::retire_log_before(&env.versions, needed, &flushed));
         if let Err(error) = told {

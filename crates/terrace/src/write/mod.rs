@@ -2,7 +2,7 @@
 //! ([`read_set`], [`validate`], [`changed_range`]), the commit to log and memtables ([`commit`]), what a full disk takes
 //! ([`full_disk`]), room in memtables
 //! ([`room`]), as much as a flush finds room for ([`flush_room`]), and in the hot table ([`hot_swap`]), the life of the
-//! log's segments ([`log_segments`]), and which keys are in them most often ([`count_written`], [`count_log`]).
+//! log's segments ([`log_segments`]) and of their names ([`segment_names`]), and which keys are in them most often ([`count_written`], [`count_log`]).
 
 mod changed_range;
 pub(crate) mod commit;
@@ -16,5 +16,6 @@ pub(crate) mod log_segments;
 pub(crate) mod queue;
 pub(crate) mod read_set;
 pub(crate) mod room;
+mod segment_names;
 pub(crate) mod stall;
 pub(crate) mod validate;

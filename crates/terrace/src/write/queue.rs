@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::options::SyncMode;
 use crate::write::flush_room::FlushRoom;
 use crate::write::read_set::Reads;
+use crate::write::segment_names::SegmentNames;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -141,6 +142,8 @@ pub(crate) enum Entered<'a> {
 
 /// The queue and the log behind it.
 pub(crate) struct WriteQueue {
+    /// Which log segments have names that are durable.
+    pub names: SegmentNames,
     queue: Mutex<Queue>,
     log: Mutex<LogState>,
     inserting: Mutex<InsertState>,
@@ -155,6 +158,8 @@ pub(crate) struct WriteQueue {
 impl WriteQueue {
     pub fn new(log: LogState) -> Self {
         Self {
+            // Where a full disk kept the open from beginning a segment, the last one is of an earlier process.
+            names: SegmentNames::of(log.writer.segment(), !log.broken),
             queue: Mutex::new(Queue::default()),
             log: Mutex::new(log),
             inserting: Mutex::new(InsertState::default()),
