@@ -138,6 +138,30 @@ impl Taken {
     }
 }
 
+/// How many of the oldest chunks have room for all slots in use, as long as these are more than `above` and no more than
+/// `upto`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Needed {
+    chunks: usize,
+    above: usize,
+    upto: usize,
+}
+
+impl Needed {
+    fn count(chunks: &[Option<Chunk>], slots: usize) -> Self {
+        let mut needed = Self { chunks: 0, above: 0, upto: 0 };
+        for chunk in chunks {
+            if needed.upto >= slots {
+                break;
+            }
+            let room = chunk.as_ref().map_or(0, |chunk| chunk.capacity as usize);
+            let (chunks, above) = (needed.chunks + 1, needed.upto);
+            needed = Self { chunks, above, upto: above + room };
+        }
+        needed
+    }
+}
+
 /// One class for some of the threads.
 struct Shard {
     /// By number; numbers of returned chunks are used again.
@@ -149,6 +173,8 @@ struct Shard {
     spare: Option<u32>,
     held_bytes: usize,
     live_slots: usize,
+    /// As it was counted last, of the chunks that are there.
+    needed: Option<Needed>,
 }
 
 impl Shard {
@@ -159,6 +185,7 @@ impl Shard {
         spare: None,
         held_bytes: 0,
         live_slots: 0,
+        needed: None,
     };
 
     fn chunk_mut(&mut self, number: u32) -> Option<&mut Chunk> {
@@ -189,15 +216,14 @@ impl Shard {
         self.take_from(front)
     }
 
-    /// How many of the oldest chunks have room for all slots in use.
-    fn needed_chunks(&self) -> usize {
-        let mut room = 0;
-        let is_beyond = |chunk: &Option<Chunk>| {
-            let is_enough = room >= self.live_slots;
-            room += chunk.as_ref().map_or(0, |chunk| chunk.capacity as usize);
-            is_enough
-        };
-        self.chunks.iter().position(is_beyond).unwrap_or(self.chunks.len())
+    /// How many of the oldest chunks have room for all slots in use. Not counted for each slot that is to be moved: there may
+    /// be thousands of chunks, and of those that went none has been replaced.
+    fn needed_chunks(&mut self) -> usize {
+        let slots = self.live_slots;
+        let known = self.needed.filter(|known| known.above < slots && slots <= known.upto);
+        let needed = known.unwrap_or_else(|| Needed::count(&self.chunks, slots));
+        self.needed = Some(needed);
+        needed.chunks
     }
 
     /// A slot of chunk `number`, if it has one.
@@ -216,6 +242,7 @@ impl Shard {
     }
 
     fn add(&mut self, chunk: Chunk) {
+        self.needed = None;
         self.held_bytes += chunk.bytes;
         let number = match self.vacant.pop() {
             Some(number) => {
@@ -260,6 +287,7 @@ impl Shard {
 
     fn remove(&mut self, number: u32) -> Option<Chunk> {
         let chunk = self.chunks.get_mut(number as usize)?.take()?;
+        self.needed = None;
         self.usable.remove(&number);
         self.vacant.push(number);
         self.held_bytes -= chunk.bytes;
@@ -449,5 +477,50 @@ impl Slab {
         self.reserved_bytes.fetch_sub(chunk.bytes, Relaxed);
         // SAFETY: the chunk was removed from its shard with no slot in use.
         unsafe { release(chunk.start, chunk.bytes) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A chunk of no memory, for shards that hand out no slot of it.
+    fn chunk(capacity: u32) -> Chunk {
+        let start = NonNull::dangling();
+        let (bytes, free) = (SMALL_CHUNK_BYTES, Vec::new());
+        Chunk { start, bytes, capacity, next_fresh: 0, free, live: 0, stale: false }
+    }
+
+    #[test]
+    fn how_many_chunks_are_needed_is_counted_anew_only_where_that_is_another_number() {
+        const CLASS: usize = 0;
+        let mut shard = Shard::NEW;
+        (0..40).for_each(|_| shard.add(chunk(8)));
+        let mut slots: Vec<(u32, u32)> = Vec::new();
+        while let Some(taken) = shard.take() {
+            slots.push((taken.chunk, taken.slot));
+        }
+        assert_eq!((slots.len(), shard.needed_chunks()), (320, 40));
+        // The oldest half goes, and one slot of each other chunk.
+        let (gone, mut left): (Vec<_>, Vec<_>) =
+            slots.into_iter().partition(|(number, slot)| *number < 20 || *slot == number % 8);
+        for (number, slot) in gone {
+            shard.put(CLASS, number, slot);
+        }
+        let (mut moved, mut counted) = (0, 0);
+        for place in &mut left {
+            let before = shard.needed;
+            let taken = shard.take_in_front(CLASS, place.0);
+            counted += usize::from(shard.needed != before);
+            let anew = Needed::count(&shard.chunks, shard.live_slots);
+            assert_eq!(shard.needed_chunks(), anew.chunks, "after {moved}");
+            let Some(taken) = taken else { continue };
+            let (number, slot) = std::mem::replace(place, (taken.chunk, taken.slot));
+            shard.put(CLASS, number, slot);
+            moved += 1;
+        }
+        // What lay in three chunks, of which one stays for a while; each that went was a reason to count.
+        assert_eq!((left.len(), moved), (140, 21));
+        assert!(counted <= 3, "{counted} times");
     }
 }
