@@ -13,8 +13,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use terrace_buf::Buf;
 
 /// Moves what lies in memory that is not needed for all that is in use, so that the system gets it back. Looks at every
-/// entry of the cache: some 30 ms for a GiB of blocks, and as long for each 100 MiB that are moved.
-pub fn pack_cache(cache: &BlockCache) {
+/// entry of the cache: some 30 ms for a GiB of blocks, and as long for each 100 MiB that are moved. `before_each` is called
+/// before each entry is looked at, without a lock of the cache.
+pub fn pack_cache(cache: &BlockCache, before_each: impl Fn()) {
+    let packed = |entry: &CachedBlock| {
+        before_each();
+        packed(entry)
+    };
     cache.replace_each(packed, place);
 }
 

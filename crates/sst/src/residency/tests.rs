@@ -90,10 +90,13 @@ fn what_is_moved_is_read_through_the_same_slots_and_charged_as_before() {
         blocks.iter().map(place).chain([filter]).collect::<Vec<_>>()
     };
     let before = (places(), cache.used_bytes());
-    pack_cache(&cache);
+    let looked = std::cell::Cell::new(0);
+    let pack = || pack_cache(&cache, || looked.set(looked.get() + 1));
+    pack();
+    assert_eq!(looked.get(), 9);
     assert_eq!((places(), cache.used_bytes()), before, "all chunks are needed");
     let kept: Vec<Buf> = others.into_iter().step_by(4).collect();
-    pack_cache(&cache);
+    pack();
     assert_eq!(cache.used_bytes(), before.1);
     let after = places();
     assert!(before.0.iter().zip(&after).all(|(old, place)| place.is_some() && old != place));

@@ -12,6 +12,7 @@ use crate::background::flush;
 use crate::background::full_disk::{LastLook, look_for_room};
 use crate::background::gc;
 use crate::background::hot_checkpoint;
+use crate::background::log_care::{self, LogCare, LogJob};
 use crate::background::rebalance;
 use crate::background::train_models::Learner;
 use crate::env::reserve;
@@ -22,7 +23,7 @@ use crate::memory::memtable_loan::MemtableLoan;
 use crate::memory::packing::Packing;
 use crate::memory::table_cache::TableCache;
 use crate::metrics::add;
-use crate::options::{MemorySplit, SyncMode, compaction_threads};
+use crate::options::{MemorySplit, compaction_threads};
 use crate::version::family::Family;
 use crate::version::install;
 use crate::write::log_segments;
@@ -223,6 +224,13 @@ fn attempt(env: &JobEnv, doing: &str, job: impl FnOnce() -> Result<()>) {
     }
 }
 
+/// Does what the log needs.
+fn see_to_log(env: &JobEnv, job: Option<LogJob>) {
+    if let Some((doing, job)) = job {
+        attempt(env, doing, || job(&env.commit));
+    }
+}
+
 fn flush_loop(env: &JobEnv) {
     let mut oldest_first = false;
     while !env.jobs.scheduler.is_stopping() {
@@ -328,7 +336,7 @@ fn compaction_loop(env: &JobEnv) {
 }
 
 fn house_loop(env: &JobEnv) {
-    let mut last_sync = Instant::now();
+    let mut log_care = LogCare::new();
     let mut last_look = LastLook::default();
     let mut last_write = LastWrite::default();
     let mut purge_at = Instant::now();
@@ -336,15 +344,10 @@ fn house_loop(env: &JobEnv) {
     let mut left_memtables = TableCache::pin(&env.read.table_cache, 0);
     let mut packing = Packing::default();
     while !env.jobs.scheduler.is_stopping() {
-        let sync = env.base.dynamic.sync();
-        let tick = match sync {
-            SyncMode::Interval(interval) => TICK.min(interval),
-            _ => TICK,
-        };
         {
             let mut jobs = env.jobs.scheduler.lock();
             if !env.jobs.scheduler.is_stopping() {
-                env.jobs.scheduler.wait_for_end(&mut jobs, tick);
+                env.jobs.scheduler.wait_for_end(&mut jobs, log_care::pause(env, TICK));
             }
         }
         // A file that stays holds up nothing else.
@@ -353,7 +356,9 @@ fn house_loop(env: &JobEnv) {
         }
         left_memtables.resize(env.read.table_cache.left_memtables().held_bytes());
         rebalance::step(env);
-        packing.step(env.read.table_cache.cache());
+        packing.step(env.read.table_cache.cache(), || {
+            see_to_log(env, log_care.overdue(env, TICK));
+        });
         if env.base.health.is_disk_full() {
             attempt(env, "look for room", || look_for_room(env, &mut last_look));
         } else {
@@ -368,17 +373,7 @@ fn house_loop(env: &JobEnv) {
             continue;
         }
         // Also while the disk is full: what was acknowledged is to become durable.
-        match sync {
-            SyncMode::Interval(interval) if last_sync.elapsed() >= interval => {
-                last_sync = Instant::now();
-                attempt(env, "sync the log", || log_segments::sync(&env.commit));
-            }
-            // Whatever the mode is now: a write may have said it, or been acknowledged before.
-            _ if env.base.options.sync == SyncMode::Buffered => {
-                attempt(env, "write the log", || log_segments::hand_over_now_and_then(&env.commit));
-            }
-            _ => {}
-        }
+        see_to_log(env, log_care.due(env));
         if env.base.health.is_disk_full() {
             attempt(env, "bound the log", || bound_log::on_full_disk(env));
             attempt(env, "retire log segments", || log_segments::retire_segments(&env.commit));
@@ -469,7 +464,7 @@ fn learn_loop(env: &JobEnv) {
     while !env.jobs.scheduler.is_stopping() {
         if env.base.read_only {
             rebalance::step(env);
-            packing.step(env.read.table_cache.cache());
+            packing.step(env.read.table_cache.cache(), || {});
         }
         let lookups = env.base.counters.gets.get();
         let asked = std::mem::replace(&mut seen, lookups) != lookups;
