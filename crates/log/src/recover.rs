@@ -15,6 +15,7 @@
 use crate::format::{HEADER_BYTES, LogPosition, RECORD_HEADER_BYTES};
 use crate::reader::{LogReader, RecordKind, Step};
 use crate::scan::scan_markers;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use terrace_base::{Error, Result, SegmentNumber};
 use terrace_vfs::Vfs;
@@ -93,45 +94,93 @@ pub struct Setting {
 pub fn recover_with(
     vfs: &dyn Vfs,
     segments: &[SegmentFile],
-    Setting { proven, beside_writer }: Setting,
+    setting: Setting,
     apply: &mut Apply<'_>,
 ) -> Result<Recovered> {
-    if let Some(pair) = segments.windows(2).find(|pair| pair[0].number >= pair[1].number) {
-        let (a, b) = (pair[0].number, pair[1].number);
-        return Err(Error::InvalidArgument(format!("log segments {a} and {b} are not ascending")));
-    }
-    let mut readers = segments
-        .iter()
-        .map(|segment| LogReader::open(vfs, &segment.path, segment.number))
-        .collect::<Result<Vec<_>>>()?;
-    let mut replay = Replay { segments, proven, recovered: Recovered::default() };
-    let chain = chain(segments, &readers);
-    let skipped = (0..segments.len()).filter(|at| !chain.iter().any(|part| part.index == *at));
-    replay.recovered.skipped = skipped.map(|at| segments[at].number).collect();
-    for part in &chain {
-        let reader = &mut readers[part.index];
-        // Only the last segment can be growing.
-        let may_grow = beside_writer && part.index + 1 == segments.len() && part.missing.is_none();
-        while let Some(bad) = replay.part(part, reader, apply)? {
-            if may_grow && reader.look_again(vfs)? {
-                continue;
-            }
-            match replay.judge(vfs, bad) {
-                // The proof was written after the reader had passed, and so was what it proves.
-                Err(error) if may_grow && error.is_corruption() && reader.look_again(vfs)? => {
-                    replay.recovered.dropped_bytes = 0;
-                }
-                judged => return judged,
-            }
+    OpenLog::open(vfs, segments)?.replay(setting, apply)
+}
+
+/// The segments of a log, of which the headers have been read.
+pub struct OpenLog<'a> {
+    vfs: &'a dyn Vfs,
+    segments: &'a [SegmentFile],
+    /// Of each of these.
+    readers: Vec<LogReader>,
+}
+
+impl<'a> OpenLog<'a> {
+    /// Opens `segments`, which are those that [`recover`] takes.
+    ///
+    /// # Errors
+    /// Those of [`LogReader::open`]; `InvalidArgument` if the segments are not ascending.
+    pub fn open(vfs: &'a dyn Vfs, segments: &'a [SegmentFile]) -> Result<Self> {
+        if let Some(pair) = segments.windows(2).find(|pair| pair[0].number >= pair[1].number) {
+            let (a, b) = (pair[0].number, pair[1].number);
+            let why = format!("log segments {a} and {b} are not ascending");
+            return Err(Error::InvalidArgument(why));
         }
-        replay.check_proven(part.index, readers[part.index].position())?;
+        let open = |file: &SegmentFile| LogReader::open(vfs, &file.path, file.number);
+        let readers = segments.iter().map(open).collect::<Result<_>>()?;
+        Ok(Self { vfs, segments, readers })
     }
-    if let Some(proven) = proven
-        && !chain.iter().any(|part| segments[part.index].number == proven.segment)
-    {
-        return Err(replay.too_short(proven.segment, 0, "the segment is missing", proven));
+
+    /// The segments that are [`unlinked`].
+    pub fn unlinked(&self) -> BTreeSet<SegmentNumber> {
+        unlinked(self.readers.iter().map(Some))
     }
-    Ok(replay.recovered)
+
+    /// As [`recover_with`].
+    ///
+    /// # Errors
+    /// Those of [`recover`].
+    pub fn replay(
+        self,
+        Setting { proven, beside_writer }: Setting,
+        apply: &mut Apply<'_>,
+    ) -> Result<Recovered> {
+        let Self { vfs, segments, mut readers } = self;
+        let mut replay = Replay { segments, proven, recovered: Recovered::default() };
+        let chain = chain(segments, &readers);
+        let skipped = (0..segments.len()).filter(|at| !chain.iter().any(|part| part.index == *at));
+        replay.recovered.skipped = skipped.map(|at| segments[at].number).collect();
+        for part in &chain {
+            let reader = &mut readers[part.index];
+            // Only the last segment can be growing.
+            let is_last = part.index + 1 == segments.len();
+            let may_grow = beside_writer && is_last && part.missing.is_none();
+            while let Some(bad) = replay.part(part, reader, apply)? {
+                if may_grow && reader.look_again(vfs)? {
+                    continue;
+                }
+                match replay.judge(vfs, bad) {
+                    // The proof was written after the reader had passed, and so was what it proves.
+                    Err(error)
+                        if may_grow && error.is_corruption() && reader.look_again(vfs)? =>
+                    {
+                        replay.recovered.dropped_bytes = 0;
+                    }
+                    judged => return judged,
+                }
+            }
+            replay.check_proven(part.index, readers[part.index].position())?;
+        }
+        if let Some(proven) = proven
+            && !chain.iter().any(|part| segments[part.index].number == proven.segment)
+        {
+            return Err(replay.too_short(proven.segment, 0, "the segment is missing", proven));
+        }
+        Ok(replay.recovered)
+    }
+}
+
+/// The segments of a log behind its first whose header is sound and names none before them. `readers` are those of all its
+/// segments, ascending; `None` stands for one that cannot be opened.
+pub fn unlinked<'a>(
+    readers: impl Iterator<Item = Option<&'a LogReader>>,
+) -> BTreeSet<SegmentNumber> {
+    let behind_the_first = readers.skip(1).flatten();
+    let unlinked = behind_the_first.filter(|r| r.has_header() && r.previous().is_none());
+    unlinked.map(LogReader::segment).collect()
 }
 
 /// One segment of the log in order.

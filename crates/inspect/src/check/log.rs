@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use terrace_base::{SegmentNumber, SeqNo};
 use terrace_log::format::RECORD_HEADER_BYTES;
-use terrace_log::{LogPosition, SegmentFile, Setting};
+use terrace_log::{LogPosition, OpenLog, SegmentFile, Setting};
 use terrace_manifest::evidence::Claims;
 use terrace_manifest::names;
 use terrace_vfs::Vfs;
@@ -54,11 +54,13 @@ pub(super) fn check(
     }
     let is_proven = |log: &LogPosition| log.segment > SegmentNumber::ZERO && log.segment >= oldest;
     let proven = Some(claims.log).filter(is_proven);
-    let mut unlinked = unlinked(vfs, &segments, tree);
     let mut next_seqno = SeqNo::ZERO;
     let setting = Setting { proven, ..Setting::default() };
-    let outcome =
-        terrace_log::recover_with(vfs, &segments, setting, &mut |segment, offset, payload| {
+    let outcome = OpenLog::open(vfs, &segments).and_then(|log| {
+        // A store begins such a one when it is opened, and its manifest says that the log begins with it before there are
+        // writes in it.
+        let mut unlinked = if tree.keeps_evidence { log.unlinked() } else { BTreeSet::new() };
+        log.replay(setting, &mut |segment, offset, payload| {
             let path = listing.logs.get(&segment).map_or(Path::new(""), PathBuf::as_path);
             let mut problem = |detail: String| {
                 let problem = Problem::of(path, detail);
@@ -91,7 +93,8 @@ pub(super) fn check(
             next_seqno = batch.first_seqno.saturating_add(u64::from(batch.op_count));
             found.ops += batch.ops.len() as u64;
             Ok(())
-        });
+        })
+    });
     match outcome {
         Ok(recovered) => {
             if let Some(why) = recovered.torn {
@@ -108,15 +111,4 @@ pub(super) fn check(
         }
     }
     found
-}
-
-/// The segments behind the first that name none before them. A store begins one so when it is opened, and its manifest says
-/// that the log begins with it before there are writes in it.
-fn unlinked(vfs: &dyn Vfs, segments: &[SegmentFile], tree: &Tree) -> BTreeSet<SegmentNumber> {
-    let is_unlinked = |file: &&SegmentFile| {
-        let header = terrace_log::read_header(vfs, &file.path);
-        matches!(header, Ok(Ok(header)) if header.previous.is_none())
-    };
-    let behind_the_first = segments.iter().skip(1).filter(|_| tree.keeps_evidence);
-    behind_the_first.filter(is_unlinked).map(|file| file.number).collect()
 }

@@ -536,3 +536,20 @@ fn damage_beside_a_writer_is_damage() {
     let found = recover_with(&vfs, &listed(&vfs), BESIDE_WRITER, &mut |_, _, _| Ok(()));
     assert!(found.unwrap_err().is_corruption());
 }
+
+#[test]
+fn segments_behind_the_first_that_name_none_before_them_are_unlinked() {
+    let vfs = vfs();
+    let end = |segment| Some(LogPosition { segment, offset: HEADER_BYTES });
+    let headers = [(ONE, None), (TWO, end(ONE)), (THREE, None), (FOUR, None), (NINE, end(FOUR))];
+    for (segment, previous) in headers {
+        let options = LogOptions::default();
+        drop(LogWriter::create_after(&vfs, &path(segment), segment, &options, previous).unwrap());
+    }
+    // What a damaged header says is not known.
+    assert!(vfs.corrupt(path(FOUR), 20, 1));
+    let segments = listed(&vfs);
+    let unlinked = |segments: &[SegmentFile]| OpenLog::open(&vfs, segments).unwrap().unlinked();
+    assert_eq!(unlinked(&segments), BTreeSet::from([THREE]));
+    assert_eq!(unlinked(&segments[2..]), BTreeSet::new(), "the log begins with it");
+}

@@ -17,7 +17,9 @@ use terrace_base::checksum::hash_key;
 use terrace_base::key::{trailer_kind, trailer_seqno};
 use terrace_base::{InternalIter, MAX_SEQNO, SegmentNumber, SeqNo, ValueKind};
 use terrace_log::format::RECORD_HEADER_BYTES;
-use terrace_log::{Gap, LogPosition, LogReader, RecordKind, Recovered, SegmentFile, Setting, Step};
+use terrace_log::{
+    Gap, LogPosition, LogReader, OpenLog, RecordKind, Recovered, SegmentFile, Setting, Step,
+};
 use terrace_manifest::evidence::Claims;
 use terrace_manifest::{FileMeta, ManifestState, names};
 use terrace_skiplist::{Full, Hint, Skiplist};
@@ -269,14 +271,8 @@ pub(crate) fn live_segments(
     Ok(segments)
 }
 
-/// Whether the header of the segment at `path` is sound and names no segment before it.
-fn is_unlinked(vfs: &dyn Vfs, path: &Path) -> terrace_base::Result<bool> {
-    Ok(terrace_log::read_header(vfs, path)?.is_ok_and(|header| header.previous.is_none()))
-}
-
 /// Whether a segment has a batch with operations.
-fn has_writes(vfs: &dyn Vfs, file: &SegmentFile) -> terrace_base::Result<bool> {
-    let mut reader = LogReader::open(vfs, &file.path, file.number)?;
+fn has_writes(reader: &mut LogReader) -> terrace_base::Result<bool> {
     while let Step::Record(record) = reader.next()? {
         if record.kind == RecordKind::Data
             && batch::decode(record.payload).is_some_and(|(_, count, _)| count > 0)
@@ -287,8 +283,8 @@ fn has_writes(vfs: &dyn Vfs, file: &SegmentFile) -> terrace_base::Result<bool> {
     Ok(false)
 }
 
-/// Those of `segments`, which are all of the log in force, that are of another store ([`Log::unlinked`]). What cannot be read
-/// counts as this store's.
+/// Those of `segments`, which are all of the log in force, that are of another store ([`Place::is_unlinked`]). What cannot be
+/// read counts as this store's.
 pub(crate) fn of_another_store(
     vfs: &dyn Vfs,
     segments: &[SegmentFile],
@@ -297,15 +293,30 @@ pub(crate) fn of_another_store(
     if !state.keeps_evidence {
         return Vec::new();
     }
-    let is_unlinked = |file: &&SegmentFile| is_unlinked(vfs, &file.path).unwrap_or(false);
-    let behind_the_first = segments.iter().skip(1).filter(is_unlinked);
-    let others = behind_the_first.filter(|file| has_writes(vfs, file).unwrap_or(false));
-    others.map(|file| file.number).collect()
+    let open = |file: &SegmentFile| LogReader::open(vfs, &file.path, file.number).ok();
+    let mut readers: Vec<Option<LogReader>> = segments.iter().map(open).collect();
+    let unlinked = terrace_log::unlinked(readers.iter().map(Option::as_ref));
+    let readers = readers.iter_mut().flatten();
+    let unlinked = readers.filter(|reader| unlinked.contains(&reader.segment()));
+    unlinked
+        .filter_map(|reader| has_writes(reader).unwrap_or(false).then(|| reader.segment()))
+        .collect()
 }
 
-/// What to say of writes in a segment of [`Log::unlinked`].
+/// What to say of writes at a [`Place`] that is unlinked.
 pub(crate) const OF_ANOTHER_STORE: &str = "the log does not begin with this segment, and it names none that it continues: it \
                                            is of another store; move it away, or run `terrace repair`";
+
+/// Where a record of the log stands.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub segment: SegmentNumber,
+    pub offset: u64,
+    /// In a segment behind the first that names none before it. The store makes such a one when it is opened, and the manifest
+    /// says that the log begins with it before there are writes in it. So one with writes is of another store. A repair that
+    /// salvages may have a manifest that says too little: nothing is unlinked for it.
+    pub is_unlinked: bool,
+}
 
 /// The log that is replayed.
 pub(crate) struct Log<'a> {
@@ -336,32 +347,28 @@ impl<'a> Log<'a> {
         Self { vfs, dir, segments, setting, salvages: false }
     }
 
-    /// The segments behind the first that name none before them. The store makes such a one when it is opened, and the manifest
-    /// says that the log begins with it before there are writes in it. So those with writes are of another store. A repair that
-    /// salvages may have a manifest that says too little.
-    pub fn unlinked(&self, state: &ManifestState) -> terrace_base::Result<BTreeSet<SegmentNumber>> {
-        let mut unlinked = BTreeSet::new();
-        if self.salvages || !state.keeps_evidence {
-            return Ok(unlinked);
-        }
-        for SegmentFile { number, path } in self.segments.iter().skip(1) {
-            if is_unlinked(self.vfs, path)? {
-                unlinked.insert(*number);
-            }
-        }
-        Ok(unlinked)
-    }
-
     /// Gives every record to `apply`; what was read, and if it is salvaged, what could not be.
     pub fn read(
         &self,
-        apply: &mut terrace_log::recover::Apply<'_>,
+        state: &ManifestState,
+        apply: &mut dyn FnMut(Place, &[u8]) -> terrace_base::Result<()>,
     ) -> terrace_base::Result<(Recovered, Vec<Gap>)> {
-        match self.salvages {
-            true => terrace_log::salvage(self.vfs, self.segments, apply),
-            false => terrace_log::recover_with(self.vfs, self.segments, self.setting, apply)
-                .map(|recovered| (recovered, Vec::new())),
+        if self.salvages {
+            return terrace_log::salvage(
+                self.vfs,
+                self.segments,
+                &mut |segment, offset, payload| {
+                    apply(Place { segment, offset, is_unlinked: false }, payload)
+                },
+            );
         }
+        let log = OpenLog::open(self.vfs, self.segments)?;
+        let unlinked = if state.keeps_evidence { log.unlinked() } else { BTreeSet::new() };
+        let recovered = log.replay(self.setting, &mut |segment, offset, payload| {
+            let is_unlinked = unlinked.contains(&segment);
+            apply(Place { segment, offset, is_unlinked }, payload)
+        })?;
+        Ok((recovered, Vec::new()))
     }
 
     /// The same, while another process may be appending to it.
@@ -464,17 +471,16 @@ pub(crate) fn replay(
 ) -> Result<Outcome> {
     let mut replayed = on_disk.begin()?;
     let state = on_disk.state;
-    let unlinked = log.unlinked(state)?;
     let mut last_seqno = state.last_seqno;
     let mut next_seqno = SeqNo::ZERO;
     let mut ingests_later = false;
     let mut failure = None;
     let path_of = |segment| names::log_path(dir, segment);
-    let apply = &mut |segment, offset, payload: &[u8]| {
+    let apply = &mut |Place { segment, offset, is_unlinked }: Place, payload: &[u8]| {
         let wrong = |why| terrace_base::Error::corruption(&path_of(segment), offset, why);
         let malformed = |at| wrong(batch::not_a_batch(at));
         let (first, count, ops) = batch::decode_next(payload, next_seqno).map_err(wrong)?;
-        if count > 0 && unlinked.contains(&segment) {
+        if count > 0 && is_unlinked {
             return Err(wrong(OF_ANOTHER_STORE.into()));
         }
         // What is salvaged is whole batches.
@@ -512,7 +518,7 @@ pub(crate) fn replay(
         }
         Ok(())
     };
-    let log = log.read(apply).map(|(log, _)| log);
+    let log = log.read(state, apply).map(|(log, _)| log);
     if let Some(error) = failure {
         return Err(error);
     }

@@ -4,7 +4,7 @@ use super::base::is_loss;
 use super::{FamilySign, Repair};
 use crate::batch;
 use crate::error::Result;
-use crate::open::recover;
+use crate::open::recover::{self, Place};
 use crate::version::file_numbers::FileNumbers;
 use std::collections::{BTreeMap, BTreeSet};
 use terrace_base::{SegmentNumber, SeqNo};
@@ -107,14 +107,13 @@ fn read(
     state: &ManifestState,
     signs: &[FamilySign],
 ) -> terrace_base::Result<LogSurvey> {
-    let unlinked = log.unlinked(state)?;
     let mut survey = LogSurvey::default();
     let mut next_seqno = SeqNo::ZERO;
-    let mut apply = |segment: SegmentNumber, offset: u64, payload: &[u8]| {
-        let path = names::log_path(log.dir, segment);
-        let wrong = |why: String| terrace_base::Error::corruption(&path, offset, why);
+    let mut apply = |at: Place, payload: &[u8]| {
+        let path = names::log_path(log.dir, at.segment);
+        let wrong = |why: String| terrace_base::Error::corruption(&path, at.offset, why);
         let (first, count, ops) = batch::decode_next(payload, next_seqno).map_err(wrong)?;
-        if count > 0 && unlinked.contains(&segment) {
+        if count > 0 && at.is_unlinked {
             return Err(wrong(recover::OF_ANOTHER_STORE.into()));
         }
         let ops: std::result::Result<Vec<_>, usize> = ops.collect();
@@ -130,7 +129,7 @@ fn read(
         }
         Ok(())
     };
-    let (recovered, gaps) = log.read(&mut apply)?;
+    let (recovered, gaps) = log.read(state, &mut apply)?;
     survey.batches = recovered.records;
     survey.torn = recovered.torn;
     (survey.end, survey.skipped, survey.gaps) = (recovered.end, recovered.skipped, gaps);
