@@ -39,6 +39,9 @@ const CHECKSUM_KIND: u8 = 0xff;
 /// Bytes covered by the checksum: all but checksum and magic.
 const CHECKED_BYTES: usize = FOOTER_BYTES - 12;
 
+/// Where the file number stands, behind three handles.
+const FILE_NUMBER_AT: usize = 36;
+
 /// The handles of the blocks at the end of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Footer {
@@ -137,6 +140,12 @@ impl Footer {
     }
 }
 
+/// The number that a footer says its file has, if it is one.
+pub(crate) fn stated_number(bytes: &[u8; FOOTER_BYTES]) -> FileNumber {
+    let number = Decoder::new(&bytes[FILE_NUMBER_AT..]).u64();
+    number.map_or(EXTERNAL_FILE_NUMBER, FileNumber::new)
+}
+
 fn unsupported(path: &Path, version: u32) -> Error {
     let detail = format!(
         "SST format version {version}; this build reads {FIRST_VERSION} to {FORMAT_VERSION}"
@@ -168,6 +177,7 @@ mod tests {
             };
             let bytes = footer.encode(FileNumber::new(3), 6000);
             prop_assert_eq!(Footer::decode(&bytes, &place(6000)).unwrap(), footer);
+            prop_assert_eq!(stated_number(&bytes), FileNumber::new(3));
             prop_assert!(Footer::decode(&bytes, &place(6001)).is_err());
             let mut damaged = bytes;
             damaged[at] ^= flip;

@@ -63,7 +63,7 @@ pub use options::{
     DEFAULT_BLOCK_SIZE, DEFAULT_METADATA_BLOCK_SIZE, MAX_BLOCK_BYTES, PAGE_BYTES, SstOptions,
 };
 pub use properties::{COMPARATOR, Properties};
-pub use reader::{FilterMemory, ReaderOptions, SstReader, read_properties};
+pub use reader::{FilterMemory, ReaderOptions, SstReader, read_number, read_properties};
 pub use residency::packing::pack_cache;
 pub use residency::{BlockCache, CachedBlock};
 pub use salvage::{TakeEntry, Unreadable};

@@ -11,7 +11,7 @@ pub(crate) use tail::payload;
 use crate::block_handle::{BlockHandle, Place};
 use crate::counters::ReadCounters;
 use crate::filter_read_policy::FilterReadPolicy;
-use crate::footer::Footer;
+use crate::footer::{self, FOOTER_BYTES, Footer};
 use crate::index::top_level::TopLevel;
 use crate::lookup::{Entry, Lookup};
 use crate::model_use::ModelUse;
@@ -83,6 +83,22 @@ pub fn read_properties(vfs: &dyn Vfs, path: &Path, file_number: FileNumber) -> R
     let file = vfs.open(path, OpenMode::default())?;
     let tail = Tail::read(&*file, file_number, &ReadCounters::new())?;
     tail.decode(tail.footer.properties, Properties::decode)
+}
+
+/// The number of the SST that the file at `path` ends as, whatever it is called; `None` if it ends as none.
+///
+/// # Errors
+/// I/O.
+pub fn read_number(vfs: &dyn Vfs, path: &Path) -> Result<Option<FileNumber>> {
+    let file = vfs.open(path, OpenMode::default())?;
+    let Some(offset) = file.len().checked_sub(FOOTER_BYTES as u64) else { return Ok(None) };
+    let mut bytes = [0; FOOTER_BYTES];
+    file.read_at(offset, &mut bytes)?;
+    let file_number = footer::stated_number(&bytes);
+    match Footer::decode(&bytes, &Place { path, file_number, offset }) {
+        Ok(_) | Err(Error::Unsupported { .. }) => Ok(Some(file_number)),
+        Err(_) => Ok(None),
+    }
 }
 
 impl SstReader {

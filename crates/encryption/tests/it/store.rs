@@ -137,7 +137,11 @@ fn an_sst_that_has_the_name_of_a_segment_is_set_aside_and_never_deleted() {
     let state = Manifest::read(&*encrypted(&sim, &[1]), dir).unwrap();
     let file = state.families[&0].version.files().next().unwrap().1.number;
     let from = names::sst_path(dir, file);
-    for to in [names::log_path(dir, file.segment()), names::value_log_path(dir, file.segment())] {
+    for to in [
+        names::log_path(dir, file.segment()),
+        names::value_log_path(dir, file.segment()),
+        names::value_log_path(dir, (file + 100).segment()),
+    ] {
         let image = sim.kill_image();
         let bytes = image.read_file(&from).unwrap();
         image.rename(&from, &to).unwrap();

@@ -111,7 +111,7 @@ pub(crate) fn settle(
                 Fate::IsLost("the log does not lead to this segment")
             }
             FileName::Log(number) if log.segments.iter().any(|file| file.number == number) => {
-                misplaced_if(is_no_segment(vfs, &path, number))
+                misplaced_if(is_no_segment(vfs, &path))
             }
             // Whatever can be read of it: an encrypted one says nothing under a name that is not its own.
             FileName::Log(number) if state.segments.contains_key(&number) => {
@@ -123,9 +123,9 @@ pub(crate) fn settle(
             {
                 Fate::IsLost("the manifest does not know this value segment")
             }
-            FileName::Log(number) | FileName::ValueLog(number) => misplaced_if(
-                is_another_segment(vfs, &path, number) || is_no_segment(vfs, &path, number),
-            ),
+            FileName::Log(number) | FileName::ValueLog(number) => {
+                misplaced_if(is_another_segment(vfs, &path, number) || is_no_segment(vfs, &path))
+            }
             // No reader knows it.
             FileName::Temp => {
                 match vfs.remove(&path) {
@@ -211,9 +211,9 @@ fn is_no_sst_of(vfs: &dyn Vfs, path: &Path, number: FileNumber) -> bool {
     terrace_sst::read_properties(vfs, path, number).is_err_and(|error| error.is_corruption())
 }
 
-/// Whether what has the name of a segment ends as the SST of this number does, or is encrypted as no segment of that name is.
-fn is_no_segment(vfs: &dyn Vfs, path: &Path, number: SegmentNumber) -> bool {
-    terrace_sst::read_properties(vfs, path, number.file()).is_ok()
+/// Whether what has the name of a segment ends as an SST does, of whatever number, or is encrypted as no segment of that name is.
+fn is_no_segment(vfs: &dyn Vfs, path: &Path) -> bool {
+    matches!(terrace_sst::read_number(vfs, path), Ok(Some(_)))
         || vfs.is_misnamed(path).unwrap_or(false)
 }
 

@@ -72,6 +72,8 @@ fn a_file_that_has_the_name_of_one_that_was_taken_out_is_set_aside_and_never_del
         (names::sst_path(dir, file), names::sst_path(dir, gone)),
         (names::sst_path(dir, file), names::log_path(dir, file.segment())),
         (names::sst_path(dir, file), names::value_log_path(dir, file.segment())),
+        (names::sst_path(dir, file), names::log_path(dir, gone.segment())),
+        (names::sst_path(dir, file), names::value_log_path(dir, gone.segment())),
         (names::log_path(dir, segment), names::log_path(dir, gone.segment())),
     ] {
         let image = sim.kill_image();
@@ -84,6 +86,30 @@ fn a_file_that_has_the_name_of_one_that_was_taken_out_is_set_aside_and_never_del
         let kept = image.read_file(names::lost_dir(dir).join(kept));
         assert_eq!(kept.as_deref(), Some(&bytes[..]), "{to:?}");
     }
+}
+
+/// Nothing was written there since the store was opened: what stands in its place is a torn header to the replay.
+#[test]
+fn an_sst_in_the_place_of_the_newest_segment_is_set_aside_and_never_deleted() {
+    let dir = Path::new(DIR);
+    let (sim, file) = store();
+    let options = || {
+        let mut options = options(&sim);
+        options.advanced.log_retention_bytes = 0;
+        options
+    };
+    Db::open(DIR, options()).unwrap().close().unwrap();
+    let state = Manifest::read(&sim, dir).unwrap();
+    let newest = names::log_path(dir, state.families[&0].min_log_segment);
+    let sst = names::sst_path(dir, file);
+    let bytes = sim.read_file(&sst).unwrap();
+    assert!(sim.exists(&newest).unwrap());
+    sim.rename(&sst, &newest).unwrap();
+    drop(Db::open(DIR, options()).unwrap());
+    let mut kept = newest.file_name().unwrap().to_os_string();
+    kept.push(MISPLACED);
+    let kept = sim.read_file(names::lost_dir(dir).join(kept));
+    assert_eq!(kept.as_deref(), Some(&bytes[..]));
 }
 
 /// Neither a file that was never finished nor one that nothing needs.
