@@ -124,9 +124,9 @@ impl<'a> OpenLog<'a> {
         Ok(Self { vfs, segments, readers })
     }
 
-    /// The segments that are [`unlinked`].
-    pub fn unlinked(&self) -> BTreeSet<SegmentNumber> {
-        unlinked(self.readers.iter().map(Some))
+    /// Those of its segments that are [`unlinked`].
+    pub fn unlinked(&self, oldest: SegmentNumber) -> BTreeSet<SegmentNumber> {
+        unlinked(&self.readers, oldest)
     }
 
     /// As [`recover_with`].
@@ -173,13 +173,15 @@ impl<'a> OpenLog<'a> {
     }
 }
 
-/// The segments of a log behind its first whose header is sound and names none before them. `readers` are those of all its
-/// segments, ascending; `None` stands for one that cannot be opened.
-pub fn unlinked<'a>(
-    readers: impl Iterator<Item = Option<&'a LogReader>>,
-) -> BTreeSet<SegmentNumber> {
-    let behind_the_first = readers.skip(1).flatten();
-    let unlinked = behind_the_first.filter(|r| r.has_header() && r.previous().is_none());
+/// The segments behind the one with which the log begins whose header is sound and names none before them. The log begins
+/// with segment `oldest`, whether that is there or not; 0: with the first of `readers`, which ascend.
+pub fn unlinked(readers: &[LogReader], oldest: SegmentNumber) -> BTreeSet<SegmentNumber> {
+    let first = match oldest {
+        SegmentNumber::ZERO => readers.first().map_or(oldest, LogReader::segment),
+        oldest => oldest,
+    };
+    let behind = readers.iter().filter(|reader| reader.segment() > first);
+    let unlinked = behind.filter(|reader| reader.has_header() && reader.previous().is_none());
     unlinked.map(LogReader::segment).collect()
 }
 

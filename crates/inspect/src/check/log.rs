@@ -5,7 +5,6 @@ use crate::directory::Listing;
 use crate::problem::Problem;
 use crate::text::Abridged;
 use crate::tree::Tree;
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use terrace_base::{SegmentNumber, SeqNo};
 use terrace_log::format::RECORD_HEADER_BYTES;
@@ -59,7 +58,8 @@ pub(super) fn check(
     let outcome = OpenLog::open(vfs, &segments).and_then(|log| {
         // A store begins such a one when it is opened, and its manifest says that the log begins with it before there are
         // writes in it.
-        let mut unlinked = if tree.keeps_evidence { log.unlinked() } else { BTreeSet::new() };
+        let unlinked = tree.keeps_evidence.then(|| log.unlinked(oldest));
+        let mut unlinked = unlinked.unwrap_or_default();
         log.replay(setting, &mut |segment, offset, payload| {
             let path = listing.logs.get(&segment).map_or(Path::new(""), PathBuf::as_path);
             let mut problem = |detail: String| {

@@ -549,7 +549,13 @@ fn segments_behind_the_first_that_name_none_before_them_are_unlinked() {
     // What a damaged header says is not known.
     assert!(vfs.corrupt(path(FOUR), 20, 1));
     let segments = listed(&vfs);
-    let unlinked = |segments: &[SegmentFile]| OpenLog::open(&vfs, segments).unwrap().unlinked();
-    assert_eq!(unlinked(&segments), BTreeSet::from([THREE]));
-    assert_eq!(unlinked(&segments[2..]), BTreeSet::new(), "the log begins with it");
+    let unlinked =
+        |segments: &[SegmentFile], oldest| OpenLog::open(&vfs, segments).unwrap().unlinked(oldest);
+    for oldest in [SegmentNumber::ZERO, ONE] {
+        assert_eq!(unlinked(&segments, oldest), BTreeSet::from([THREE]));
+    }
+    for oldest in [SegmentNumber::ZERO, THREE] {
+        assert_eq!(unlinked(&segments[2..], oldest), BTreeSet::new(), "the log begins with it");
+    }
+    assert_eq!(unlinked(&segments[2..], TWO), BTreeSet::from([THREE]), "that one is lost");
 }

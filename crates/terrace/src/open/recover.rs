@@ -10,7 +10,7 @@ use crate::memory::table_cache::TableCache;
 use crate::memtable::{Gathered, MemTable};
 use crate::version::family::Family;
 use crate::version::file_numbers::FileNumbers;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use terrace_base::checksum::hash_key;
@@ -294,13 +294,12 @@ pub(crate) fn of_another_store(
         return Vec::new();
     }
     let open = |file: &SegmentFile| LogReader::open(vfs, &file.path, file.number).ok();
-    let mut readers: Vec<Option<LogReader>> = segments.iter().map(open).collect();
-    let unlinked = terrace_log::unlinked(readers.iter().map(Option::as_ref));
-    let readers = readers.iter_mut().flatten();
-    let unlinked = readers.filter(|reader| unlinked.contains(&reader.segment()));
-    unlinked
-        .filter_map(|reader| has_writes(reader).unwrap_or(false).then(|| reader.segment()))
-        .collect()
+    let mut readers: Vec<LogReader> = segments.iter().filter_map(open).collect();
+    let unlinked = terrace_log::unlinked(&readers, oldest_needed(state));
+    readers.retain_mut(|reader| {
+        unlinked.contains(&reader.segment()) && has_writes(reader).unwrap_or(false)
+    });
+    readers.iter().map(LogReader::segment).collect()
 }
 
 /// What to say of writes at a [`Place`] that is unlinked.
@@ -312,9 +311,9 @@ pub(crate) const OF_ANOTHER_STORE: &str = "the log does not begin with this segm
 pub(crate) struct Place {
     pub segment: SegmentNumber,
     pub offset: u64,
-    /// In a segment behind the first that names none before it. The store makes such a one when it is opened, and the manifest
-    /// says that the log begins with it before there are writes in it. So one with writes is of another store. A repair that
-    /// salvages may have a manifest that says too little: nothing is unlinked for it.
+    /// In a segment behind the one with which the log begins that names none before it. The store makes such a one when it is
+    /// opened, and the manifest says that the log begins with it before there are writes in it. So one with writes is of another
+    /// store. A repair that salvages may have a manifest that says too little: nothing is unlinked for it.
     pub is_unlinked: bool,
 }
 
@@ -363,7 +362,8 @@ impl<'a> Log<'a> {
             );
         }
         let log = OpenLog::open(self.vfs, self.segments)?;
-        let unlinked = if state.keeps_evidence { log.unlinked() } else { BTreeSet::new() };
+        let unlinked = state.keeps_evidence.then(|| log.unlinked(oldest_needed(state)));
+        let unlinked = unlinked.unwrap_or_default();
         let recovered = log.replay(self.setting, &mut |segment, offset, payload| {
             let is_unlinked = unlinked.contains(&segment);
             apply(Place { segment, offset, is_unlinked }, payload)

@@ -257,6 +257,14 @@ fn r7_the_log_of_another_store_is_not_replayed_behind_ours_and_repair_sets_it_as
     assert!(image.exists(&kept).unwrap(), "{report:?}");
     let store = Store::open(options(&image)).unwrap();
     assert_eq!(store.db.get(key(1)).unwrap().as_deref(), Some(&b"ours"[..]));
+    // It does not take the place of the one with which our log begins, if that is lost.
+    let image = ours.kill_image();
+    image.remove(&newest_log(&ours)).unwrap();
+    assert!(image.write_file(&stray, theirs.read_file(&stray).unwrap()));
+    let report = terrace::repair(DIR, options(&image), RepairOptions::default()).unwrap();
+    assert!(!report.lost.is_empty() && image.exists(&kept).unwrap(), "{report:?}");
+    let store = Store::open(options(&image)).unwrap();
+    assert_eq!(store.db.get(key(1)).unwrap(), None, "told as lost");
 }
 
 /// A store whose values bear `tag`, with one SST.
