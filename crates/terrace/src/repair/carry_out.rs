@@ -8,7 +8,6 @@ use super::misplaced::MISPLACED;
 use super::plan::{Files, Plan};
 use super::ssts::version_of;
 use super::unended;
-use crate::admin::checkpoint;
 use crate::error::Result;
 use crate::inner::Inner;
 use crate::open::family_options;
@@ -176,7 +175,7 @@ impl Repair<'_> {
             // One that was taken back, or that a repair which did not end had kept, is there still.
             if !is_segment || !is_same(&*self.vfs, &path, &lost.join(&kept_as)) {
                 let target = orphans::free_name(&*self.vfs, self.dir, &kept_as)?;
-                checkpoint::link_around_loss(&*self.vfs, &path, &target)?;
+                self.give_whole(&path, &target)?;
             }
             kept.insert(name);
         }

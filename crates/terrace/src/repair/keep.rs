@@ -85,8 +85,7 @@ impl Repair<'_> {
         self.give_too(path, &target)
     }
 
-    /// Gives the file at `path` the name `target` as well, or, where there are no hard links, a copy of it, which is there as a
-    /// whole or not at all. Gives whether there was room.
+    /// As [`Self::give_whole`], where there are hard links, or room for a copy. Gives whether there was room.
     pub(super) fn give_too(&self, path: &Path, target: &Path) -> Result<bool> {
         if self.vfs.hard_link(path, target).is_ok() {
             return Ok(true);
@@ -95,23 +94,28 @@ impl Repair<'_> {
         if self.vfs.free_space_bytes(self.dir).is_ok_and(|free| free < needed) {
             return Ok(false);
         }
+        match self.give_whole(path, target) {
+            Err(Error::DiskFull(_)) => Ok(false),
+            given => given.map(|()| true),
+        }
+    }
+
+    /// Gives the file at `path` the name `target` in `lost/` as well, or, where there are no hard links, a copy of it, which is there
+    /// as a whole or not at all: what a repair that is cut short has copied half is taken for no file.
+    pub(super) fn give_whole(&self, path: &Path, target: &Path) -> Result<()> {
+        if self.vfs.hard_link(path, target).is_ok() {
+            return Ok(());
+        }
         let temp = names::rewrite_path(&names::lost_dir(self.dir));
         if self.vfs.exists(&temp)? {
             self.vfs.remove(&temp)?;
         }
-        match checkpoint::link_around_loss(&*self.vfs, path, &temp) {
-            Err(Error::DiskFull(_)) => {
-                if self.vfs.exists(&temp)? {
-                    self.vfs.remove(&temp)?;
-                }
-                Ok(false)
-            }
-            copied => {
-                copied?;
-                self.vfs.rename(&temp, target)?;
-                Ok(true)
-            }
+        if let Err(error) = checkpoint::link_around_loss(&*self.vfs, path, &temp) {
+            // It takes room. The error that counts is that of the copy.
+            let _ = self.vfs.remove(&temp);
+            return Err(error);
         }
+        Ok(self.vfs.rename(&temp, target)?)
     }
 
     /// Value segments that neither an SST nor the manifest knows go to `lost/`, whatever can be read of them. What the manifest

@@ -77,6 +77,20 @@ impl Separated {
         Path::new(DIR).join("lost").join(path.file_name().unwrap())
     }
 
+    /// The files of the store that have another content under their names in `lost/` of `image`.
+    fn of_which_lost_has_a_part(&self, image: &SimVfs) -> Vec<String> {
+        let lost = Path::new(DIR).join("lost");
+        let mut names = match image.exists(&lost).unwrap() {
+            true => image.list(&lost).unwrap(),
+            false => Vec::new(),
+        };
+        names.retain(|name| {
+            let original = self.sim.read_file(Path::new(DIR).join(name));
+            original.is_some() && original != image.read_file(lost.join(name))
+        });
+        names
+    }
+
     fn count(&self) -> usize {
         let db = Db::open(DIR, self.options.clone()).unwrap();
         let is_there = |n: &u64| db.get(key(*n)).unwrap().as_deref() == Some(&VALUE[..]);
@@ -160,7 +174,7 @@ fn of_a_repair_that_is_cut_short_the_segment_is_in_lost_as_a_whole_or_not_at_all
             let over = |image: &SimVfs| -> Arc<dyn Vfs> {
                 match links {
                     true => Arc::new(image.clone()),
-                    false => without_links(image, false),
+                    false => without_links(image, None),
                 }
             };
             let mut options = store.options.clone();
@@ -175,6 +189,8 @@ fn of_a_repair_that_is_cut_short_the_segment_is_in_lost_as_a_whole_or_not_at_all
                         assert!(left.exists(&store.segment).unwrap(), "call {calls}");
                     }
                 }
+                // So is whatever else is copied: manifests, the log, the evidence.
+                assert!(links || store.of_which_lost_has_a_part(&left).is_empty(), "call {calls}");
                 store.repair_over(over(&left), false);
                 assert!(left.read_file(&kept).unwrap() == bytes, "call {calls}");
                 assert!(!left.exists(&second_of(&store.segment)).unwrap(), "call {calls}");
@@ -190,12 +206,16 @@ fn second_of(segment: &Path) -> PathBuf {
     PathBuf::from(format!("{}.1", Separated::in_lost(segment).display()))
 }
 
-/// As on FAT, with room for a copy of a value segment or without.
-fn without_links(sim: &SimVfs, is_full: bool) -> Arc<dyn Vfs> {
-    let is_full = AtomicBool::new(is_full);
+/// As on FAT, with room for copies, but not for one of the file `full_for`.
+fn without_links(sim: &SimVfs, full_for: Option<&Path>) -> Arc<dyn Vfs> {
+    let full_for = full_for.map(Path::to_path_buf);
+    // What was to be linked last is copied next.
+    let is_full = AtomicBool::new(false);
     Arc::new(BeforeCalls::new(sim.clone(), move |call, path| match call {
-        Call::HardLink(_) => Err(Error::io("link", path, ErrorKind::Unsupported.into())),
-        // The first is that of the segment.
+        Call::HardLink(_) => {
+            is_full.store(full_for.as_deref() == Some(path), Ordering::Relaxed);
+            Err(Error::io("link", path, ErrorKind::Unsupported.into()))
+        }
         Call::Create
             if path.ends_with("lost/rewrite.tmp") && is_full.swap(false, Ordering::Relaxed) =>
         {
@@ -211,7 +231,8 @@ fn without_hard_links_a_copy_is_in_lost_and_where_there_is_no_room_the_report_sa
         let store = Separated::new();
         store.sim.remove(&store.sst).unwrap();
         let bytes = store.bytes();
-        let report = store.repair_over(without_links(&store.sim, is_full), false);
+        let full_for = is_full.then_some(&*store.segment);
+        let report = store.repair_over(without_links(&store.sim, full_for), false);
         let told = report.lost.iter().any(|line| line.contains("no room for copies"));
         assert_eq!(told, is_full, "{report:?}");
         store.use_it();
@@ -233,7 +254,7 @@ fn a_segment_that_is_taken_back_stays_in_lost_also_without_hard_links() {
     while !ended {
         let image = store.sim.kill_image();
         let mut options = store.options.clone();
-        options.advanced.vfs = without_links(&image, false);
+        options.advanced.vfs = without_links(&image, None);
         image.crash_after(calls);
         let how = RepairOptions { from_lost: true, ..RepairOptions::default() };
         ended = terrace::repair(DIR, options.clone(), how).is_ok();
