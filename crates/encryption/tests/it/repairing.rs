@@ -1,7 +1,7 @@
 //! `terrace repair` of encrypted stores with blocks that are damaged, or that the device does not give: what stands in other
 //! blocks is saved, and what comes out is sound for those who read whole files.
 
-use super::{DIR, contents, encrypted, open, options, ring};
+use super::{DIR, contents, encrypted, open, options, raw_files, ring};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use terrace::vfs::{SimVfs, Vfs};
 use terrace::{Compression, Db, Error, Options, RepairOptions, RepairReport, SyncMode, repair};
 use terrace_backup::Backups;
 use terrace_encryption::{Target, rewrite};
+use terrace_manifest::names;
 
 const BLOCK_BYTES: u64 = super::BLOCK as u64;
 
@@ -255,4 +256,27 @@ fn a_value_segment_that_was_cut_keeps_the_values_before_the_cut() {
         let again = repair(DIR, over(&image), RepairOptions::default()).unwrap();
         assert!(again.was_sound, "cut at {cut}: {again:?}");
     }
+}
+
+#[test]
+fn a_file_in_lost_whose_key_is_missing_stays_there_and_keeps_no_later_repair_from_beginning() {
+    let sim = SimVfs::new(1);
+    let db = open(&sim, &[1]);
+    db.put("a", "1").unwrap();
+    db.close().unwrap();
+    let other = SimVfs::new(2);
+    let db = open(&other, &[2]);
+    db.put("b", "2").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let is_sst = |(name, _): &(String, Vec<u8>)| name.ends_with(".sst");
+    let (_, sst) = raw_files(&other).into_iter().find(is_sst).unwrap();
+    let kept = names::lost_dir(Path::new(DIR)).join("000050.sst");
+    assert!(sim.write_file(&kept, &sst));
+    let how = RepairOptions { from_lost: true, ..RepairOptions::default() };
+    let error = repair(DIR, options(encrypted(&sim, &[1])), how).unwrap_err();
+    assert!(error.to_string().contains("000050.sst"), "{error}");
+    assert_eq!(sim.read_file(&kept).as_ref(), Some(&sst));
+    let report = repair(DIR, options(encrypted(&sim, &[1])), RepairOptions::default()).unwrap();
+    assert!(report.was_sound, "{report:?}");
 }

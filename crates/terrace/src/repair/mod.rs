@@ -257,15 +257,16 @@ fn check_is_store(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     if names.is_empty() {
         return Err(read_write::not_a_store(dir, "there is no file of a store in it"));
     }
-    for name in names {
-        // Files that cannot be read without a key are not lost.
-        let opened = vfs.open(&dir.join(name), OpenMode::default());
-        let checked = opened.and_then(|file| check_not_encrypted(&*file));
-        if let Err(error @ terrace_base::Error::Unsupported { .. }) = checked {
-            return Err(error.into());
-        }
+    names.iter().try_for_each(|name| check_key(vfs, &dir.join(name)))
+}
+
+/// Refuses a file that cannot be read without a key: it is not lost.
+fn check_key(vfs: &dyn Vfs, path: &Path) -> Result<()> {
+    let opened = vfs.open(path, OpenMode::default());
+    match opened.and_then(|file| check_not_encrypted(&*file)) {
+        Err(error @ terrace_base::Error::Unsupported { .. }) => Err(error.into()),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Refuses what has the name of `lost/` and is no directory.

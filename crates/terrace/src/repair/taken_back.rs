@@ -9,7 +9,7 @@
 use super::Repair;
 use super::base::is_loss;
 use super::misplaced::MISPLACED;
-use super::unended;
+use super::{check_key, unended};
 use crate::error::Result;
 use crate::open::orphans;
 use std::collections::HashSet;
@@ -65,6 +65,8 @@ impl Repair<'_> {
             if !is_data || self.vfs.exists(&self.dir.join(&name))? {
                 continue;
             }
+            // Before anything moves: with it in the store's directory no repair would begin without the key.
+            check_key(&*self.vfs, &lost.join(&name))?;
             if let Sst(number) = parsed {
                 self.taken_back.insert(number);
                 is_any_sst = true;
