@@ -3,12 +3,14 @@
 //! What was never finished goes: temporary files, and whatever the manifest's own records say was
 //! taken out. A finished SST or segment that no record names may be all that is left of data, so it is
 //! never deleted: it moves to `lost/` in the store's directory, and an event names it. So does one that has
-//! only the name of a file that was taken out, or that of a segment although it is an SST.
+//! only the name of a file that was taken out, that of a segment although it is an SST, or that of a temporary file although it is
+//! one that a record names.
 //! Outputs of jobs bear temporary names until just
 //! before their edit ([`crate::version::unpublished::publish`]), so a crash leaves next to nothing that looks lost.
 
 use crate::error::Result;
 use crate::event;
+use crate::values::value_log::segment_path;
 use crate::version::file_numbers::FileNumbers;
 use crate::version::log_history::LogHistory;
 use crate::version::reader_pins::ReaderPins;
@@ -126,6 +128,7 @@ pub(crate) fn settle(
             FileName::Log(number) | FileName::ValueLog(number) => {
                 misplaced_if(is_another_segment(vfs, &path, number) || is_no_segment(vfs, &path))
             }
+            FileName::Temp if is_renamed(vfs, dir, (state, &live), &name) => Fate::IsMisplaced,
             // No reader knows it.
             FileName::Temp => {
                 match vfs.remove(&path) {
@@ -160,6 +163,21 @@ pub(crate) fn settle(
         vfs.sync_dir(dir)?;
     }
     Ok(())
+}
+
+/// Whether temporary file `name` has the number of a file that is missing and that `state` names, as an SST (`live`) or as a segment
+/// with values. Those that the store has not finished have numbers of no such file.
+pub(crate) fn is_renamed(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    (state, live): (&ManifestState, &HashSet<FileNumber>),
+    name: &str,
+) -> bool {
+    let Some(number) = names::temp_number(name) else { return false };
+    let is_missing = |path: &Path| vfs.exists(path).is_ok_and(|is_there| !is_there);
+    let segment = state.segments.get(&number.segment());
+    (live.contains(&number) && is_missing(&names::sst_path(dir, number)))
+        || segment.is_some_and(|segment| is_missing(&segment_path(dir, segment)))
 }
 
 /// Whether the store writes the temporary file at `path` again while it is open, which would fail then.

@@ -8,12 +8,12 @@
 use super::base::Proof;
 use super::{Repair, unended};
 use crate::error::Result;
-use crate::open::recover;
+use crate::open::{orphans, recover};
 use crate::version::file_numbers::FileNumbers;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::path::Path;
-use terrace_base::{Error, SegmentNumber};
+use terrace_base::{Error, FileNumber, SegmentNumber};
 use terrace_manifest::ManifestState;
 use terrace_manifest::names::{self, FileName};
 use terrace_vfs::{OpenMode, is_no_file};
@@ -104,6 +104,28 @@ impl Repair<'_> {
             let Misplaced { absent, in_log: passed_over } = &mut self.misplaced;
             let names = if is_segment && in_log.is_some() { passed_over } else { absent };
             names.insert(name.clone());
+        }
+    }
+
+    /// Sets temporary files of `listing` aside that have the number of a file which `state` names and that is missing: the next open
+    /// would take them for unfinished.
+    pub(super) fn set_renamed_aside(
+        &mut self,
+        state: &ManifestState,
+        listing: &[String],
+        aside: &mut Vec<(String, &'static str)>,
+    ) {
+        let files = state.families.values().flat_map(|family| family.version.all_files());
+        let live: HashSet<FileNumber> = files.map(|(_, file)| file.number).collect();
+        let (vfs, dir) = (self.vfs.clone(), self.dir);
+        for name in listing {
+            if orphans::is_renamed(&*vfs, dir, (state, &live), name) {
+                self.note(format!(
+                    "{name} has the number of a file that is missing: give it its name back if it is that one; it moves to \
+                     lost/ as {name}{MISPLACED}"
+                ));
+                aside.push((name.clone(), MISPLACED));
+            }
         }
     }
 

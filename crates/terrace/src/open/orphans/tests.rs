@@ -1,7 +1,7 @@
 //! What an open does with files that nothing names.
 
 use super::*;
-use crate::{Db, Options};
+use crate::{Db, Options, RepairOptions};
 use std::sync::Arc;
 use terrace_base::{Error, FileNumber};
 use terrace_manifest::Manifest;
@@ -51,23 +51,45 @@ fn an_sst_that_no_version_names_is_set_aside_and_never_deleted() {
     }
 }
 
+/// A closed store with one SST, a segment with its values, and an SST that was taken out.
+struct Separated {
+    sim: SimVfs,
+    file: FileNumber,
+    segment: SegmentNumber,
+    gone: FileNumber,
+}
+
+impl Separated {
+    fn new() -> Self {
+        let (sim, gone) = store();
+        let db = Db::open(DIR, options(&sim)).unwrap();
+        db.default_family().set_value_separation_threshold(16).unwrap();
+        db.put(b"key", vec![7; 100]).unwrap();
+        db.flush().unwrap();
+        db.compact_range::<&[u8]>(..).unwrap();
+        db.close().unwrap();
+        Db::open(DIR, options(&sim)).unwrap().close().unwrap();
+        let state = Manifest::read(&sim, Path::new(DIR)).unwrap();
+        let file = state.families[&0].version.files().next().unwrap().1.number;
+        let segment = *state.segments.keys().next().unwrap();
+        assert!(state.retired.contains(&gone));
+        assert!(gone.segment() < state.families[&0].min_log_segment && gone.segment() != segment);
+        Self { sim, file, segment, gone }
+    }
+}
+
+/// What is in `lost/` of the file that was at `path`.
+fn misplaced(sim: &SimVfs, path: &Path) -> Option<Vec<u8>> {
+    let mut kept = path.file_name().unwrap().to_os_string();
+    kept.push(MISPLACED);
+    sim.read_file(names::lost_dir(Path::new(DIR)).join(kept))
+}
+
 /// Somebody has renamed the only SST, or the segment with its values.
 #[test]
 fn a_file_that_has_the_name_of_one_that_was_taken_out_is_set_aside_and_never_deleted() {
     let dir = Path::new(DIR);
-    let (sim, gone) = store();
-    let db = Db::open(DIR, options(&sim)).unwrap();
-    db.default_family().set_value_separation_threshold(16).unwrap();
-    db.put(b"key", vec![7; 100]).unwrap();
-    db.flush().unwrap();
-    db.compact_range::<&[u8]>(..).unwrap();
-    db.close().unwrap();
-    Db::open(DIR, options(&sim)).unwrap().close().unwrap();
-    let state = Manifest::read(&sim, dir).unwrap();
-    let file = state.families[&0].version.files().next().unwrap().1.number;
-    let segment = *state.segments.keys().next().unwrap();
-    assert!(state.retired.contains(&gone));
-    assert!(gone.segment() < state.families[&0].min_log_segment && gone.segment() != segment);
+    let Separated { sim, file, segment, gone } = Separated::new();
     for (from, to) in [
         (names::sst_path(dir, file), names::sst_path(dir, gone)),
         (names::sst_path(dir, file), names::log_path(dir, file.segment())),
@@ -81,10 +103,38 @@ fn a_file_that_has_the_name_of_one_that_was_taken_out_is_set_aside_and_never_del
         image.rename(&from, &to).unwrap();
         drop(Db::open(DIR, options(&image)).unwrap());
         assert!(!image.exists(&to).unwrap());
-        let mut kept = to.file_name().unwrap().to_os_string();
-        kept.push(MISPLACED);
-        let kept = image.read_file(names::lost_dir(dir).join(kept));
-        assert_eq!(kept.as_deref(), Some(&bytes[..]), "{to:?}");
+        assert_eq!(misplaced(&image, &to), Some(bytes), "{to:?}");
+    }
+}
+
+/// Somebody has hidden them.
+#[test]
+fn a_temporary_file_with_the_number_of_a_missing_one_is_set_aside_and_never_deleted() {
+    let dir = Path::new(DIR);
+    let Separated { sim, file, segment, .. } = Separated::new();
+    for (from, number) in
+        [(names::sst_path(dir, file), file), (names::log_path(dir, segment), segment.file())]
+    {
+        let hidden = names::temp_path(dir, number);
+        for repairs in [false, true] {
+            let image = sim.kill_image();
+            let bytes = image.read_file(&from).unwrap();
+            image.rename(&from, &hidden).unwrap();
+            match repairs {
+                true => {
+                    let how = RepairOptions::default();
+                    assert!(!crate::repair(DIR, options(&image), how).unwrap().lost.is_empty());
+                }
+                false => drop(Db::open(DIR, options(&image)).unwrap()),
+            }
+            assert!(!image.exists(&hidden).unwrap());
+            assert_eq!(misplaced(&image, &hidden), Some(bytes), "{hidden:?}, {repairs}");
+        }
+        // Beside its file it is what a crash has left.
+        let image = sim.kill_image();
+        assert!(image.write_file(&hidden, b"half"));
+        drop(Db::open(DIR, options(&image)).unwrap());
+        assert!(!image.exists(&hidden).unwrap() && misplaced(&image, &hidden).is_none());
     }
 }
 
@@ -106,10 +156,7 @@ fn an_sst_in_the_place_of_the_newest_segment_is_set_aside_and_never_deleted() {
     assert!(sim.exists(&newest).unwrap());
     sim.rename(&sst, &newest).unwrap();
     drop(Db::open(DIR, options()).unwrap());
-    let mut kept = newest.file_name().unwrap().to_os_string();
-    kept.push(MISPLACED);
-    let kept = sim.read_file(names::lost_dir(dir).join(kept));
-    assert_eq!(kept.as_deref(), Some(&bytes[..]));
+    assert_eq!(misplaced(&sim, &newest), Some(bytes));
 }
 
 /// Neither a file that was never finished nor one that nothing needs.
