@@ -26,6 +26,6 @@ pub use format::LogPosition;
 pub use reader::{
     LogReader, Record, RecordKind, Step, read_header, read_header_around_loss, unsupported_version,
 };
-pub use recover::{OpenLog, Recovered, SegmentFile, Setting, recover, recover_with, unlinked};
+pub use recover::{LogSegments, Recovered, SegmentFile, Setting, recover, recover_with, unlinked};
 pub use salvage::{Gap, salvage};
 pub use writer::{LogOptions, LogWriter};

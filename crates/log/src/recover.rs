@@ -97,18 +97,18 @@ pub fn recover_with(
     setting: Setting,
     apply: &mut Apply<'_>,
 ) -> Result<Recovered> {
-    OpenLog::open(vfs, segments)?.replay(setting, apply)
+    LogSegments::open(vfs, segments)?.replay(setting, apply)
 }
 
 /// The segments of a log, of which the headers have been read.
-pub struct OpenLog<'a> {
+pub struct LogSegments<'a> {
     vfs: &'a dyn Vfs,
     segments: &'a [SegmentFile],
     /// Of each of these.
     readers: Vec<LogReader>,
 }
 
-impl<'a> OpenLog<'a> {
+impl<'a> LogSegments<'a> {
     /// Opens `segments`, which are those that [`recover`] takes.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl<'a> OpenLog<'a> {
             return Err(Error::InvalidArgument(why));
         }
         let open = |file: &SegmentFile| LogReader::open(vfs, &file.path, file.number);
-        let readers = segments.iter().map(open).collect::<Result<_>>()?;
+        let readers = segments.iter().map(open).collect::<Result<Vec<_>>>()?;
         Ok(Self { vfs, segments, readers })
     }
 

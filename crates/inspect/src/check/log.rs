@@ -8,7 +8,7 @@ use crate::tree::Tree;
 use std::path::{Path, PathBuf};
 use terrace_base::{SegmentNumber, SeqNo};
 use terrace_log::format::RECORD_HEADER_BYTES;
-use terrace_log::{LogPosition, OpenLog, SegmentFile, Setting};
+use terrace_log::{LogPosition, LogSegments, SegmentFile, Setting};
 use terrace_manifest::evidence::Claims;
 use terrace_manifest::names;
 use terrace_vfs::Vfs;
@@ -55,7 +55,7 @@ pub(super) fn check(
     let proven = Some(claims.log).filter(is_proven);
     let mut next_seqno = SeqNo::ZERO;
     let setting = Setting { proven, ..Setting::default() };
-    let outcome = OpenLog::open(vfs, &segments).and_then(|log| {
+    let outcome = LogSegments::open(vfs, &segments).and_then(|log| {
         // A store begins such a one when it is opened, and its manifest says that the log begins with it before there are
         // writes in it.
         let unlinked = tree.keeps_evidence.then(|| log.unlinked(oldest));

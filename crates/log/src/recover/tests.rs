@@ -549,8 +549,9 @@ fn segments_behind_the_first_that_name_none_before_them_are_unlinked() {
     // What a damaged header says is not known.
     assert!(vfs.corrupt(path(FOUR), 20, 1));
     let segments = listed(&vfs);
-    let unlinked =
-        |segments: &[SegmentFile], oldest| OpenLog::open(&vfs, segments).unwrap().unlinked(oldest);
+    let unlinked = |segments: &[SegmentFile], oldest| {
+        LogSegments::open(&vfs, segments).unwrap().unlinked(oldest)
+    };
     for oldest in [SegmentNumber::ZERO, ONE] {
         assert_eq!(unlinked(&segments, oldest), BTreeSet::from([THREE]));
     }

@@ -18,7 +18,7 @@ use terrace_base::key::{trailer_kind, trailer_seqno};
 use terrace_base::{InternalIter, MAX_SEQNO, SegmentNumber, SeqNo, ValueKind};
 use terrace_log::format::RECORD_HEADER_BYTES;
 use terrace_log::{
-    Gap, LogPosition, LogReader, OpenLog, RecordKind, Recovered, SegmentFile, Setting, Step,
+    Gap, LogPosition, LogReader, LogSegments, RecordKind, Recovered, SegmentFile, Setting, Step,
 };
 use terrace_manifest::evidence::Claims;
 use terrace_manifest::{FileMeta, ManifestState, names};
@@ -361,7 +361,7 @@ impl<'a> Log<'a> {
                 },
             );
         }
-        let log = OpenLog::open(self.vfs, self.segments)?;
+        let log = LogSegments::open(self.vfs, self.segments)?;
         let unlinked = state.keeps_evidence.then(|| log.unlinked(oldest_needed(state)));
         let unlinked = unlinked.unwrap_or_default();
         let recovered = log.replay(self.setting, &mut |segment, offset, payload| {
