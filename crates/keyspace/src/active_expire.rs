@@ -10,7 +10,8 @@ use crate::background_thread::BackgroundThread;
 use crate::command_batch::{CommandBatch, Mode};
 use crate::encode::{self, EXPIRIES};
 use crate::error::{Error, Result};
-use crate::first_expiries::DuePart;
+use crate::first_expiries::{DuePart, Part};
+use crate::key_layout::SLOT_BYTES;
 use crate::keyspace::Keyspace;
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -118,21 +119,24 @@ impl Keyspace {
         if self.with_collections.is_empty() {
             return Ok(found);
         }
-        let now_ms = self.now_ms();
-        let due = self.first_expiries.take_due(now_ms);
-        if due.is_empty() {
-            return Ok(found);
-        }
-        let mut visited = 0;
-        let outcome = match self.layout.has_slots() {
-            true => self.gather_from_slots(&due, &mut visited, now_ms, &mut found),
-            false => self.gather_from_databases(&due, &mut visited, now_ms, &mut found),
+        let learnt = match self.first_expiries.has_all() {
+            true => Ok(()),
+            false => self.learn_parts(&mut found.passed),
         };
-        due.into_iter().skip(visited).for_each(|part| self.first_expiries.put_back(part));
-        if outcome.is_err() {
-            self.look_again(&found);
+        let now_ms = self.now_ms();
+        while found.notes.len() < STEP_NOTES
+            && let Some(due) = self.first_expiries.take_due(now_ms)
+        {
+            if let Err(error) = self.gather_from(&due, now_ms, &mut found) {
+                self.first_expiries.put_back(due);
+                self.look_again(&found);
+                return Err(error);
+            }
         }
-        outcome?;
+        // What is known is removed first.
+        if found.notes.is_empty() {
+            learnt?;
+        }
         Ok(found)
     }
 
@@ -143,134 +147,78 @@ impl Keyspace {
         }
     }
 
-    /// Goes to the databases of `due`, in order, until there are enough notes; those of a database are in the order of
-    /// time. `visited`: this many of them have got their new times.
-    fn gather_from_databases(
-        &self,
-        due: &[DuePart],
-        visited: &mut usize,
-        now_ms: u64,
-        found: &mut DueNotes,
-    ) -> Result<()> {
-        let options =
-            ReadOptions { prefix: Some(vec![EXPIRIES]), keys_only: true, ..ReadOptions::default() };
-        let mut iter = self.notes().iter_with(&options)?;
-        for DuePart { number, since_ms, next } in due {
-            if found.notes.len() >= STEP_NOTES {
-                break;
-            }
-            let [_, db] = number.to_be_bytes();
-            let stem = [EXPIRIES, db];
-            // Not from the beginning: there is what was removed before.
-            match next {
-                Some(key) => iter.seek(key)?,
-                None => iter.seek(&[&stem[..], &since_ms.to_be_bytes()].concat())?,
-            }
-            let before = found.notes.len();
-            let left = self.gather_notes(&mut iter, &stem, now_ms, &mut found.notes)?;
-            if found.notes.len() > before {
-                found.parts.push((*number, *since_ms));
-            }
-            match left {
-                Some(NoteLeft { expires_at_ms, is_due: true }) => {
-                    let key = iter.key().to_vec();
-                    self.first_expiries.lower_to_next(*number, expires_at_ms, key);
-                }
-                Some(NoteLeft { expires_at_ms, is_due: false }) => {
-                    self.first_expiries.lower(*number, expires_at_ms);
-                }
-                None => {}
-            }
-            *visited += 1;
-        }
-        found.passed = iter.stepped_over();
-        Ok(())
-    }
-
-    /// Goes to the slots of `due`, in order, until there are enough notes. `visited`: this many slots have
-    /// got their new times.
-    fn gather_from_slots(
-        &self,
-        due: &[DuePart],
-        visited: &mut usize,
-        now_ms: u64,
-        found: &mut DueNotes,
-    ) -> Result<()> {
-        let options = ReadOptions {
-            upper_bound: Some(SLOT_COUNT.to_be_bytes().to_vec()),
-            keys_only: true,
-            ..ReadOptions::default()
+    /// Looks once into each part of the store that has notes, for its first one. `passed`: removed entries that were
+    /// stepped over.
+    fn learn_parts(&self, passed: &mut u64) -> Result<()> {
+        let slot_bytes = self.layout.slot_bytes();
+        let behind = match self.layout.has_slots() {
+            true => SLOT_COUNT.to_be_bytes().to_vec(),
+            false => vec![EXPIRIES + 1],
         };
+        let options =
+            ReadOptions { upper_bound: Some(behind), keys_only: true, ..ReadOptions::default() };
         let mut iter = self.notes().iter_with(&options)?;
-        for DuePart { number, since_ms, next } in due {
-            let [high, low] = number.to_be_bytes();
-            let stem = [high, low, EXPIRIES];
-            // Where it stands there is no earlier key: if that is behind, the slot has no notes.
-            let is_behind = iter.valid() && iter.key() >= &[high, low, EXPIRIES + 1][..];
-            if *visited == 0 || (iter.valid() && !is_behind) {
-                iter.seek(next.as_deref().unwrap_or(&stem))?;
-            }
-            let before = found.notes.len();
-            let Gathered { full, next } =
-                self.gather_from_slot(&mut iter, &stem, now_ms, &mut found.notes)?;
-            found.passed = iter.stepped_over();
-            match full {
-                // What comes before that note is of its time or an earlier one. Of others it may be of another database.
-                Some((0, expires_at_ms)) => {
-                    found.parts.push((*number, *since_ms));
-                    let key = iter.key().to_vec();
-                    self.first_expiries.lower_to_next(*number, expires_at_ms, key);
-                    *visited += 1;
-                    return Ok(());
+        iter.seek(&[&[0_u8; SLOT_BYTES][..slot_bytes], &[EXPIRIES]].concat())?;
+        while iter.valid()
+            && let Some((slot, rest)) = iter.key().split_at_checked(slot_bytes)
+        {
+            let next = match rest {
+                [EXPIRIES, db, ..] => {
+                    let slot = slot.first_chunk().map_or(0, |slot| u16::from_be_bytes(*slot));
+                    let part = Part { slot, db: *db };
+                    let note = encode::expiry_of(self.layout, iter.key());
+                    self.first_expiries.lower(part, note.map_or(0, |(_, at_ms, _)| at_ms));
+                    encode::end_of(&encode::expiries_of(self.layout, part))
                 }
-                Some(_) => return Ok(()),
-                None => {}
+                [EXPIRIES] => Some([slot, &[EXPIRIES, 0]].concat()),
+                // Behind the notes of the slot.
+                [first, ..] if *first > EXPIRIES => {
+                    encode::end_of(slot).map(|slot| [&slot[..], &[EXPIRIES]].concat())
+                }
+                _ => Some([slot, &[EXPIRIES]].concat()),
+            };
+            match next {
+                Some(next) => iter.seek(&next)?,
+                None => break,
             }
-            if found.notes.len() > before {
-                // To be looked at again: their removal may fail.
-                self.first_expiries.lower(*number, *since_ms);
+        }
+        *passed += iter.stepped_over();
+        self.first_expiries.note_all();
+        Ok(())
+    }
+
+    /// Goes to a part of the store, whose notes are in the order of time, until there are enough.
+    fn gather_from(&self, due: &DuePart, now_ms: u64, found: &mut DueNotes) -> Result<()> {
+        let DuePart { part, since_ms, next } = due;
+        let stem = encode::expiries_of(self.layout, *part);
+        let options =
+            ReadOptions { prefix: Some(stem.clone()), keys_only: true, ..ReadOptions::default() };
+        let mut iter = self.notes().iter_with(&options)?;
+        // Not from the beginning: there is what was removed before.
+        match next {
+            Some(key) => iter.seek(key)?,
+            None => iter.seek(&[&stem[..], &since_ms.to_be_bytes()].concat())?,
+        }
+        let before = found.notes.len();
+        let left = self.gather_notes(&mut iter, &stem, now_ms, &mut found.notes)?;
+        found.passed += iter.stepped_over();
+        if found.notes.len() > before {
+            found.parts.push((*part, *since_ms));
+        }
+        match left {
+            Some(NoteLeft { expires_at_ms, is_due: true }) => {
+                let key = iter.key().to_vec();
+                self.first_expiries.lower_to_next(*part, expires_at_ms, key);
             }
-            if let Some(next) = next {
-                self.first_expiries.lower(*number, next);
+            Some(NoteLeft { expires_at_ms, is_due: false }) => {
+                self.first_expiries.lower(*part, expires_at_ms);
             }
-            *visited += 1;
+            None => {}
         }
         Ok(())
     }
 
-    /// From where `iter` stands, as long as keys begin with `stem`: of all databases of a slot.
-    fn gather_from_slot(
-        &self,
-        iter: &mut Iter,
-        stem: &[u8],
-        now_ms: u64,
-        notes: &mut Vec<Note>,
-    ) -> Result<Gathered> {
-        let mut gathered = Gathered::default();
-        while iter.valid() && iter.key().starts_with(stem) {
-            let Some(db) = iter.key().get(stem.len()).copied() else {
-                iter.next()?;
-                continue;
-            };
-            let of_db = [stem, &[db]].concat();
-            match self.gather_notes(iter, &of_db, now_ms, notes)? {
-                Some(NoteLeft { expires_at_ms, is_due: true }) => {
-                    gathered.full = Some((db, expires_at_ms));
-                    break;
-                }
-                Some(NoteLeft { expires_at_ms, is_due: false }) => {
-                    let next = gathered.next.map_or(expires_at_ms, |next| expires_at_ms.min(next));
-                    gathered.next = Some(next);
-                    let Some(end) = encode::end_of(&of_db) else { break };
-                    iter.seek(&end)?;
-                }
-                None => {}
-            }
-        }
-        Ok(gathered)
-    }
-
-    /// From where `iter` stands, as long as keys begin with `stem`, which is of one database: its notes are in the order
+    /// From where `iter` stands, as long as keys begin with `stem`, which is of one part: its notes are in the order
     /// of time. Gives the first one that is left, where `iter` stands then.
     fn gather_notes(
         &self,
@@ -321,26 +269,17 @@ fn is_of_stored(error: &Error) -> bool {
 #[derive(Default)]
 struct DueNotes {
     notes: Vec<Note>,
-    /// What they are of, where that is not all put back: parts, and since when to search them if the notes are not removed.
-    parts: Vec<(u16, u64)>,
+    /// What they are of: parts, and since when to search them if the notes are not removed.
+    parts: Vec<(Part, u64)>,
     /// See [`ExpireProgress::passed`].
     passed: u64,
 }
 
-/// The first note of a database that was not gathered.
+/// The first note of a part that was not gathered.
 struct NoteLeft {
     expires_at_ms: u64,
     /// There were enough.
     is_due: bool,
-}
-
-/// What a walk over the notes of a slot came by.
-#[derive(Debug, Default)]
-struct Gathered {
-    /// There were more that are due: the database of the first of them, and its time.
-    full: Option<(u8, u64)>,
-    /// When the first of the others is.
-    next: Option<u64>,
 }
 
 /// Starts the thread that calls [`Keyspace::expire_due`] and [`Keyspace::renew_watches`] as long as the keyspace lives.

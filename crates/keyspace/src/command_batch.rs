@@ -25,6 +25,7 @@ pub(crate) use texts::TextInfo;
 
 use crate::encode::{self, Meta};
 use crate::error::{Error, Result, Wait};
+use crate::first_expiries::Part;
 use crate::keyspace::Keyspace;
 use crate::locks::{Locks, STRIPES};
 use crate::lookups::Lookups;
@@ -112,8 +113,8 @@ pub struct CommandBatch {
     flushed: u128,
     /// It only removes what has expired, and holds all locks.
     is_sweep: bool,
-    /// In which databases, or slots, and when collections will expire, as their notes in the batch say.
-    expiries: Vec<(u16, u64)>,
+    /// Where and when collections will expire, as their notes in the batch say.
+    expiries: Vec<(Part, u64)>,
     /// Records of key moves as they are from the commit on.
     record_changes: Vec<RecordChange>,
     /// With slots: databases, as bits, that the batch marks as written to.

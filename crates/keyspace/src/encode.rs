@@ -31,6 +31,7 @@
 //! A key is in one of `default` and `collections`, never in both.
 
 use crate::error::{Error, Result};
+use crate::first_expiries::Part;
 use crate::key_layout::{KeyLayout, SLOT_BYTES};
 use terrace_cluster::Slot;
 use xxhash_rust::xxh3::xxh3_64;
@@ -215,6 +216,12 @@ pub(crate) fn expiry_key(layout: KeyLayout, expires_at_ms: u64, user_key: &[u8])
     joined(slot, &note, &[], &[])
 }
 
+/// What the keys of all notes of a part begin with.
+pub(crate) fn expiries_of(layout: KeyLayout, part: Part) -> Vec<u8> {
+    let slot = part.slot.to_be_bytes();
+    [&slot[..layout.slot_bytes()], &[EXPIRIES, part.db]].concat()
+}
+
 /// The database, the expiry and the user's key of a note; `None` if it is none.
 pub(crate) fn expiry_of(layout: KeyLayout, note: &[u8]) -> Option<(u8, u64, &[u8])> {
     let (&EXPIRIES, rest) = note.get(layout.slot_bytes()..)?.split_first()? else {
@@ -263,7 +270,7 @@ pub(crate) fn end_of(prefix: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use terrace_cluster::Placement;
+    use terrace_cluster::{Placement, slot_of};
 
     proptest! {
         #[test]
@@ -313,6 +320,8 @@ mod tests {
             let note = expiry_key(layout, 77, &user_key);
             assert_eq!(expiry_of(layout, &note), Some((3, 77, &b"key"[..])));
             assert_eq!(expiry_of(layout, &user_key), None);
+            let slot = if layout.has_slots() { slot_of(b"key").number() } else { 0 };
+            assert!(note.starts_with(&expiries_of(layout, Part { slot, db: 3 })));
             assert_eq!(note[..layout.slot_bytes()], user_key[..layout.slot_bytes()]);
         }
     }

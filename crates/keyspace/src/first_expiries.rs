@@ -1,6 +1,6 @@
-//! When the first collection of each part of the store may expire, which is a database, or a slot with placement `slots`:
-//! so that the search for what is due goes only to parts that may have something, and begins where that may be. Called by
-//! `command_batch` and `active_expire`; lost with the process.
+//! When the first collection of each part of the store may expire, which is a database, with placement `slots` that of
+//! one slot: so that the search for what is due goes only to parts that may have something, and begins where that may be.
+//! Called by `command_batch` and `active_expire`; lost with the process, and then learnt from the store.
 //!
 //! A time is a lower bound of those of the part's notes. It is lowered after the commit that wrote
 //! a note. Who searches takes it out first, then looks at the store, then puts back what it found: a
@@ -10,80 +10,98 @@
 //! note of that time or an earlier one is committed.
 
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Nothing will expire.
-const NEVER: u64 = u64::MAX;
-
-/// The latest time that there is room for.
-const LATEST_MS: u64 = (u64::MAX >> 1) - 1;
-
-/// See the module. In the beginning every part may have something that is due.
-pub(crate) struct FirstExpiries {
-    /// Twice the time in ms since 1970, and 1 more if there are no notes of it before that in `next`.
-    times: Box<[AtomicU64]>,
-    /// Keys of the engine.
-    next: Mutex<BTreeMap<u16, Vec<u8>>>,
+/// A part of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Part {
+    /// 0 without slots.
+    pub slot: u16,
+    pub db: u8,
 }
 
 /// A part of the store that may have something that is due.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DuePart {
-    /// Of the slot or the database.
-    pub number: u16,
+    pub part: Part,
     /// It has no note of an earlier time.
     pub since_ms: u64,
-    /// Nor one before this key.
+    /// Nor one before this key of the engine.
     pub next: Option<Vec<u8>>,
 }
 
+/// What is known of the notes of a part.
+struct Bound {
+    since_ms: u64,
+    next: Option<Vec<u8>>,
+}
+
+#[derive(Default)]
+struct Bounds {
+    /// Of the parts that have notes; all of them if `has_all`.
+    parts: BTreeMap<Part, Bound>,
+    by_time: BTreeSet<(u64, Part)>,
+    has_all: bool,
+}
+
+/// See the module. In the beginning it knows of no part.
+#[derive(Default)]
+pub(crate) struct FirstExpiries(Mutex<Bounds>);
+
 impl FirstExpiries {
-    /// Of this many parts.
-    pub fn of(parts: u16) -> Self {
-        let times = (0..parts).map(|_| AtomicU64::new(0)).collect();
-        Self { times, next: Mutex::default() }
+    /// Whether the parts are known that had notes when the store was opened.
+    pub fn has_all(&self) -> bool {
+        self.0.lock().has_all
+    }
+
+    /// Every part that had notes when the store was opened has been lowered to its first one.
+    pub fn note_all(&self) {
+        self.0.lock().has_all = true;
     }
 
     /// A note of this time is in the part.
-    pub fn lower(&self, part: u16, expires_at_ms: u64) {
-        self.lower_to(part, expires_at_ms.min(LATEST_MS) << 1);
+    pub fn lower(&self, part: Part, expires_at_ms: u64) {
+        let mut bounds = self.0.lock();
+        // One of the same time may be before the next one.
+        if bounds.parts.get(&part).is_none_or(|bound| bound.since_ms >= expires_at_ms) {
+            bounds.put(part, Bound { since_ms: expires_at_ms, next: None });
+        }
     }
 
     /// As [`Self::lower`], for who has taken the part out: the note has this key, and those before it are gone.
-    pub fn lower_to_next(&self, part: u16, expires_at_ms: u64, key: Vec<u8>) {
-        self.next.lock().insert(part, key);
-        // If a note has come meanwhile of this time or an earlier one, that is less.
-        self.lower_to(part, expires_at_ms.min(LATEST_MS) << 1 | 1);
-    }
-
-    fn lower_to(&self, part: u16, state: u64) {
-        if let Some(time) = self.times.get(usize::from(part)) {
-            // AcqRel here and in `take_due`: what was committed before is seen by who takes it.
-            time.fetch_min(state, Ordering::AcqRel);
+    pub fn lower_to_next(&self, part: Part, expires_at_ms: u64, key: Vec<u8>) {
+        let mut bounds = self.0.lock();
+        // If a note has come meanwhile of this time or an earlier one, that counts.
+        if bounds.parts.get(&part).is_none_or(|bound| bound.since_ms > expires_at_ms) {
+            bounds.put(part, Bound { since_ms: expires_at_ms, next: Some(key) });
         }
     }
 
     /// Puts back what was taken out and not looked at.
-    pub fn put_back(&self, part: DuePart) {
-        match part.next {
-            Some(key) => self.lower_to_next(part.number, part.since_ms, key),
-            None => self.lower(part.number, part.since_ms),
+    pub fn put_back(&self, due: DuePart) {
+        match due.next {
+            Some(key) => self.lower_to_next(due.part, due.since_ms, key),
+            None => self.lower(due.part, due.since_ms),
         }
     }
 
-    /// Takes out the parts whose times are up to `now_ms`, in order.
-    pub fn take_due(&self, now_ms: u64) -> Vec<DuePart> {
-        let mut next = self.next.lock();
-        (0..)
-            .zip(&self.times)
-            .filter(|(_, time)| time.load(Ordering::Relaxed) >> 1 <= now_ms)
-            .map(|(number, time)| {
-                let state = time.swap(NEVER, Ordering::AcqRel);
-                let next = next.remove(&number).filter(|_| state & 1 == 1);
-                DuePart { number, since_ms: state >> 1, next }
-            })
-            .collect()
+    /// Takes out the part with the first time, if that is up to `now_ms`.
+    pub fn take_due(&self, now_ms: u64) -> Option<DuePart> {
+        let mut bounds = self.0.lock();
+        let (since_ms, part) = *bounds.by_time.first().filter(|(since_ms, _)| *since_ms <= now_ms)?;
+        bounds.by_time.remove(&(since_ms, part));
+        let next = bounds.parts.remove(&part).and_then(|bound| bound.next);
+        Some(DuePart { part, since_ms, next })
+    }
+}
+
+impl Bounds {
+    fn put(&mut self, part: Part, bound: Bound) {
+        let since_ms = bound.since_ms;
+        if let Some(before) = self.parts.insert(part, bound) {
+            self.by_time.remove(&(before.since_ms, part));
+        }
+        self.by_time.insert((since_ms, part));
     }
 }
 
@@ -91,50 +109,57 @@ impl FirstExpiries {
 mod tests {
     use super::*;
 
-    const PARTS: u16 = 10;
+    fn part(number: u16) -> Part {
+        Part { slot: number / 3, db: (number % 3) as u8 }
+    }
 
-    fn due(number: u16, since_ms: u64) -> DuePart {
-        DuePart { number, since_ms, next: None }
+    fn due(number: u16, since_ms: u64) -> Option<DuePart> {
+        Some(DuePart { part: part(number), since_ms, next: None })
     }
 
     #[test]
     fn what_is_taken_is_gone_until_it_is_put_back() {
-        let times = FirstExpiries::of(PARTS);
-        assert_eq!(times.take_due(0), (0..PARTS).map(|part| due(part, 0)).collect::<Vec<_>>());
-        assert_eq!(times.take_due(LATEST_MS - 1), []);
-        times.lower(7, 30);
-        times.lower(9, 20);
-        times.lower(7, 40);
-        times.lower(PARTS, 10);
-        assert_eq!(times.take_due(19), []);
-        assert_eq!(times.take_due(20), [due(9, 20)]);
-        assert_eq!(times.take_due(50), [due(7, 30)]);
-        assert_eq!(times.take_due(50), []);
-        times.lower(3, u64::MAX);
-        assert_eq!(times.take_due(u64::MAX >> 2), []);
-        assert_eq!(times.take_due(LATEST_MS), [due(3, LATEST_MS)]);
+        let times = FirstExpiries::default();
+        assert_eq!(times.take_due(u64::MAX), None);
+        times.lower(part(7), 30);
+        times.lower(part(9), 20);
+        times.lower(part(7), 40);
+        times.lower(part(8), 50);
+        times.lower(part(8), 25);
+        assert_eq!(times.take_due(19), None);
+        assert_eq!(times.take_due(20), due(9, 20));
+        assert_eq!(times.take_due(50), due(8, 25));
+        assert_eq!(times.take_due(50), due(7, 30));
+        assert_eq!(times.take_due(u64::MAX), None);
+        due(7, 30).into_iter().for_each(|due| times.put_back(due));
+        times.lower(part(3), u64::MAX);
+        assert_eq!(times.take_due(u64::MAX - 1), due(7, 30));
+        assert_eq!(times.take_due(u64::MAX - 1), None);
+        assert_eq!(times.take_due(u64::MAX), due(3, u64::MAX));
+        assert!(!times.has_all());
+        times.note_all();
+        assert!(times.has_all());
     }
 
     #[test]
     fn the_next_note_is_known_until_one_comes_that_may_be_before_it() {
-        let times = FirstExpiries::of(PARTS);
-        times.take_due(0);
-        let next = || DuePart { next: Some(b"key".to_vec()), ..due(4, 30) };
-        times.lower_to_next(4, 30, b"key".to_vec());
-        times.lower(4, 31);
-        let [part] = <[DuePart; 1]>::try_from(times.take_due(50)).unwrap();
-        assert_eq!(part, next());
-        times.put_back(part);
-        assert_eq!(times.take_due(50), [next()]);
+        let times = FirstExpiries::default();
+        let next = DuePart { part: part(4), since_ms: 30, next: Some(b"key".to_vec()) };
+        times.lower_to_next(part(4), 30, b"key".to_vec());
+        times.lower(part(4), 31);
+        assert_eq!(times.take_due(50).as_ref(), Some(&next));
+        times.put_back(next.clone());
+        assert_eq!(times.take_due(50), Some(next));
         let orders = [(Some(30), None), (Some(20), None), (None, Some(30)), (None, Some(20))];
         for (before, after) in orders {
-            before.into_iter().for_each(|at_ms| times.lower(4, at_ms));
-            times.lower_to_next(4, 30, b"key".to_vec());
-            after.into_iter().for_each(|at_ms| times.lower(4, at_ms));
-            assert_eq!(times.take_due(50), [due(4, before.or(after).unwrap_or(0))]);
+            before.into_iter().for_each(|at_ms| times.lower(part(4), at_ms));
+            times.lower_to_next(part(4), 30, b"key".to_vec());
+            after.into_iter().for_each(|at_ms| times.lower(part(4), at_ms));
+            assert_eq!(times.take_due(50), due(4, before.or(after).unwrap_or(0)));
+            assert_eq!(times.take_due(50), None);
             // Nor is it known later.
-            times.lower(4, 40);
-            assert_eq!(times.take_due(50), [due(4, 40)]);
+            times.lower(part(4), 40);
+            assert_eq!(times.take_due(50), due(4, 40));
         }
     }
 }

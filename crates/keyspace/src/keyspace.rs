@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use terrace::{Clock, ColumnFamily, Db, Options, ReadSet, WriteBatch};
-use terrace_cluster::{Placement, SLOT_COUNT, slot_of};
+use terrace_cluster::{Placement, slot_of};
 
 /// Ids that are reserved by one write.
 const RESERVED_IDS: u64 = 1 << 20;
@@ -52,7 +52,7 @@ pub struct Keyspace {
     pub(crate) written: Databases,
     /// With slots: databases beside which no keys of others were found.
     pub(crate) alone: Databases,
-    /// When the first collection of each database, or of each slot, may expire.
+    /// When the first collection of each database, of each slot, may expire.
     pub(crate) first_expiries: FirstExpiries,
     /// Of hashes of keys that are in memory only.
     pub(crate) seed: u64,
@@ -136,7 +136,6 @@ impl Keyspace {
             true => Databases::default(),
             false => databases_of(&collections)?,
         };
-        let parts = if layout.has_slots() { SLOT_COUNT } else { MAX_DATABASES as u16 };
         let cursors = Cursors::new(clock.wall_ms());
         let space = Self {
             strings,
@@ -148,7 +147,7 @@ impl Keyspace {
             with_collections,
             written,
             alone: Databases::default(),
-            first_expiries: FirstExpiries::of(parts),
+            first_expiries: FirstExpiries::default(),
             seed: RandomState::new().hash_one(0),
             cursors,
             watches: Watches::default(),

@@ -3,6 +3,7 @@
 use super::{CommandBatch, Direction, Mode, WrittenText};
 use crate::encode::{self, Kind, Meta, WRITTEN};
 use crate::error::{Error, Result};
+use crate::first_expiries::Part;
 use crate::key_layout::MAX_DATABASES;
 use crate::keyspace::Keyspace;
 use crate::move_point::move_point;
@@ -227,11 +228,8 @@ impl CommandBatch {
         if expires_at_ms != 0 {
             let note = encode::expiry_key(self.space.layout, expires_at_ms, &user_key);
             self.batch.put_cf(self.space.notes(), note, meta.id.to_le_bytes());
-            let part = match self.space.layout.has_slots() {
-                true => slot_of(key).number(),
-                false => db.into(),
-            };
-            self.expiries.push((part, expires_at_ms));
+            let slot = if self.space.layout.has_slots() { slot_of(key).number() } else { 0 };
+            self.expiries.push((Part { slot, db }, expires_at_ms));
         }
     }
 

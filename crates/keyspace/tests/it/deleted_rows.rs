@@ -456,17 +456,19 @@ fn what_a_range_deletion_covers_is_not_walked_over_from_above_what_came_in() {
 }
 
 /// In the batch, which has its lock: a set that expires at this time.
-fn add_until(batch: &mut CommandBatch, key: &[u8], at_ms: u64) {
-    batch.set_add(0, key, [&b"m"[..]].into_iter()).unwrap();
-    batch.expire(0, key, at_ms, ExpireIf::default()).unwrap();
+fn add_until(batch: &mut CommandBatch, db: u8, key: &[u8], at_ms: u64) {
+    batch.set_add(db, key, [&b"m"[..]].into_iter()).unwrap();
+    batch.expire(db, key, at_ms, ExpireIf::default()).unwrap();
 }
 
-/// Thousands that expire at one moment, or one after the other, or in one slot, are removed before any compaction. One of
-/// them comes when others of its time have been removed: its batch had begun before.
+/// Thousands that expire at one moment, or one after the other, or in one slot of any database, are removed before any
+/// compaction. One of them comes when others of its time have been removed: its batch had begun before.
 #[test]
 fn a_sweep_does_not_step_over_all_that_was_swept_before() {
     const SETS: u64 = 4000;
-    for (apart_ms, tag) in [(0, ""), (1, ""), (0, "{tag}")] {
+    for (apart_ms, tag, db) in
+        [(0, "", 0), (1, "", 0), (0, "{tag}", 0), (0, "{tag}", 1), (1, "{tag}", 1)]
+    {
         let clock = stopped_clock();
         let mut options = small_options(&SimVfs::new(1), &clock);
         options.memory_budget = 64 << 20;
@@ -477,12 +479,14 @@ fn a_sweep_does_not_step_over_all_that_was_swept_before() {
         let first_ms = batch.now_ms() + 1;
         for number in 0..SETS {
             let key = format!("{tag}set:{number:05}");
-            add_until(&mut batch, key.as_bytes(), first_ms + number * apart_ms);
+            add_until(&mut batch, db, key.as_bytes(), first_ms + number * apart_ms);
         }
+        add_until(&mut batch, 0, format!("{tag}b").as_bytes(), first_ms);
         batch.commit().unwrap();
         let late_key = format!("{tag}a").into_bytes();
-        let mut late = locked(&space, &[&late_key[..]]);
-        add_until(&mut late, &late_key, first_ms);
+        let mut late = space.command_batch(Mode::Device);
+        late.lock(db, std::iter::once(&late_key[..])).unwrap();
+        add_until(&mut late, db, &late_key, first_ms);
         clock.advance(SETS + 1);
         let (mut passed, mut swept) = (0, 0);
         for steps in 0.. {
@@ -495,7 +499,7 @@ fn a_sweep_does_not_step_over_all_that_was_swept_before() {
                 break;
             }
         }
-        assert_eq!(swept, SETS + 1);
+        assert_eq!(swept, SETS + 2);
         assert!(passed < 8 * SETS, "{passed} entries were passed for {SETS} sets");
         assert_eq!(space.expire_due().unwrap().passed, 0, "nothing is due");
     }
