@@ -111,6 +111,10 @@ pub struct CommandBatch {
     removed: RemovedRanges,
     /// Databases, as bits, of which nothing stored is left.
     flushed: u128,
+    /// Of those that were flushed: the user keys that were put there since then. One without an entry is not known.
+    put_since_flush: BTreeMap<u8, Vec<Vec<u8>>>,
+    /// How many flushes there were.
+    flushes: u64,
     /// It only removes what has expired, and holds all locks.
     is_sweep: bool,
     /// Where and when collections will expire, as their notes in the batch say.
@@ -160,6 +164,8 @@ impl CommandBatch {
             elements: BTreeMap::new(),
             removed: RemovedRanges::default(),
             flushed: 0,
+            put_since_flush: BTreeMap::new(),
+            flushes: 0,
             is_sweep: false,
             expiries: Vec::new(),
             record_changes: Vec::new(),
@@ -332,7 +338,7 @@ impl CommandBatch {
         let save_point = self.batch.save_point();
         let mark = self.undo.len();
         let (texts, metas) = (self.texts.begin_attempt(), self.metas.begin_attempt());
-        let flushed = self.flushed;
+        let (flushed, flushes) = (self.flushed, self.flushes);
         let (records, removed) = (self.record_changes.len(), self.removed.mark());
         self.attempts += 1;
         let outcome = run(self);
@@ -345,6 +351,9 @@ impl CommandBatch {
             self.texts.take_back(texts);
             self.metas.take_back(metas);
             self.flushed = flushed;
+            if self.flushes != flushes {
+                self.put_since_flush.clear();
+            }
             self.record_changes.truncate(records);
             self.removed.take_back(removed);
             for Undo(key, before) in self.undo.drain(mark..).rev() {
@@ -430,6 +439,7 @@ impl CommandBatch {
         self.elements.clear();
         self.removed.clear();
         self.flushed = 0;
+        self.put_since_flush.clear();
         self.is_sweep = false;
         self.expiries.clear();
         self.record_changes.clear();

@@ -183,6 +183,9 @@ impl CommandBatch {
     }
 
     fn note_meta(&mut self, user_key: &[u8], meta: Option<Meta>) {
+        if meta.is_some() {
+            self.note_put(user_key);
+        }
         self.metas.put(user_key, &[], meta);
     }
 

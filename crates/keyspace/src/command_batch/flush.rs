@@ -16,9 +16,15 @@ use terrace_cluster::{SLOT_COUNT, Slot};
 impl CommandBatch {
     /// Removes everything in the databases from `first` to `last`, both included. All locks are
     /// held. A range of each family, unless one of several databases of a store with slots is removed: then
-    /// a range for each slot that has something of it.
+    /// a range for each slot that has something of it. Of what the batch has flushed before, only what it put there
+    /// since then.
     pub(crate) fn flush_range(&mut self, first: u8, last: u8) -> Result<()> {
         debug_assert_eq!(self.held.list.len(), STRIPES, "a flush holds all locks");
+        self.flushes += 1;
+        if (first..=last).all(|db| self.put_since_flush.contains_key(&db)) {
+            return self.flush_again(first, last);
+        }
+        let mut are_in_ranges = true;
         let Keyspace { strings, collections, elements, layout, .. } = &*self.space;
         match layout.has_slots() {
             false => {
@@ -40,6 +46,7 @@ impl CommandBatch {
                     }
                     flush_slots(&mut self.batch, self.space.notes(), *layout, &[EXPIRIES, db])?;
                 }
+                are_in_ranges = false;
             }
         }
         self.undo_open_moves(first, last)?;
@@ -52,9 +59,57 @@ impl CommandBatch {
         let metas = metas.map(|(key, ..)| key).filter(|key| is_of(key)).map(<[u8]>::to_vec);
         let metas: Vec<Vec<u8>> = metas.collect();
         texts.iter().for_each(|key| self.texts.put(key, &[], WrittenText::Deleted));
-        metas.iter().for_each(|key| self.metas.put(key, &[], None));
-        (first..=last).for_each(|db| self.flushed |= 1 << db);
+        match are_in_ranges {
+            true => metas.iter().for_each(|key| self.metas.put(key, &[], None)),
+            // Nothing may be stored yet in their slots.
+            false => metas.iter().try_for_each(|key| self.drop_written(key))?,
+        }
+        for db in first..=last {
+            self.flushed |= 1 << db;
+            self.put_since_flush.insert(db, Vec::new());
+        }
         Ok(())
+    }
+
+    /// As [`Self::flush_range`], of databases of which all that is stored is gone already.
+    fn flush_again(&mut self, first: u8, last: u8) -> Result<()> {
+        for db in first..=last {
+            let keys = self.put_since_flush.get_mut(&db).map(std::mem::take);
+            for user_key in keys.into_iter().flatten() {
+                if self.has_put_text(&user_key) {
+                    self.texts.put(&user_key, &[], WrittenText::Deleted);
+                }
+                self.drop_written(&user_key)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the collection that the batch has put under a user key, if there is one, with its elements.
+    fn drop_written(&mut self, user_key: &[u8]) -> Result<()> {
+        let meta = self.metas.get(user_key).and_then(|(meta, _)| *meta);
+        match (meta, self.space.layout.parts(user_key)) {
+            (Some(meta), Some((db, key))) => self.drop_collection(db, key, &meta),
+            _ => Ok(()),
+        }
+    }
+
+    fn has_put_text(&self, user_key: &[u8]) -> bool {
+        self.texts.get(user_key).is_some_and(|(text, _)| *text != WrittenText::Deleted)
+    }
+
+    /// A string or a collection is about to be put under a user key: a later flush looks for it.
+    pub(super) fn note_put(&mut self, user_key: &[u8]) {
+        if self.flushed == 0 {
+            return;
+        }
+        // Those that are there are known.
+        let is_known = self.has_put_text(user_key)
+            || self.metas.get(user_key).is_some_and(|(meta, _)| meta.is_some());
+        let db = self.space.layout.db_of(user_key);
+        if !is_known && let Some(keys) = self.put_since_flush.get_mut(&db) {
+            keys.push(user_key.to_vec());
+        }
     }
 
     /// Those who watch, with their keys, and for whom what is about to be committed changes nothing, although the

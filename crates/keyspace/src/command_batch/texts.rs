@@ -153,6 +153,7 @@ impl CommandBatch {
             return self.delete_text(db, key);
         }
         let user_key = self.take_user_key(db, key);
+        self.note_put(&user_key);
         self.texts.put(&user_key, value, WrittenText::Put(expires_at_ms));
         self.scratch = user_key;
     }

@@ -309,6 +309,57 @@ fn notes_of_a_flushed_database_are_gone_and_those_of_others_are_not() {
     assert_eq!(entries(space.collections()) + own_entries(space.elements()), 2 + marks(2));
 }
 
+/// Within one batch, beside another database: what is put between the flushes goes, and one with nothing to remove is free.
+#[test]
+fn a_database_is_flushed_again_and_again() {
+    let (space, _vfs, _clock) = store();
+    write(&space, b"other", |turn| turn.set_add(0, b"other", [&b"m"[..]].into_iter())).unwrap();
+    let names: Vec<Vec<u8>> = (0..100_u8).map(|name| vec![name]).collect();
+    let members = || names.iter().map(|name| &name[..]);
+    let put = |turn: &mut CommandBatch, few: bool| {
+        let members = members().take(if few { 2 } else { names.len() });
+        turn.set_add(1, b"set", members).unwrap();
+        turn.expire(1, b"set", turn.now_ms() + 10, ExpireIf::default()).unwrap();
+        turn.put(1, b"text", b"v", &PutOptions::default()).unwrap();
+        assert_eq!(turn.count_keys(1).unwrap(), 2);
+    };
+    let mut turn = space.command_batch(Mode::Device);
+    turn.lock_everything();
+    for few in [true, false, true] {
+        put(&mut turn, few);
+        turn.flush(1).unwrap();
+        assert_eq!(turn.count_keys(1).unwrap(), 0);
+        let written = turn.written_bytes();
+        for _ in 0..100 {
+            turn.flush(1).unwrap();
+        }
+        assert_eq!(turn.written_bytes(), written);
+    }
+    turn.commit().unwrap();
+    let left = [space.collections(), space.elements()].map(own_entries);
+    assert_eq!(left, [1, 1], "the other one, its member, and no notes");
+    // One that is taken back with what was put after it.
+    turn.lock_everything();
+    put(&mut turn, false);
+    turn.flush(1).unwrap();
+    put(&mut turn, false);
+    let outcome: Result<(), ()> = turn.attempt(|turn| {
+        turn.flush(1).unwrap();
+        turn.put(1, b"another", b"v", &PutOptions::default()).unwrap();
+        turn.flush(1).unwrap();
+        Err(())
+    });
+    assert!(outcome.is_err());
+    assert_eq!(turn.count_keys(1).unwrap(), 2);
+    turn.flush_all().unwrap();
+    turn.put(1, b"last", b"v", &PutOptions::default()).unwrap();
+    turn.flush(0).unwrap();
+    assert_eq!((turn.count_keys(0).unwrap(), turn.count_keys(1).unwrap()), (0, 1));
+    turn.commit().unwrap();
+    assert_eq!(space.command_batch(Mode::Device).count_keys(1).unwrap(), 1);
+    assert_eq!(own_entries(space.elements()), 0);
+}
+
 /// Else it would keep all that expire later, for ever.
 #[test]
 fn a_collection_that_is_damaged_keeps_no_other_from_being_removed_when_it_has_expired() {
