@@ -78,7 +78,18 @@ impl CommandBatch {
         times: u64,
         seen: impl FnMut(&[u8], &[u8]) -> Result<bool>,
     ) -> Result<()> {
-        self.repeated_members(db, hash, times, seen)
+        self.repeated_members(db, hash, times, false, seen)
+    }
+
+    /// As [`Self::hash_random`], without reading values.
+    pub fn hash_random_fields(
+        &self,
+        db: u8,
+        hash: &Meta,
+        times: u64,
+        mut seen: impl FnMut(&[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        self.repeated_members(db, hash, times, true, |field, _| seen(field))
     }
 
     /// Shows `count` different random fields, or all, until `seen` says no more. Costs O(fields) if that is many of
@@ -90,7 +101,18 @@ impl CommandBatch {
         count: u64,
         seen: impl FnMut(&[u8], &[u8]) -> Result<bool>,
     ) -> Result<()> {
-        self.random_members(db, hash, count, seen).map(drop)
+        self.random_members(db, hash, count, false, seen).map(drop)
+    }
+
+    /// As [`Self::hash_sample`], without reading values.
+    pub fn hash_sample_fields(
+        &self,
+        db: u8,
+        hash: &Meta,
+        count: u64,
+        mut seen: impl FnMut(&[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        self.random_members(db, hash, count, true, |field, _| seen(field)).map(drop)
     }
 
     /// Sets fields, and gives how many were not there. The lock is held.

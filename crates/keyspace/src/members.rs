@@ -164,19 +164,21 @@ impl CommandBatch {
     }
 
     /// Shows a random member `times` times, until `seen` says no more. Of more than 128, one with a wide gap before it comes
-    /// a little more often: its probability is that of sixteen neighbours divided by sixteen.
+    /// a little more often: its probability is that of sixteen neighbours divided by sixteen. If it is to be `keys_only`,
+    /// without values.
     pub(crate) fn repeated_members(
         &self,
         db: u8,
         meta: &Meta,
         times: u64,
+        keys_only: bool,
         mut seen: impl FnMut(&[u8], &[u8]) -> Result<bool>,
     ) -> Result<()> {
         self.allow_walk(times.saturating_mul(STEPS))?;
         if times == 1 || meta.count > FEW {
             let mut more = true;
             for _ in 0..times {
-                self.random_member(db, meta, |member, value| {
+                self.random_member(db, meta, keys_only, |member, value| {
                     more = seen(member, value)?;
                     Ok(())
                 })?;
@@ -195,8 +197,12 @@ impl CommandBatch {
         })?;
         for _ in 0..times {
             let Some(key) = keys.get(random::below(keys.len() as u64) as usize) else { break };
-            let Some(value) = self.element(key)? else { continue };
-            if !seen(parts(key, &prefix).1, &value)? {
+            let member = parts(key, &prefix).1;
+            let more = match keys_only {
+                true => seen(member, b"")?,
+                false => self.element(key)?.map_or(Ok(true), |value| seen(member, &value))?,
+            };
+            if !more {
                 break;
             }
         }
@@ -204,11 +210,13 @@ impl CommandBatch {
     }
 
     /// Shows a random member. If it takes many steps over deleted rows to find it, gives the range of the keys of the
-    /// row of them that took most: who has the lock may clear it, so that the next one does not step over them.
+    /// row of them that took most: who has the lock may clear it, so that the next one does not step over them. If it is
+    /// to be `keys_only`, without its value.
     pub(crate) fn random_member(
         &self,
         db: u8,
         meta: &Meta,
+        keys_only: bool,
         mut seen: impl FnMut(&[u8], &[u8]) -> Result<()>,
     ) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         let prefix = members_of(db, meta);
@@ -242,9 +250,9 @@ impl CommandBatch {
             })?;
             if let Some(key) = &found {
                 let member = parts(key, &prefix).1;
-                match meta.kind {
-                    Kind::Set => seen(member, b"")?,
-                    _ => self.element(key)?.map_or(Ok(()), |value| seen(member, &value))?,
+                match keys_only {
+                    true => seen(member, b"")?,
+                    false => self.element(key)?.map_or(Ok(()), |value| seen(member, &value))?,
                 }
             }
             // At the end it goes on at the beginning; `take` sees to it that it does so once.
@@ -269,12 +277,14 @@ impl CommandBatch {
     }
 
     /// Shows `count` different random members, or all, until `seen` says no more. Costs O(all) if that is many of
-    /// them, else O(count). Gives ranges of deleted rows as [`Self::random_member`] does.
+    /// them, else O(count). Gives ranges of deleted rows as [`Self::random_member`] does. If it is to be `keys_only`,
+    /// without values.
     pub(crate) fn random_members(
         &self,
         db: u8,
         meta: &Meta,
         count: u64,
+        keys_only: bool,
         mut seen: impl FnMut(&[u8], &[u8]) -> Result<bool>,
     ) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         /// Up to this many, walking by all of them is as cheap as going to random places.
@@ -288,7 +298,7 @@ impl CommandBatch {
         while more && tries > 0 && (picked.len() as u64) < count {
             tries -= 1;
             self.allow_walk(picked.len() as u64 * STEPS)?;
-            let passed = self.random_member(db, meta, |member, value| {
+            let passed = self.random_member(db, meta, keys_only, |member, value| {
                 if picked.insert(member.to_vec()) {
                     more = seen(member, value)?;
                 }
@@ -308,12 +318,21 @@ impl CommandBatch {
         }
         // Selection sampling: Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S.
         let mut left = meta.count - picked.len() as u64;
-        self.each_member(db, meta, |member, value| {
+        // Values may be large: of few fields each is read by itself.
+        let reads_each = !keys_only && meta.kind == Kind::Hash && wanted.saturating_mul(4) < left;
+        self.allow_walk(meta.count)?;
+        let prefix = members_of(db, meta);
+        let walks_keys = keys_only || reads_each;
+        self.visit_noting(&prefix, None, Direction::Up, walks_keys, |key, value| {
+            let member = parts(key, &prefix).1;
             if picked.contains(member) {
                 return Ok(true);
             }
             if random::below(left) < wanted {
-                more = seen(member, value)?;
+                more = match reads_each {
+                    true => self.element(key)?.map_or(Ok(true), |value| seen(member, &value))?,
+                    false => seen(member, value)?,
+                };
                 wanted -= 1;
             }
             left = left.saturating_sub(1);

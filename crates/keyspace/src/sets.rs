@@ -53,7 +53,7 @@ impl CommandBatch {
         times: u64,
         mut seen: impl FnMut(&[u8]) -> Result<bool>,
     ) -> Result<()> {
-        self.repeated_members(db, set, times, |member, _| seen(member))
+        self.repeated_members(db, set, times, true, |member, _| seen(member))
     }
 
     /// Shows `count` different random members, or all, until `seen` says no more. Costs O(members) if that is many of
@@ -65,7 +65,7 @@ impl CommandBatch {
         count: u64,
         mut seen: impl FnMut(&[u8]) -> Result<bool>,
     ) -> Result<()> {
-        self.random_members(db, set, count, |member, _| seen(member)).map(drop)
+        self.random_members(db, set, count, true, |member, _| seen(member)).map(drop)
     }
 
     /// Shows what is in all of `sets`; one that does not exist is empty. Costs O(members of the
@@ -286,13 +286,13 @@ impl CommandBatch {
         };
         match count {
             0 => {}
-            1 => dead.extend(self.random_member(db, &set, |member, _| keep(member))?),
+            1 => dead.extend(self.random_member(db, &set, true, |member, _| keep(member))?),
             _ if count >= set.count => {
                 self.set_each(db, &set, |member| keep(member).map(|()| true))?
             }
             _ => {
-                dead =
-                    self.random_members(db, &set, count, |member, _| keep(member).map(|()| true))?;
+                let keep = |member: &[u8], _: &[u8]| keep(member).map(|()| true);
+                dead = self.random_members(db, &set, count, true, keep)?;
             }
         }
         if popped.len() as u64 >= set.count {

@@ -107,7 +107,9 @@ impl CommandBatch {
         times: u64,
         mut seen: impl FnMut(&[u8], f64) -> Result<bool>,
     ) -> Result<()> {
-        self.repeated_members(db, set, times, |member, score| seen(member, stored_score(score)?))
+        self.repeated_members(db, set, times, false, |member, score| {
+            seen(member, stored_score(score)?)
+        })
     }
 
     /// Shows `count` different random members, or all, until `seen` says no more. Costs O(members) if that is many of
@@ -119,8 +121,8 @@ impl CommandBatch {
         count: u64,
         mut seen: impl FnMut(&[u8], f64) -> Result<bool>,
     ) -> Result<()> {
-        self.random_members(db, set, count, |member, score| seen(member, stored_score(score)?))
-            .map(drop)
+        let seen = |member: &[u8], score: &[u8]| seen(member, stored_score(score)?);
+        self.random_members(db, set, count, false, seen).map(drop)
     }
 
     /// Adds members or changes their scores. The lock is held.

@@ -235,6 +235,19 @@ fn fields_are_walked_by_without_their_values() {
     })
     .unwrap();
     assert_eq!((drawn, values_read(&space) - before), (5, 5));
+    let before = values_read(&space);
+    let mut draw = |field: &[u8]| {
+        drawn += 1;
+        Ok(shown.contains(field))
+    };
+    turn.hash_sample_fields(0, &hash, 10, &mut draw).unwrap();
+    turn.hash_sample_fields(0, &hash, FIELDS, &mut draw).unwrap();
+    turn.hash_random_fields(0, &hash, 30, &mut draw).unwrap();
+    assert_eq!((drawn, values_read(&space) - before), (5 + 10 + FIELDS + 30, 0));
+    // Of a few among many, theirs.
+    let different = |field: &[u8], value: &[u8]| Ok(shown.remove(field) && value == large);
+    turn.hash_sample(0, &hash, 5, different).unwrap();
+    assert_eq!((shown.len() as u64, values_read(&space) - before), (FIELDS - 5, 5));
 }
 
 /// The reservation of ids is a commit of its own, which may wait for a sync.

@@ -327,7 +327,7 @@ fn hrandfield(call: &mut Call<'_>) -> Outcome {
     if call.count() == 2 {
         let mut found = None;
         if let Some(hash) = call.batch.hash(db, call.arg(1))? {
-            call.batch.hash_random(db, &hash, 1, |field, _| {
+            call.batch.hash_random_fields(db, &hash, 1, |field| {
                 found = Some(field.to_vec());
                 Ok(true)
             })?;
@@ -350,20 +350,31 @@ fn hrandfield(call: &mut Call<'_>) -> Outcome {
     let per_field = if with_values && !nested { 2 } else { 1 };
     let begun = reply.begin(Aggregate::Array, 0);
     let mut shown = 0;
-    let show = |field: &[u8], value: &[u8]| {
+    let mut show = |field: &[u8], value: Option<&[u8]>| {
         shown += per_field;
         if nested {
             reply.array(2);
         }
         reply.bulk(field);
-        if with_values {
+        if let Some(value) = value {
             reply.bulk(value);
         }
         Ok(!reply.is_over())
     };
-    match sample {
-        Sample::Different(count) => call.batch.hash_sample(db, &hash, count, show)?,
-        Sample::Repeated(times) => call.batch.hash_random(db, &hash, times, show)?,
+    let batch = &call.batch;
+    match (sample, with_values) {
+        (Sample::Different(count), true) => {
+            batch.hash_sample(db, &hash, count, |field, value| show(field, Some(value)))?;
+        }
+        (Sample::Different(count), false) => {
+            batch.hash_sample_fields(db, &hash, count, |field| show(field, None))?;
+        }
+        (Sample::Repeated(times), true) => {
+            batch.hash_random(db, &hash, times, |field, value| show(field, Some(value)))?;
+        }
+        (Sample::Repeated(times), false) => {
+            batch.hash_random_fields(db, &hash, times, |field| show(field, None))?;
+        }
     }
     call.reply.finish(begun, shown);
     Ok(())
