@@ -26,12 +26,13 @@ pub enum Aggregation {
 }
 
 impl Aggregation {
-    /// Infinities of both signs are 0 together.
+    /// Infinities of both signs are 0 together. Of 0 and -0, `a` is the lowest and the highest, as in Redis.
     fn of(self, a: f64, b: f64) -> f64 {
         match self {
             Self::Sum => no_nan(a + b),
-            Self::Min => a.min(b),
-            Self::Max => a.max(b),
+            Self::Min if b < a => b,
+            Self::Max if b > a => b,
+            Self::Min | Self::Max => a,
         }
     }
 }
@@ -216,4 +217,22 @@ fn in_order(mut members: Scored) -> Scored {
     let by_score = |a: f64, b: f64| a.partial_cmp(&b).unwrap_or(Ordering::Equal);
     members.sort_unstable_by(|a, b| by_score(a.1, b.1).then_with(|| a.0.cmp(&b.0)));
     members
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_zeros_of_both_signs_the_first_stays() {
+        for aggregation in [Aggregation::Min, Aggregation::Max] {
+            for (a, b) in [(0.0, -0.0), (-0.0, 0.0)] {
+                let found = aggregation.of(a, b);
+                assert_eq!(found.is_sign_negative(), a.is_sign_negative(), "{aggregation:?}");
+            }
+            assert_eq!(aggregation.of(3.0, f64::NAN), 3.0);
+        }
+        assert_eq!(Aggregation::Min.of(1.0, 2.0), 1.0);
+        assert_eq!(Aggregation::Max.of(1.0, 2.0), 2.0);
+    }
 }
