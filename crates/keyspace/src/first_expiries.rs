@@ -88,7 +88,8 @@ impl FirstExpiries {
     /// Takes out the part with the first time, if that is up to `now_ms`.
     pub fn take_due(&self, now_ms: u64) -> Option<DuePart> {
         let mut bounds = self.0.lock();
-        let (since_ms, part) = *bounds.by_time.first().filter(|(since_ms, _)| *since_ms <= now_ms)?;
+        let (since_ms, part) =
+            *bounds.by_time.first().filter(|(since_ms, _)| *since_ms <= now_ms)?;
         bounds.by_time.remove(&(since_ms, part));
         let next = bounds.parts.remove(&part).and_then(|bound| bound.next);
         Some(DuePart { part, since_ms, next })

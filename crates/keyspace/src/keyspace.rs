@@ -52,7 +52,7 @@ pub struct Keyspace {
     pub(crate) written: Databases,
     /// With slots: databases beside which no keys of others were found.
     pub(crate) alone: Databases,
-    /// When the first collection of each database, of each slot, may expire.
+    /// When the first collection of each part of the store may expire.
     pub(crate) first_expiries: FirstExpiries,
     /// Of hashes of keys that are in memory only.
     pub(crate) seed: u64,
