@@ -48,6 +48,10 @@ pub(crate) enum Merge {
     Any,
 }
 
+/// The end of an error that says so of one part, and what is true of the whole then.
+const NOTHING_EXECUTED: &[u8] = b"; nothing was executed\r\n";
+const OTHERS_EXECUTED: &[u8] = b"; other parts of the command may have been executed\r\n";
+
 /// For what other nodes wrote: as much as a client of theirs would be given.
 pub(crate) const LIMITS: Limits = Limits {
     elements: u32::MAX as usize,
@@ -86,7 +90,12 @@ impl Merge {
     /// Appends the reply that the `parts` make, in their order, to `out`.
     pub fn write(&self, parts: &[&[u8]], protocol: Protocol, out: &mut Vec<u8>) {
         if let Some(error) = parts.iter().find(|part| is_error(part)) {
-            return out.extend_from_slice(error);
+            let is_in_parts = parts.len() > 1 || matches!(self, Self::Transaction(_));
+            match error.strip_suffix(NOTHING_EXECUTED).filter(|_| is_in_parts) {
+                Some(why) => out.extend_from_slice(&[why, OTHERS_EXECUTED].concat()),
+                None => out.extend_from_slice(error),
+            }
+            return;
         }
         if matches!(self, Self::Only | Self::AllOk { .. }) {
             return out.extend_from_slice(parts.first().copied().unwrap_or_default());
@@ -297,6 +306,17 @@ mod tests {
         assert_eq!(three, "*3\r\n_\r\n$1\r\nb\r\n$1\r\nc\r\n");
         let all = Merge::Concatenated;
         assert_eq!(two(&all, &["*0\r\n", "*1\r\n$1\r\nb\r\n"]), "*1\r\n$1\r\nb\r\n");
+    }
+
+    #[test]
+    fn a_part_of_which_nothing_was_executed_says_nothing_of_the_others() {
+        let refused = "-TRYAGAIN x; nothing was executed\r\n";
+        let in_part = "-TRYAGAIN x; other parts of the command may have been executed\r\n";
+        let two = |merge: &Merge, parts: &[&str]| merged(merge, Protocol::Resp2, parts);
+        assert_eq!(two(&Merge::AllOk { all: false }, &["+OK\r\n", refused]), in_part);
+        assert_eq!(two(&Merge::Transaction(Vec::new()), &[refused]), in_part);
+        assert_eq!(two(&Merge::Only, &[refused]), refused);
+        assert_eq!(two(&Merge::Sum { all: false }, &[":1\r\n", "-ERR x\r\n"]), "-ERR x\r\n");
     }
 
     #[test]

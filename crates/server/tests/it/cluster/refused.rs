@@ -130,6 +130,14 @@ fn a_write_that_no_store_takes_is_to_be_tried_again() {
         refused.starts_with("TRYAGAIN") && refused.contains("nothing was executed"),
         "{refused}"
     );
+    // Of a command in parts the other one was.
+    let there = cluster.key_of(2, "t");
+    let refused = error(&client.say(&format!("MSET {key} after {there} after")));
+    assert!(
+        refused.starts_with("TRYAGAIN") && refused.ends_with("may have been executed"),
+        "{refused}"
+    );
+    assert_eq!(client.say(&format!("GET {there}")), bulk("after"));
     {
         let mut state = cluster.shared.state();
         state.exceptions.remove(key.as_bytes());
