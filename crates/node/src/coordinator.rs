@@ -172,7 +172,7 @@ impl Coordinator for NodeCoordinator {
             let mut keys = owned.keys.write();
             let (is_over, limit) = (keys.is_over, self.shared.config.hold_limit);
             let held = keys.held.get_mut(&DbKey::new(db, key));
-            if let Some(held) = held.filter(|held| !is_over && !held.is_long(limit)) {
+            if let Some(held) = held.filter(|held| !is_over && held.time_left(limit).is_some()) {
                 return held.waiting.push(Callback::new(done));
             }
         }

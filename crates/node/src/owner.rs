@@ -76,6 +76,7 @@ pub(crate) async fn take_over(
         stopped: Vec::new(),
         recall_count: 0,
         overdue: HashMap::new(),
+        next_let_go: None,
         sweep: Sweep::new(),
         may_serve: false,
         is_serving: false,
@@ -125,6 +126,8 @@ struct Owner {
     recall_count: u64,
     /// Keys that a command has waited for in vain, or that cannot come home, and until when others do not wait again.
     overdue: HashMap<DbKey, Duration>,
+    /// When to look for keys that have been held for too long; `None` while none is held for which that time is still to come.
+    next_let_go: Option<Duration>,
     sweep: Sweep,
     may_serve: bool,
     is_serving: bool,
@@ -163,9 +166,11 @@ impl Owner {
                 self.stopped.drain(..).for_each(|stopped| _ = stopped.send(()));
             }
             self.sweep();
+            self.let_waiting_go();
             let wait = self.mover.wait(self.start.elapsed());
             let sweep = self.sweep.wait(self.start.elapsed()).filter(|_| self.is_serving);
-            let wait = wait.into_iter().chain(sweep).min();
+            let let_go = self.next_let_go.map(|at| at.saturating_sub(self.start.elapsed()));
+            let wait = wait.into_iter().chain(sweep).chain(let_go).min();
             let until = async {
                 match wait {
                     Some(wait) => tokio::time::sleep(wait.max(Duration::from_millis(1))).await,
@@ -255,7 +260,6 @@ impl Owner {
                     self.overdue.insert(key, self.start.elapsed() + RECALL_LIMIT);
                 }
             }
-            Order::HeldLong => self.let_waiting_go(),
             Order::Stop(stopped) => {
                 self.is_stopping = true;
                 self.mover.cancel();
@@ -484,11 +488,8 @@ impl Owner {
             for key in &parts.keys {
                 keys.held.entry(key.clone()).or_insert_with(Held::new);
             }
-            let (limit, orders) = (self.shared.config.hold_limit, self.owned.orders.clone());
-            tokio::spawn(async move {
-                tokio::time::sleep(limit).await;
-                let _ = orders.send(Order::HeldLong);
-            });
+            let limit = self.shared.config.hold_limit;
+            self.next_let_go.get_or_insert(self.start.elapsed().saturating_add(limit));
         }
         if drains {
             // Begun after the hold can be seen: routes from before are behind the gate.
@@ -525,14 +526,22 @@ impl Owner {
 
     /// Commands on keys that have been held for too long go on: they find these held, and do not wait again. A move that
     /// cannot be committed, as on a full disk, holds its keys until it can.
-    fn let_waiting_go(&self) {
-        let limit = self.shared.config.hold_limit;
-        let mut waiting = Vec::new();
+    fn let_waiting_go(&mut self) {
+        let (now, limit) = (self.start.elapsed(), self.shared.config.hold_limit);
+        if self.next_let_go.is_none_or(|at| now < at) {
+            return;
+        }
+        let (mut waiting, mut next) = (Vec::new(), None);
         {
             let mut keys = self.owned.keys.write();
-            let long = keys.held.values_mut().filter(|held| held.is_long(limit));
-            long.for_each(|held| waiting.append(&mut held.waiting));
+            for held in keys.held.values_mut() {
+                match held.time_left(limit) {
+                    Some(left) => next = Some(next.unwrap_or(left).min(left)),
+                    None => waiting.append(&mut held.waiting),
+                }
+            }
         }
+        self.next_let_go = next.map(|left: Duration| now.saturating_add(left));
         waiting.into_iter().for_each(Callback::call);
     }
 

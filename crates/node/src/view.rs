@@ -54,9 +54,9 @@ impl Held {
         Self { since: Instant::now(), waiting: Vec::new() }
     }
 
-    /// Whether commands do not wait any more, who may wait for this long.
-    pub fn is_long(&self, limit: Duration) -> bool {
-        self.since.elapsed() >= limit
+    /// How much longer commands wait, who may wait for this long in all; `None` if they do not any more.
+    pub fn time_left(&self, limit: Duration) -> Option<Duration> {
+        limit.checked_sub(self.since.elapsed()).filter(|left| !left.is_zero())
     }
 }
 
@@ -94,8 +94,6 @@ pub(crate) enum Order {
     Recall(DbKey, Callback),
     /// The recall with this number has waited long enough.
     Overdue(DbKey, u64),
-    /// Some keys may have been held for too long.
-    HeldLong,
     /// No more moves; answered when none is under way.
     Stop(oneshot::Sender<()>),
     /// Something happened to a move.

@@ -177,37 +177,44 @@ async fn a_move_that_finds_a_full_disk_fails_at_once() {
     assert!(home.records().unwrap().intents.is_empty());
 }
 
-/// A move that cannot be committed and has no answer to that holds its keys until it can.
+/// A move that cannot be committed and has no answer to that holds its keys until it can. Those of a later one have a time of
+/// their own.
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_wait_for_a_key_that_is_held_for_a_bounded_time_only() {
-    let mut it = start("held", 1).await;
+    let mut it = start("held", 2).await;
     let node = &mut it.cluster.nodes[0];
     node.node().leave().await;
     node.kill();
     node.start(|config| config.hold_limit = Duration::from_millis(50)).await;
     it.cluster.wait_until_served().await;
-    let (key, store) = (&it.keys[0], &it.cluster.nodes[0].store);
+    let store = &it.cluster.nodes[0].store;
     store.pause("commit");
-    // By the node itself: it knows where it is.
-    let (node, moved) = (it.cluster.nodes[0].node.clone().unwrap(), DbKey::new(0, key.as_str()));
-    let out = tokio::spawn(async move { node.move_key(moved, Some(ShardId(2))).await });
-    it.step(0, "commit", 1).await;
     let coordinator = it.node(0).coordinator();
-    let wait = || {
+    let wait = |key: &str| {
         let called = Arc::new(AtomicBool::new(false));
         let by = called.clone();
         let done = Box::new(move || by.store(true, Ordering::SeqCst));
         coordinator.when_released(0, key.as_bytes(), done);
         move || called.load(Ordering::SeqCst).then_some(())
     };
-    let is_called = wait();
-    wait_for("the command to be let go", async || is_called()).await;
-    // One that comes later does not wait at all.
-    assert!(wait()().is_some());
-    assert_eq!(coordinator.route(0, key.as_bytes()), Route::Held, "nothing was released");
+    let mut moves = Vec::new();
+    for (number, key) in (1..).zip(&it.keys) {
+        // By the node itself: it knows where it is.
+        let (node, moved) = (it.cluster.nodes[0].node.clone(), DbKey::new(0, key.as_str()));
+        let node = node.unwrap();
+        moves.push(tokio::spawn(async move { node.move_key(moved, Some(ShardId(2))).await }));
+        it.step(0, "commit", number).await;
+        let is_called = wait(key);
+        wait_for("the command to be let go", async || is_called()).await;
+        // One that comes later does not wait at all.
+        assert!(wait(key)().is_some());
+        assert_eq!(coordinator.route(0, key.as_bytes()), Route::Held, "nothing was released");
+    }
     store.resume();
-    out.await.unwrap().unwrap();
-    assert_eq!(it.cluster.places_of(key), 1);
+    for (out, key) in moves.into_iter().zip(&it.keys) {
+        out.await.unwrap().unwrap();
+        assert_eq!(it.cluster.places_of(key), 1);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
