@@ -204,6 +204,7 @@ impl Node {
             view_changed: watch::Sender::new(()),
             revision: AtomicU64::new(0),
             published: watch::Sender::new(Revision(0)),
+            vain_wait: follower::VainWait::none(),
             directory: watch::Sender::new(None),
             refusal: watch::Sender::new(None),
             refresh: Notify::new(),

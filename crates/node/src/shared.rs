@@ -2,6 +2,7 @@
 
 use crate::config::NodeConfig;
 use crate::directory::{Directory, Layout};
+use crate::follower::VainWait;
 use crate::gate::{Gate, Token};
 use crate::part::Part;
 use crate::part_check::PartCheck;
@@ -92,6 +93,7 @@ pub(crate) struct Shared {
     pub revision: AtomicU64,
     /// The same, after the view has followed.
     pub published: watch::Sender<Revision>,
+    pub vain_wait: VainWait,
     pub directory: watch::Sender<Option<Arc<Directory>>>,
     /// Why the cluster is not joined, once that is certain.
     pub refusal: watch::Sender<Option<String>>,
