@@ -19,6 +19,8 @@ pub(crate) struct OpenCall {
     pub tries: u32,
     /// They are of one client, and may wait.
     pub is_patient: bool,
+    /// Places and ids of the clients of this loop that they are of. Nobody else waits for them, if there are any.
+    pub clients: Arc<[(usize, u64)]>,
     /// Of an owner's call: its keys are those of another store's shard.
     pub at_copy: bool,
     /// Of an owner's call: until it is committed, no newer owner is let in.
@@ -37,6 +39,7 @@ impl OpenCall {
             requests: Vec::new(),
             tries: 0,
             is_patient: false,
+            clients: Arc::default(),
             at_copy: false,
             guard: None,
             me,

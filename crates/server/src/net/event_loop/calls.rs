@@ -9,12 +9,13 @@ use crate::cluster::AdminSlot;
 use crate::net::client_state::{ClientState, MAX_UNSENT_BYTES, Progress};
 use crate::net::connection::Connection;
 use crate::net::loop_handle::Message;
-use crate::net::open_call::OpenCall;
+use crate::net::open_call::{OpenCall, Waiter};
 use crate::net::phase::{Blocked, Phase};
 use crate::net::transport::Transport;
 use crate::place::Await;
 use crate::session::{Caller, Origin};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 /// Connections without a call that are kept.
 const MAX_IDLE: usize = 64;
@@ -22,7 +23,7 @@ const MAX_IDLE: usize = 64;
 impl EventLoop {
     /// Begins to execute a call.
     pub(super) fn take_call(&mut self, call: OpenCall) {
-        if self.stops_by.is_some() {
+        if self.stops_by.is_some() || !self.is_wanted(&call.clients) {
             return;
         }
         let token = self.idle_for_calls.pop().unwrap_or_else(|| self.add_for_calls());
@@ -34,6 +35,33 @@ impl EventLoop {
         client.call = Some(call);
         client.closes = false;
         self.queue(token);
+    }
+
+    /// Whether somebody may wait for a call of these clients: when all of them are gone, it is not executed.
+    pub(super) fn is_wanted(&self, clients: &[(usize, u64)]) -> bool {
+        let is_here = |(token, id): &(usize, u64)| {
+            self.clients.get(*token).is_some_and(|client| client.id == *id)
+        };
+        clients.is_empty() || clients.iter().any(is_here)
+    }
+
+    /// The clients of this loop that wait for these, some by way of calls; empty if another node may wait as well.
+    pub(super) fn clients_behind(&self, waiters: &[Waiter]) -> Arc<[(usize, u64)]> {
+        let first = waiters.first().map(|first| (first.token, first.id));
+        let are_of_one = waiters.iter().all(|waiter| first == Some((waiter.token, waiter.id)));
+        let mut clients: Vec<(usize, u64)> = Vec::new();
+        for waiter in waiters {
+            let one = self.clients.get(waiter.token).filter(|one| one.id == waiter.id);
+            match one.and_then(|one| one.call.as_ref()) {
+                // Shared: calls may wait for each other in a long row.
+                Some(call) if are_of_one || call.clients.is_empty() => return call.clients.clone(),
+                Some(call) => clients.extend_from_slice(&call.clients),
+                None => clients.push((waiter.token, waiter.id)),
+            }
+        }
+        clients.sort_unstable();
+        clients.dedup();
+        clients.into()
     }
 
     fn add_for_calls(&mut self) -> usize {
@@ -137,8 +165,14 @@ impl EventLoop {
 
     /// The cluster lets a client go on.
     pub(super) fn resume(&mut self, token: usize, id: u64) {
+        let call = self.clients.get(token).and_then(|client| client.call.as_ref());
+        let is_wanted = call.is_none_or(|call| self.is_wanted(&call.clients));
         if let Some(client) = self.clients.get_mut(token).filter(|client| client.id == id) {
             client.awaits = false;
+            if !is_wanted && let Some(state) = &mut client.state {
+                // What has waited is not executed, nor what is behind it.
+                state.end_input();
+            }
         }
         self.go_on(token, id);
     }

@@ -115,13 +115,16 @@ impl EventLoop {
         for Parcel { target, protocol, requests, waiters, .. } in std::mem::take(&mut self.outbox.0)
         {
             let requests = Arc::new(requests);
+            let is_own = target == CallTarget::Owner(me);
+            let clients = if is_own { self.clients_behind(&waiters) } else { Arc::default() };
             let (home, sent) = (self.handle.clone(), requests.clone());
             let done: Done = Box::new(move |reply| {
                 home.send(Message::Replied(Replied { waiters, protocol, requests: sent, reply }));
             });
-            if target == CallTarget::Owner(me) {
+            if is_own {
                 let mut call = OpenCall::new(me, Caller::Owner, done);
                 (call.protocol, call.requests) = (protocol, Arc::unwrap_or_clone(requests));
+                call.clients = clients;
                 self.handle.send(Message::Call(Box::new(call)));
                 continue;
             }
@@ -296,7 +299,8 @@ impl EventLoop {
         let (mut bytes, mut waiters) = (Vec::new(), Vec::new());
         let mut tries = 0;
         for (mut waiter, range) in again {
-            if waiter.tries >= MAX_TRIES {
+            let is_wanted = self.is_wanted(&self.clients_behind(std::slice::from_ref(&waiter)));
+            if waiter.tries >= MAX_TRIES || !is_wanted {
                 self.fill(&waiter, ROUTED_IN_VAIN);
                 self.go_on(waiter.token, waiter.id);
                 continue;
@@ -310,13 +314,14 @@ impl EventLoop {
         if waiters.is_empty() {
             return;
         }
+        let clients = self.clients_behind(&waiters);
         let (home, sent) = (self.handle.clone(), Arc::new(bytes.clone()));
         let done: Done = Box::new(move |reply| {
             home.send(Message::Replied(Replied { waiters, protocol, requests: sent, reply }));
         });
         let mut call = Box::new(OpenCall::new(coordinator.me(), Caller::Again, done));
         (call.protocol, call.requests, call.tries) = (protocol, bytes, tries);
-        call.is_patient = is_patient;
+        (call.is_patient, call.clients) = (is_patient, clients);
         let home = self.handle.clone();
         coordinator.when_at(revision, Box::new(move || home.send(Message::Call(call))));
     }

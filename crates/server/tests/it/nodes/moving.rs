@@ -336,6 +336,38 @@ fn a_flush_waits_for_a_copy_that_is_still_to_be_dropped() {
     assert_eq!(cluster.places_of(&key), Vec::<usize>::new());
 }
 
+/// A write that the store refuses, since its key is being moved, is routed again and again: not for a client that is gone.
+#[test]
+fn a_write_that_is_routed_again_ends_with_its_client() {
+    let cluster = NodeCluster::start(Placement::Slots, 2, &[]);
+    cluster.wait_until_swept();
+    let key = cluster.key_of(0, "leaving");
+    let (mut victim, mut killer) = (cluster.client(0), cluster.client(0));
+    assert_eq!(killer.say(&format!("SET {key} before")), ok());
+    let Reply::Integer(number) = victim.say("CLIENT ID") else { panic!("no number") };
+    let home = &cluster.one(0).server().space;
+    // Later than what the owner begins, who does not know of it.
+    let (keys, id) = ([DbKey::new(0, key.as_str())], MoveId { epoch: Epoch(1 << 40), number: 1 });
+    let begun = home.begin_move(ShardId(1), id, Direction::Out, ShardId(2), &keys).unwrap();
+    assert_eq!(begun, [Ok(())]);
+    home.export_home(id, &keys, 1 << 20).unwrap().unwrap();
+    let rerouted = || cluster.one(0).server().stats.rerouted.get();
+    let set = format!("SET {key} after");
+    victim.send_words(&[&set]);
+    until("it is not routed again", || rerouted() > 2);
+    assert_eq!(killer.say(&format!("CLIENT KILL ID {number}")), int(1));
+    // The turn of the loop in which it was ended is over.
+    assert_eq!(killer.say("PING"), Reply::Simple(b"PONG"[..].into()));
+    home.undo_move(ShardId(1), id, &keys).unwrap().unwrap();
+    home.forget_move(id, &keys).unwrap();
+    for _ in 0..1000 {
+        assert_eq!(killer.say(&format!("GET {key}")), bulk("before"));
+    }
+    // Of others nothing is lost.
+    assert_eq!(killer.say(&set), ok());
+    assert_eq!(killer.say(&format!("GET {key}")), bulk("after"));
+}
+
 /// A key that is away is flushed where it is, stays away, and what is written afterwards stays.
 #[test]
 fn a_flush_empties_keys_that_are_away() {
