@@ -49,9 +49,9 @@ impl BackupFile {
 }
 
 impl Backup {
-    /// The length of all files: what a restore writes.
+    /// The length of all files: what a restore writes. A record may say more than a number holds.
     pub fn size_bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.size_bytes).sum()
+        self.files.iter().map(|file| file.size_bytes).fold(0, u64::saturating_add)
     }
 
     pub(crate) fn encode(&self) -> String {
@@ -129,6 +129,11 @@ mod tests {
             let backup = Backup { files, ..backup() };
             assert_eq!(Backup::decode(backup.encode().as_bytes()), Ok(backup));
         }
+    }
+
+    #[test]
+    fn files_of_more_bytes_than_a_number_holds_have_a_length() {
+        assert_eq!(backup().size_bytes(), u64::MAX);
     }
 
     #[test]

@@ -8,10 +8,11 @@ use crate::standard_output;
 use crate::store::{IfMissing, StoreArgs};
 use crate::target_store;
 use anyhow::{Context, Result, bail};
+use std::fmt::Write as _;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
-use terrace_backup::{Backup, Backups};
+use terrace_backup::Backups;
 use terrace_inspect::SizeBytes;
 
 /// Arguments of `backup`.
@@ -152,12 +153,13 @@ fn list(backups: &Backups) -> Result<Outcome> {
     let mut outcome = Outcome::Done;
     for listed in backups.list()? {
         match listed.backup {
-            Ok(Backup { id, created_ms, ref files }) => writeln!(
+            Ok(backup) => writeln!(
                 out,
-                "{id}\t{}\t{} files\t{}",
-                time_of(created_ms),
-                files.len(),
-                SizeBytes(files.iter().map(|file| file.size_bytes).sum()),
+                "{}\t{}\t{} files\t{}",
+                backup.id,
+                time_of(backup.created_ms),
+                backup.files.len(),
+                SizeBytes(backup.size_bytes()),
             )?,
             Err(error) => {
                 writeln!(out, "{}\t{error}", listed.id)?;
@@ -168,8 +170,14 @@ fn list(backups: &Backups) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn time_of(unix_ms: u64) -> humantime::Rfc3339Timestamp {
-    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(unix_ms))
+/// The time as people write it; as a number where that has no year for it, from 10000 on.
+fn time_of(unix_ms: u64) -> String {
+    let time = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(unix_ms));
+    let mut text = String::new();
+    match write!(text, "{time}") {
+        Ok(()) => text,
+        Err(_) => format!("{unix_ms} ms since 1970"),
+    }
 }
 
 fn verify(backups: &Backups, id: Option<u64>) -> Result<Outcome> {
@@ -217,4 +225,19 @@ fn restore(backups: &Backups, id: &str, dir: &Path) -> Result<Outcome> {
     restored.with_context(|| format!("backup {id} was not restored"))?;
     writeln!(standard_output::until_unread(), "backup {id} is the store {}", dir.display())?;
     Ok(Outcome::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record can say so, and to print such a time must not end the list.
+    #[test]
+    fn times_without_a_year_of_four_digits_are_numbers() {
+        assert_eq!(time_of(1_795_506_151_000), "2026-11-24T07:42:31Z");
+        assert_eq!(time_of(253_402_300_799_999), "9999-12-31T23:59:59Z");
+        for unix_ms in [253_402_300_800_000, u64::MAX] {
+            assert_eq!(time_of(unix_ms), format!("{unix_ms} ms since 1970"));
+        }
+    }
 }
