@@ -38,7 +38,13 @@ fn mend_tree(dir: &Path, options: Options, order: &Order) -> Result<(), Failure>
     let db = Db::open(dir, options)?;
     match db.column_family(FAMILY) {
         Some(family) => tree::mend(&db, &family, order)?,
-        None => tree::refuse_other_order(&db, order)?,
+        None => {
+            tree::refuse_other_order(&db, order)?;
+            // Else an open takes the numbers of lost writes to the tree for those of keys in the order of bytes.
+            if !order.is_bytes() && db.latest_seqno() > 0 {
+                tree::create_family(&db)?;
+            }
+        }
     }
     Ok(db.close()?)
 }

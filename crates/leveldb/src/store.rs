@@ -47,7 +47,8 @@ impl Store {
     }
 
     /// Refuses a store in which anything was ever written in the order of bytes, also if none of it is left. Where the
-    /// family of the tree is there already, its keys tell: the tree was about to be created.
+    /// family of the tree is there already, its keys tell: the tree was about to be created, or a repair has found nothing
+    /// of it.
     fn refuse_bytes(&self) -> Outcome<()> {
         let is_of_bytes = match self.db.column_family(FAMILY) {
             None => self.db.latest_seqno() > 0,
@@ -76,11 +77,7 @@ impl Store {
         }
         let family = match self.db.column_family(FAMILY) {
             Some(family) => family,
-            None => {
-                // As it is opened later, since no options are named for it.
-                let options = self.db.options().default_family.clone();
-                self.db.create_column_family(FAMILY, options)?
-            }
+            None => tree::create_family(&self.db)?,
         };
         let tree = Tree::open(family, self.order.clone())?;
         Ok(self.tree.get_or_init(|| tree))

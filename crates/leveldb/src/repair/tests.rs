@@ -286,6 +286,24 @@ fn another_order_is_refused_before_anything_is_changed() {
     assert_eq!(sim.files(), before);
 }
 
+/// The store still has the numbers of the writes that are lost, which do not tell the order.
+#[test]
+fn a_store_that_has_lost_everything_opens_with_its_comparator_when_it_is_repaired() {
+    let sim = SimVfs::new(10);
+    flushed(&sim, options(&sim), 10);
+    for part in ["MANIFEST", "CURRENT", ".log", ".vlog", ".sst"] {
+        files(&sim, part).iter().for_each(|path| sim.remove(path).unwrap());
+    }
+    let store = repaired(&sim, backwards());
+    assert!(store.db.latest_seqno() > 0 && keys(&store).is_empty());
+    write(&store, 0..10, 1);
+    assert_eq!(keys(&store), (0..10).rev().map(key).collect::<Vec<_>>());
+    store.db.close().unwrap();
+    drop(store);
+    assert!(open(&sim, Order::bytes()).is_err());
+    assert_eq!(keys(&open(&sim, backwards()).unwrap()).len(), 10);
+}
+
 #[test]
 fn a_tree_is_not_mended_in_another_order() {
     let sim = SimVfs::new(5);

@@ -159,6 +159,13 @@ impl Tree {
     }
 }
 
+/// Creates the family of a tree that is not there yet.
+pub fn create_family(db: &Db) -> Outcome<ColumnFamily> {
+    // As it is opened later, since no options are named for it.
+    let options = db.options().default_family.clone();
+    Ok(db.create_column_family(FAMILY, options)?)
+}
+
 /// Refuses another order than that of the keys in `db`. The store may be damaged: what cannot be read tells nothing.
 ///
 /// # Errors
