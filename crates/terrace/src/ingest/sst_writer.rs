@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::options::{CfOptions, FamilyOptions, Options};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use terrace_base::key::{MAX_KEY_BYTES, pack_trailer};
+use terrace_base::key::{EXPIRY_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, pack_trailer};
 use terrace_base::{Clock, RangeTombstone, RangeTombstones, SeqNo, SystemClock, ValueKind};
 use terrace_manifest::LEVEL_COUNT;
 use terrace_sst::{EXTERNAL_FILE_NUMBER, SstOptions};
@@ -212,6 +212,11 @@ impl SstWriter {
                 "the key `{key}` comes after `{last}`: keys are added in ascending order, each once"
             );
             return Err(Error::InvalidArgument(text));
+        }
+        // An SST leaves room for an expiry in every value.
+        let expiry_bytes = if kind.expires() { EXPIRY_BYTES } else { 0 };
+        if value.len() > MAX_VALUE_BYTES + expiry_bytes {
+            return Err(Error::InvalidArgument("a value is longer than 1 GiB".into()));
         }
         let Some(writer) = &mut self.writer else { return Err(Error::Closed) };
         writer.add(key, pack_trailer(SeqNo::ZERO, kind), value)?;

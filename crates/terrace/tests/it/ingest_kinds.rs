@@ -62,6 +62,19 @@ fn invalid(result: terrace::Result<impl std::fmt::Debug>) -> String {
 }
 
 #[test]
+fn a_file_takes_no_longer_values_than_a_write_does() {
+    let sim = SimVfs::new(1);
+    let mut writer = writer(&sim, "/1.sst", &merging());
+    // Nobody looks at these bytes, and the system gives memory only for what is looked at.
+    let too_long = vec![0_u8; terrace::MAX_VALUE_BYTES + 1];
+    assert!(invalid(writer.put("a", &too_long)).contains("1 GiB"));
+    assert!(invalid(writer.merge("a", &too_long)).contains("1 GiB"));
+    // It is as before.
+    writer.put("a", "short").unwrap();
+    assert_eq!(writer.finish().unwrap().entry_count, 1);
+}
+
+#[test]
 fn operands_are_merged_into_what_was_there() {
     let sim = SimVfs::new(1);
     let store = open(&sim);
