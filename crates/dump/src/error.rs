@@ -15,7 +15,7 @@ pub enum Error {
     Store(terrace::Error),
     /// The bytes do not begin as a dump does.
     NoDump,
-    /// A dump of a version that this build does not read.
+    /// A dump of a version that this build does not read, or what a dump cannot hold.
     Unsupported(String),
     /// The dump ends early.
     Cut,

@@ -21,6 +21,7 @@ use crate::chunk_writer::ChunkWriter;
 use crate::error::{Error, Result};
 use crate::family::DumpedFamily;
 use std::io::Write;
+use terrace::MAX_VALUE_BYTES;
 use terrace_base::codec::put_varint;
 
 pub(crate) const FAMILY: u8 = 1;
@@ -132,7 +133,17 @@ impl<W: Write> RecordWriter<W> {
     }
 
     /// An entry, and when it expires, if it does.
+    ///
+    /// # Errors
+    /// The value is longer than one that is written: operands of merges can make such a one, and no store would take it back.
     pub fn entry(&mut self, key: &[u8], value: &[u8], expires_at_ms: Option<u64>) -> Result<()> {
+        if value.len() > MAX_VALUE_BYTES {
+            let (key, bytes) = (key.get(..64).unwrap_or(key).escape_ascii(), value.len());
+            let what = format!(
+                "the value of key `{key}` has {bytes} bytes; no dump can be restored with a value of more than {MAX_VALUE_BYTES}"
+            );
+            return Err(Error::Unsupported(what));
+        }
         self.counts.add_entry(key, value);
         self.front.clear();
         match expires_at_ms {

@@ -203,6 +203,18 @@ fn a_dump_has_the_lowest_version_that_can_say_what_is_in_it() {
 }
 
 #[test]
+fn a_value_that_no_restore_could_write_is_refused() {
+    let mut records = RecordWriter::start(Vec::new()).unwrap();
+    records.family("default").unwrap();
+    // Nobody looks at these bytes, and the system gives memory only for what is looked at.
+    let too_long = vec![0_u8; terrace::MAX_VALUE_BYTES + 1];
+    let refused = records.entry(b"k\n", &too_long, None);
+    let Err(Error::Unsupported(what)) = refused else { panic!("{refused:?}") };
+    assert!(what.contains("key `k\\n` has 1073741825 bytes"), "{what}");
+    assert_eq!(records.counts().entries, 0);
+}
+
+#[test]
 fn options_that_this_build_does_not_take_are_refused_by_their_names() {
     for (text, want) in [
         ("colour=red", "no option `colour`"),
