@@ -20,11 +20,17 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use terrace_base::sync::Instant;
 use terrace_base::{SegmentNumber, SeqNo};
 use terrace_log::{LogOptions, LogPosition, LogWriter, Recovered, SegmentFile};
 use terrace_manifest::names;
 use terrace_vfs::{MOST_ZEROS_AHEAD_BYTES, Vfs};
+
+/// How often what is written meanwhile is synced, too, before writers have to wait: less is left each time.
+const MOST_SYNCS_BESIDE_WRITERS: usize = 3;
+/// A sync that is as short as this has left little to do.
+const SHORT_SYNC: Duration = Duration::from_millis(4);
 
 /// Reports that the kernel did not take records, while `doing` this. Nothing more goes into this segment. Those of a failed
 /// append are refused, and before anybody learns that, what they have left is cut off. One of them can stand whole in the file, and somebody who
@@ -317,6 +323,35 @@ pub(crate) fn sync(env: &CommitEnv) -> Result<()> {
     let lead = env.queue()?.lead();
     env.base.health.check_open()?;
     sync_under_lead(env, &mut lead.log())
+}
+
+/// As [`sync`], for one for whom nobody waits: what was written so far is synced before the lead is taken, so that writers wait
+/// only until what they wrote meanwhile is durable, too.
+pub(crate) fn sync_beside_writers(env: &CommitEnv) -> Result<()> {
+    let unsynced = {
+        let lead = env.queue()?.lead();
+        env.base.health.check_open()?;
+        let log = lead.log();
+        (log.dirty && !log.broken).then(|| log.writer.segment())
+    };
+    if let Some(segment) = unsynced {
+        name_segments(env)?;
+        sync_full_segments(env)?;
+        let path = names::log_path(&env.base.dir, segment);
+        for _ in 0..MOST_SYNCS_BESIDE_WRITERS {
+            let start = Instant::now();
+            match env.base.vfs.sync_file(&path) {
+                Err(error) if error.is_failed_sync() => {
+                    return Err(env.base.health.poison("sync the log", error));
+                }
+                // It may be a segment of the log no longer, or there is no descriptor for that: the sync below needs none.
+                Err(_) => break,
+                Ok(()) if start.elapsed() < SHORT_SYNC => break,
+                Ok(()) => {}
+            }
+        }
+    }
+    sync(env)
 }
 
 /// Closes the store for writes: what was acknowledged so far is durable, and all that comes later is
