@@ -16,13 +16,13 @@ pub struct Fault {
 }
 
 /// All of them, in the order of `docs/reliability.md`.
-pub static ALL: [Fault; 28] = [
+pub static ALL: [Fault; 29] = [
     Fault {
         name: "wish-of-the-leader",
         what: "only the leader's wish for a sync counts",
         path: "crates/terrace/src/write/commit.rs",
-        right: "if group.iter().any(|p| p.sync == SyncMode::Batch) {",
-        wrong: "if group.first().is_some_and(|p| p.sync == SyncMode::Batch) {",
+        right: "let is_synced = group.iter().any(|p| p.sync == SyncMode::Batch);",
+        wrong: "let is_synced = group.first().is_some_and(|p| p.sync == SyncMode::Batch);",
     },
     Fault {
         name: "directory",
@@ -49,8 +49,8 @@ pub static ALL: [Fault; 28] = [
         name: "segment-order",
         what: "older log segments are not synced before newer ones",
         path: "crates/terrace/src/write/log_segments.rs",
-        right: "    hand_over_under_lead(env, log)?;\n    sync_full_segments(env)?;\n",
-        wrong: "    hand_over_under_lead(env, log)?;\n",
+        right: "    // Those of the full segments and of this one.\n    name_segments(env)?;\n    sync_full_segments(env)?;\n",
+        wrong: "    name_segments(env)?;\n",
     },
     Fault {
         name: "early-seqno",
@@ -195,9 +195,9 @@ pub static ALL: [Fault; 28] = [
     Fault {
         name: "interval",
         what: "the sync of `SyncMode::Interval` does nothing",
-        path: "crates/terrace/src/background/worker.rs",
-        right: "                last_sync = Instant::now();\n                attempt(env, \"sync the log\", || log_segments::sync(&env.commit));\n",
-        wrong: "                last_sync = Instant::now();\n",
+        path: "crates/terrace/src/background/log_care.rs",
+        right: "SyncMode::Interval(interval) if self.last_sync.elapsed() >= interval => {",
+        wrong: "SyncMode::Interval(interval) if false && self.last_sync.elapsed() >= interval => {",
     },
     Fault {
         name: "flush-sync",
@@ -212,5 +212,12 @@ pub static ALL: [Fault; 28] = [
         path: "crates/terrace/src/version/install.rs",
         right: "let unheld = |o: &&Obsolete| o.file.strong_count() == 0;",
         wrong: "let unheld = |_: &&Obsolete| true;",
+    },
+    Fault {
+        name: "retire-name",
+        what: "the manifest says that the log begins with a segment whose name is not durable",
+        path: "crates/terrace/src/write/log_segments.rs",
+        right: "            false => name_segments(env),\n",
+        wrong: "            false => Ok(()),\n",
     },
 ];

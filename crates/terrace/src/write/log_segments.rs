@@ -128,8 +128,13 @@ fn make_room_for_held(env: &CommitEnv, held_bytes: u64) -> Result<()> {
 /// Makes the names of all log segments durable that were begun so far, if they are not: before anything in them is called
 /// durable, before the manifest refers to one, and before another one is begun. Needs no lead.
 pub(crate) fn name_segments(env: &CommitEnv) -> Result<()> {
+    let doing = "name a log segment";
     let named = env.queue()?.names.make_durable(&*env.base.vfs, &env.base.dir);
-    named.map_err(|error| env.base.health.fail("name a log segment", error))
+    named.map_err(|error| match error.is_failed_sync() {
+        // Also for want of room: records may be in the segment whose name is lost.
+        true => env.base.health.poison(doing, error),
+        false => env.base.health.fail(doing, error),
+    })
 }
 
 /// Creates a log segment. Its name does not survive a power cut yet: the sync of a directory takes milliseconds, and writers
@@ -524,3 +529,6 @@ fn retire(env: &CommitEnv, lead: Option<&Lead<'_>>) -> Result<()> {
 fn trim_history(env: &CommitEnv, retention: Retention) -> Vec<SegmentNumber> {
     env.versions.log_history.trim(retention, |number| env.read.value_log.has(number))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,11 @@
 //! Which log segments have names in the directory that a power cut leaves. A segment is begun without: that takes a sync of the
 //! directory, which is done beside the writers, or by the first who needs it.
 
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use terrace_base::SegmentNumber;
 use terrace_base::sync::Mutex;
+use terrace_base::{Error, SegmentNumber};
 use terrace_vfs::Vfs;
 
 /// See the module. Numbers of segments ascend.
@@ -14,8 +15,9 @@ pub(crate) struct SegmentNames {
     begun: AtomicU64,
     /// The newest one whose name is durable, and with it those of all before.
     durable: AtomicU64,
-    /// Held during a sync: who waits for it finds that it is done.
-    syncing: Mutex<()>,
+    /// Held during a sync: who waits for it finds that it is done. Whether one has failed: the device may not have the names
+    /// then, and a later sync may not say so.
+    syncing: Mutex<bool>,
 }
 
 impl SegmentNames {
@@ -24,7 +26,7 @@ impl SegmentNames {
         Self {
             begun: AtomicU64::new(begun.get()),
             durable: AtomicU64::new(if are_durable { begun.get() } else { 0 }),
-            syncing: Mutex::new(()),
+            syncing: Mutex::new(false),
         }
     }
 
@@ -35,18 +37,25 @@ impl SegmentNames {
     }
 
     /// Makes the names of all segments durable that were begun before this, with one sync of `dir` if one of them is not.
+    /// After a sync that failed it fails for ever.
     pub fn make_durable(&self, vfs: &dyn Vfs, dir: &Path) -> terrace_base::Result<()> {
         let begun = self.begun.load(Ordering::Acquire);
         let is_done = || self.durable.load(Ordering::Acquire) >= begun;
         if is_done() {
             return Ok(());
         }
-        let _turn = self.syncing.lock();
+        let mut has_failed = self.syncing.lock();
         if is_done() {
             return Ok(());
         }
+        if *has_failed {
+            let source = io::Error::other("an earlier sync of it has failed");
+            return Err(Error::io("sync directory", dir, source));
+        }
         let begun = self.begun.load(Ordering::Acquire);
-        vfs.sync_dir(dir)?;
+        let synced = vfs.sync_dir(dir);
+        *has_failed = synced.as_ref().is_err_and(Error::is_failed_sync);
+        synced?;
         self.durable.store(begun, Ordering::Release);
         Ok(())
     }
@@ -86,6 +95,20 @@ mod tests {
         names.make_durable(&sim, dir).unwrap_err();
         sim.set_fault(None);
         names.make_durable(&sim, dir).unwrap();
-        assert_eq!(left("9.log"), 32, "a sync that failed counts for nothing");
+        assert_eq!(left("9.log"), 32, "a directory that could not be opened is synced later");
+    }
+
+    #[test]
+    fn after_a_failed_sync_no_name_is_taken_for_durable() {
+        let (sim, dir) = (SimVfs::new(1), Path::new("/db"));
+        sim.create_dir_all(dir).unwrap();
+        let names = SegmentNames::of(SegmentNumber::new(1), true);
+        names.begin(SegmentNumber::new(2));
+        let kind = FaultKind::SyncFails;
+        sim.set_fault(Some(Fault { at_op: 0, kind, forever: false, filter: None }));
+        assert!(names.make_durable(&sim, dir).unwrap_err().is_failed_sync());
+        assert_eq!(sim.executed_faults(), 1);
+        // No fault strikes any more. A thread that waited for the sync comes here before the store is poisoned.
+        assert!(names.make_durable(&sim, dir).unwrap_err().is_failed_sync());
     }
 }

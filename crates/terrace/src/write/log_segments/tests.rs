@@ -1,0 +1,123 @@
+//! Segments whose names are not durable yet: what a power cut leaves of them, and a device that does not keep their names.
+
+use super::*;
+use crate::{Db, Options, WriteBatch, WriteOptions};
+use std::io::ErrorKind;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use terrace_vfs::{BeforeCalls, Call, SimVfs};
+
+const POWER_CUTS: u64 = 16;
+
+fn options(vfs: Arc<dyn Vfs>) -> Options {
+    let mut options =
+        Options { memory_budget: 16 << 20, sync: SyncMode::None, ..Options::default() };
+    options.advanced.vfs = vfs;
+    options.advanced.reserve_bytes = 0;
+    options
+}
+
+/// No descriptor for the thread that makes names durable before somebody needs them: who needs them must see to it.
+fn none_ahead(call: Call<'_>, path: &Path) -> terrace_base::Result<()> {
+    let is_ahead = std::thread::current().name() == Some("terrace-ahead");
+    match call {
+        Call::SyncDir if is_ahead => {
+            Err(terrace_base::Error::io("open", path, ErrorKind::Interrupted.into()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn begin_segment(env: &CommitEnv) {
+    let lead = env.queue().unwrap().lead();
+    next_segment(env, &mut lead.log()).unwrap();
+}
+
+#[test]
+fn a_power_cut_after_a_rotation_and_a_retirement_leaves_a_store_that_opens() {
+    let sim = SimVfs::new(1);
+    let images = Arc::new(Mutex::new(Vec::new()));
+    let vfs = {
+        let (files, images) = (sim.clone(), images.clone());
+        BeforeCalls::new(sim.clone(), move |call, path| {
+            // Right after the manifest has said with which segment the log begins: later the directory is synced anyway.
+            if matches!(call, Call::Remove) && path.extension().is_some_and(|end| end == "log") {
+                let left = (0..POWER_CUTS).map(|seed| files.crash_image(seed));
+                images.lock().unwrap().extend(left);
+            }
+            none_ahead(call, path)
+        })
+    };
+    let db = Db::open("/store", options(Arc::new(vfs))).unwrap();
+    let env = &db.inner().commit;
+    db.put(b"k", b"v").unwrap();
+    db.flush().unwrap();
+    for _ in 0..3 {
+        begin_segment(env);
+        retire_segments(env).unwrap();
+    }
+    db.close().unwrap();
+    let images = std::mem::take(&mut *images.lock().unwrap());
+    assert!(images.len() as u64 >= 3 * POWER_CUTS, "{} images", images.len());
+    for image in images {
+        let after = Db::open("/store", options(Arc::new(image))).unwrap();
+        assert_eq!(after.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+        after.put(b"k", b"w").unwrap();
+        after.close().unwrap();
+    }
+}
+
+#[test]
+fn what_is_synced_into_a_segment_that_has_just_begun_survives_a_power_cut() {
+    let sim = SimVfs::new(1);
+    let vfs = BeforeCalls::new(sim.clone(), none_ahead);
+    let db = Db::open("/store", options(Arc::new(vfs))).unwrap();
+    let env = &db.inner().commit;
+    let synced = WriteOptions { sync: Some(SyncMode::Batch) };
+    for round in 0..4_u8 {
+        db.put([round, 0], b"in the segment before").unwrap();
+        begin_segment(env);
+        match round % 2 {
+            0 => {
+                let mut batch = WriteBatch::new();
+                batch.put([round, 1], b"synced");
+                db.write_with(batch, &synced).unwrap();
+            }
+            _ => {
+                db.put([round, 1], b"synced later").unwrap();
+                sync_beside_writers(env).unwrap();
+            }
+        }
+        for seed in 0..POWER_CUTS {
+            let after = Db::open("/store", options(Arc::new(sim.crash_image(seed)))).unwrap();
+            for key in (0..=round).flat_map(|round| [[round, 0], [round, 1]]) {
+                assert!(after.get(key).unwrap().is_some(), "{key:?}, seed {seed}");
+            }
+        }
+    }
+}
+
+/// What a failed sync of the directory has lost nobody knows, also where the device had no room.
+#[test]
+fn a_name_that_a_full_device_has_not_taken_stops_writes() {
+    let sim = SimVfs::new(1);
+    let is_full = Arc::new(AtomicBool::new(false));
+    let vfs = {
+        let is_full = is_full.clone();
+        BeforeCalls::new(sim.clone(), move |call, path| match call {
+            Call::SyncDir if is_full.load(Ordering::SeqCst) => {
+                let no_room = ErrorKind::StorageFull.into();
+                Err(terrace_base::Error::io("sync directory", path, no_room))
+            }
+            _ => Ok(()),
+        })
+    };
+    let db = Db::open("/store", options(Arc::new(vfs))).unwrap();
+    let env = &db.inner().commit;
+    is_full.store(true, Ordering::SeqCst);
+    begin_segment(env);
+    assert!(matches!(name_segments(env), Err(Error::Poisoned(_))));
+    is_full.store(false, Ordering::SeqCst);
+    assert!(matches!(name_segments(env), Err(Error::Poisoned(_))));
+    assert!(matches!(db.put(b"k", b"v"), Err(Error::Poisoned(_))));
+}
