@@ -126,7 +126,7 @@ fn make_room_for_held(env: &CommitEnv, held_bytes: u64) -> Result<()> {
 }
 
 /// Makes the names of all log segments durable that were begun so far, if they are not: before anything in them is called
-/// durable, before the manifest refers to one, and before another one is begun. Needs no lead.
+/// durable, before the manifest says that the log begins with one, and before another one is begun. Needs no lead.
 pub(crate) fn name_segments(env: &CommitEnv) -> Result<()> {
     let doing = "name a log segment";
     let named = env.queue()?.names.make_durable(&*env.base.vfs, &env.base.dir);
