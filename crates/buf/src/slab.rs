@@ -523,4 +523,22 @@ mod tests {
         assert_eq!((left.len(), moved), (140, 21));
         assert!(counted <= 3, "{counted} times");
     }
+
+    #[test]
+    fn what_was_counted_is_taken_as_long_as_it_holds() {
+        let mut shard = Shard::NEW;
+        (0..3).for_each(|_| shard.add(chunk(8)));
+        // A number that no count gives.
+        let known = Some(Needed { chunks: 77, above: 8, upto: 16 });
+        for (slots, chunks) in [(0, 0), (8, 1), (9, 77), (16, 77), (17, 3), (24, 3)] {
+            (shard.live_slots, shard.needed) = (slots, known);
+            assert_eq!(shard.needed_chunks(), chunks, "{slots} slots");
+        }
+        shard.needed = known;
+        shard.add(chunk(8));
+        assert_eq!(shard.needed, None, "a chunk has come");
+        shard.needed = known;
+        assert!(shard.remove(3).is_some());
+        assert_eq!(shard.needed, None, "a chunk has gone");
+    }
 }
