@@ -1,6 +1,8 @@
 //! What changes from one state of the manifest to the next.
 
 use crate::file_meta::FileMeta;
+use crate::names;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::{FileNumber, SegmentNumber, SeqNo};
 
@@ -49,6 +51,16 @@ pub struct SegmentMeta {
     pub kind: SegmentKind,
     /// Length of the file.
     pub size_bytes: u64,
+}
+
+impl SegmentMeta {
+    /// Its file in the store's directory `dir`.
+    pub fn path(&self, dir: &Path) -> PathBuf {
+        match self.kind {
+            SegmentKind::CommitLog => names::log_path(dir, self.number),
+            SegmentKind::Values => names::value_log_path(dir, self.number),
+        }
+    }
 }
 
 /// The change of one column family.

@@ -7,7 +7,6 @@
 use crate::error::{Error, Result};
 use crate::inner::Inner;
 use crate::kill_point::kill_point;
-use crate::values::value_log::segment_path;
 use crate::write::log_segments;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -50,7 +49,7 @@ fn fill(inner: &Inner, dir: &Path) -> Result<()> {
         }
     }
     for segment in state.segments.values() {
-        link(vfs, &segment_path(&inner.base.dir, segment), &segment_path(dir, segment))?;
+        link(vfs, &segment.path(&inner.base.dir), &segment.path(dir))?;
     }
     for (number, _) in segments.iter().copied() {
         link(vfs, &names::log_path(&inner.base.dir, number), &names::log_path(dir, number))?;

@@ -5,7 +5,6 @@ use crate::error::{Error, Result};
 use crate::inner::Inner;
 use crate::open::family_options;
 use crate::open::merged;
-use crate::open::orphans;
 use crate::open::read_write::{Nouns, Opened, open_families, recover_and_write};
 use crate::open::recover::{self, OnDisk, Replayed};
 use crate::options::Options;
@@ -22,6 +21,7 @@ use terrace_base::{FileNumber, SeqNo};
 use terrace_manifest::Manifest;
 use terrace_manifest::evidence;
 use terrace_manifest::names::{self, FileName};
+use terrace_manifest::renamed::is_renamed;
 use terrace_vfs::Vfs;
 
 /// Opens a store although the disk is full: with the room of the reserve, or else with everything
@@ -88,7 +88,7 @@ fn remove_attempt(vfs: &dyn Vfs, dir: &Path, there: &HashSet<String>) -> Result<
             FileName::Sst(number) => !was_there && !live.contains(&number),
             FileName::Log(number) => !was_there && number > oldest,
             // Never finished, by an open or a job.
-            FileName::Temp if orphans::is_renamed(vfs, dir, (&state, &live), name) => false,
+            FileName::Temp if is_renamed(vfs, dir, &state, name) => false,
             FileName::Temp => !was_there || !numbers.is_foreign_name(name),
             _ => false,
         };

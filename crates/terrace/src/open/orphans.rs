@@ -10,7 +10,6 @@
 
 use crate::error::Result;
 use crate::event;
-use crate::values::value_log::segment_path;
 use crate::version::file_numbers::FileNumbers;
 use crate::version::log_history::LogHistory;
 use crate::version::reader_pins::ReaderPins;
@@ -20,6 +19,7 @@ use terrace_base::{FileNumber, SegmentNumber};
 use terrace_log::{LogReader, SegmentFile, Step};
 use terrace_manifest::evidence::EVIDENCE_FILES;
 use terrace_manifest::names::{self, FileName};
+use terrace_manifest::renamed::is_renamed;
 use terrace_manifest::{ManifestState, SegmentKind, backup_work};
 use terrace_vfs::{OpenMode, Vfs, is_no_file};
 
@@ -128,7 +128,7 @@ pub(crate) fn settle(
             FileName::Log(number) | FileName::ValueLog(number) => {
                 misplaced_if(is_another_segment(vfs, &path, number) || is_no_segment(vfs, &path))
             }
-            FileName::Temp if is_renamed(vfs, dir, (state, &live), &name) => Fate::IsMisplaced,
+            FileName::Temp if is_renamed(vfs, dir, state, &name) => Fate::IsMisplaced,
             // No reader knows it.
             FileName::Temp => {
                 match vfs.remove(&path) {
@@ -163,21 +163,6 @@ pub(crate) fn settle(
         vfs.sync_dir(dir)?;
     }
     Ok(())
-}
-
-/// Whether temporary file `name` has the number of a file that is missing and that `state` names, as an SST (`live`) or as a segment
-/// with values. Those that the store has not finished have numbers of no such file.
-pub(crate) fn is_renamed(
-    vfs: &dyn Vfs,
-    dir: &Path,
-    (state, live): (&ManifestState, &HashSet<FileNumber>),
-    name: &str,
-) -> bool {
-    let Some(number) = names::temp_number(name) else { return false };
-    let is_missing = |path: &Path| vfs.exists(path).is_ok_and(|is_there| !is_there);
-    let segment = state.segments.get(&number.segment());
-    (live.contains(&number) && is_missing(&names::sst_path(dir, number)))
-        || segment.is_some_and(|segment| is_missing(&segment_path(dir, segment)))
 }
 
 /// Whether the store writes the temporary file at `path` again while it is open, which would fail then.

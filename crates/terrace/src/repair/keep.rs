@@ -100,8 +100,8 @@ impl Repair<'_> {
         }
     }
 
-    /// Gives the file at `path` the name `target` in `lost/` as well, or, where there are no hard links, a copy of it, which is there
-    /// as a whole or not at all: what a repair that is cut short has copied half is taken for no file.
+    /// Gives the file at `path` the name `target` as well, or, where there are no hard links, a copy of it, which is there as a
+    /// whole or not at all: what a repair that is cut short has copied half is taken for no file.
     pub(super) fn give_whole(&self, path: &Path, target: &Path) -> Result<()> {
         if self.vfs.hard_link(path, target).is_ok() {
             return Ok(());

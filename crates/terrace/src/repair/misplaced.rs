@@ -8,14 +8,16 @@
 use super::base::Proof;
 use super::{Repair, unended};
 use crate::error::Result;
-use crate::open::{orphans, recover};
+use crate::open::recover;
 use crate::version::file_numbers::FileNumbers;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
-use terrace_base::{Error, FileNumber, SegmentNumber};
+use terrace_base::{Error, SegmentNumber};
 use terrace_manifest::ManifestState;
+use terrace_manifest::evidence::Claims;
 use terrace_manifest::names::{self, FileName};
+use terrace_manifest::renamed::{is_missing_log, is_renamed};
 use terrace_vfs::{OpenMode, is_no_file};
 
 pub(super) use crate::open::orphans::MISPLACED;
@@ -107,23 +109,26 @@ impl Repair<'_> {
         }
     }
 
-    /// Sets temporary files of `listing` aside that have the number of a file which `state` names and that is missing: the next open
-    /// would take them for unfinished.
+    /// Sets temporary files of `listing` aside that have the number of a file which is missing: one that `state` names, or the segment
+    /// of the log of which `claims` tell. The next open would take them for unfinished.
     pub(super) fn set_renamed_aside(
         &mut self,
-        state: &ManifestState,
+        (state, claims): (&ManifestState, &Claims),
         listing: &[String],
         aside: &mut Vec<(String, &'static str)>,
     ) {
-        let files = state.families.values().flat_map(|family| family.version.all_files());
-        let live: HashSet<FileNumber> = files.map(|(_, file)| file.number).collect();
         let (vfs, dir) = (self.vfs.clone(), self.dir);
+        let proven = claims.log.segment;
+        let lacks_proven =
+            proven >= recover::oldest_needed(state) && is_missing_log(&*vfs, dir, proven);
         for name in listing {
-            if orphans::is_renamed(&*vfs, dir, (state, &live), name) {
+            let is_proven = lacks_proven && names::temp_number(name) == Some(proven.file());
+            if is_proven || is_renamed(&*vfs, dir, state, name) {
                 self.note(format!(
                     "{name} has the number of a file that is missing: give it its name back if it is that one; it moves to \
                      lost/ as {name}{MISPLACED}"
                 ));
+                self.misplaced.absent.insert(name.clone());
                 aside.push((name.clone(), MISPLACED));
             }
         }
@@ -154,7 +159,8 @@ impl Repair<'_> {
         name.is_some_and(|name| absent.contains(name) || in_log.contains(name))
     }
 
-    /// Whether the new manifest cannot be put in force before the file `name` is moved.
+    /// Whether the new manifest cannot be put in force before the file `name` is moved: it is in the way, or, if the repair is cut
+    /// short then, an open takes it for an unfinished one, since no manifest names the file any more that it is.
     pub(super) fn is_in_the_way(&self, name: &str) -> bool {
         let kind = names::parse(name);
         self.misplaced.absent.contains(name) && matches!(kind, FileName::Current | FileName::Temp)

@@ -107,7 +107,7 @@ impl Repair<'_> {
         let absent = self.misplaced.absent.iter();
         let mut aside: Vec<(String, &'static str)> =
             absent.map(|name| (name.clone(), MISPLACED)).collect();
-        self.set_renamed_aside(&state, &listing, &mut aside);
+        self.set_renamed_aside((&state, &claims), &listing, &mut aside);
         for (number, why) in &ssts.unreadable {
             aside.push((file_name(*number), ".damaged"));
             // Of a whole manifest what it names is reported already, and nothing else is needed.

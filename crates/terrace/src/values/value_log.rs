@@ -29,7 +29,7 @@ use terrace_base::{Clock, Error, Result, SegmentNumber, ValueHandle};
 use terrace_buf::Slice;
 use terrace_cache::CacheKey;
 use terrace_log::value::{self, ValueRead};
-use terrace_manifest::{SegmentKind, SegmentMeta, names};
+use terrace_manifest::{SegmentMeta, names};
 use terrace_sst::{BlockCache, CachedBlock};
 use terrace_vfs::{OpenMode, RandomFile, Vfs};
 
@@ -215,7 +215,7 @@ impl ValueLog {
         self.change(|map| {
             for meta in segments {
                 let segment = map.entry(meta.number).or_insert_with(|| {
-                    self.segment(meta.number, segment_path(&self.dir, meta), (meta.size_bytes, 0))
+                    self.segment(meta.number, meta.path(&self.dir), (meta.size_bytes, 0))
                 });
                 // The next read opens it as it is to be read from now on.
                 segment.sealed_bytes.store(meta.size_bytes, Ordering::Relaxed);
@@ -554,12 +554,4 @@ impl ValueLog {
 /// Under what the cache has the value at `handle`.
 fn place_of(segment: &Segment, handle: &ValueHandle) -> CacheKey {
     CacheKey { file: segment.cache_file, offset: handle.offset }
-}
-
-/// The file of a value segment.
-pub(crate) fn segment_path(dir: &Path, segment: &SegmentMeta) -> PathBuf {
-    match segment.kind {
-        SegmentKind::CommitLog => names::log_path(dir, segment.number),
-        SegmentKind::Values => names::value_log_path(dir, segment.number),
-    }
 }

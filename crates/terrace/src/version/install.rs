@@ -9,7 +9,7 @@ use crate::listener::{Event, FileCreated, FileDeleted, SstInfo};
 use crate::memory::filter_budget::FilterBudget;
 use crate::memtable::MemTable;
 use crate::metrics::add;
-use crate::values::value_log::{SegmentStats, ValueLog, segment_path};
+use crate::values::value_log::{SegmentStats, ValueLog};
 use crate::version::family::Family;
 use crate::version::unpublished;
 use crate::version::version_set::{ManifestLog, Obsolete, VersionSet};
@@ -183,8 +183,7 @@ fn fresh_paths(versions: &VersionSet, change: &Change) -> Vec<PathBuf> {
     let ssts =
         fresh_files(change).flat_map(|n| [names::sst_path(dir, n), names::temp_path(dir, n)]);
     let fresh = change.segments.iter().filter(|segment| segment.kind == SegmentKind::Values);
-    let segments =
-        fresh.flat_map(|s| [segment_path(dir, s), names::temp_path(dir, s.number.file())]);
+    let segments = fresh.flat_map(|s| [s.path(dir), names::temp_path(dir, s.number.file())]);
     ssts.chain(segments).collect()
 }
 

@@ -284,3 +284,74 @@ fn a_segment_that_nothing_needs_is_in_lost_once_however_often_it_is_taken_back()
     }
     assert_eq!(store.count(), KEYS as usize);
 }
+
+/// Where a file is that somebody had hidden.
+fn in_lost_as_misplaced(hidden: &Path) -> PathBuf {
+    PathBuf::from(format!("{}.misplaced", Separated::in_lost(hidden).display()))
+}
+
+/// Once no manifest names it any more an open would take it for unfinished.
+#[test]
+fn a_hidden_sst_is_kept_wherever_a_repair_is_cut_short() {
+    let store = Separated::new();
+    let bytes = store.sim.read_file(&store.sst).unwrap();
+    let hidden = store.sst.with_extension("tmp");
+    let kept = in_lost_as_misplaced(&hidden);
+    store.sim.rename(&store.sst, &hidden).unwrap();
+    let (mut calls, mut ended) = (0, false);
+    while !ended {
+        let image = store.sim.kill_image();
+        let mut options = store.options.clone();
+        options.advanced.vfs = Arc::new(image.clone());
+        image.crash_after(calls);
+        ended = terrace::repair(DIR, options.clone(), RepairOptions::default()).is_ok();
+        let left = image.kill_image();
+        options.advanced.vfs = Arc::new(left.clone());
+        drop(Db::open(DIR, options).unwrap());
+        assert!(left.read_file(&kept).as_ref() == Some(&bytes), "call {calls}");
+        calls += 1;
+    }
+    assert!(calls > 20, "{calls}");
+}
+
+/// No open takes place without it, so that only a repair could delete it.
+#[test]
+fn a_hidden_segment_of_the_log_is_kept_by_a_repair() {
+    let sim = SimVfs::new(1);
+    let mut options = small_options(Arc::new(sim.clone()), &stopped_clock());
+    options.advanced.log_retention_bytes = 0;
+    let db = Db::open(DIR, options.clone()).unwrap();
+    let other = db.column_family(&options.column_families[0].0).unwrap();
+    // It is not flushed, and keeps the first segment; what fills memtables begins others.
+    db.put(key(1), VALUE).unwrap();
+    let logs_of = |sim: &SimVfs| {
+        let files = sim.files().into_iter().map(|(path, _)| path);
+        let mut logs: Vec<PathBuf> =
+            files.filter(|path| path.extension().is_some_and(|e| e == "log")).collect();
+        logs.sort();
+        logs
+    };
+    let mut puts = 0;
+    while logs_of(&sim).len() < 2 {
+        other.put(key(puts), VALUE).unwrap();
+        puts += 1;
+        assert!(puts < 100_000);
+    }
+    db.put(key(2), VALUE).unwrap();
+    db.sync().unwrap();
+    let killed = sim.kill_image();
+    let logs = logs_of(&killed);
+    assert!(logs.len() > 1, "{logs:?}");
+    for log in [&logs[0], &logs[logs.len() - 1]] {
+        let image = killed.kill_image();
+        let bytes = image.read_file(log).unwrap();
+        let hidden = log.with_extension("tmp");
+        image.rename(log, &hidden).unwrap();
+        options.advanced.vfs = Arc::new(image.clone());
+        assert!(Db::open(DIR, options.clone()).is_err(), "{log:?}");
+        let report = terrace::repair(DIR, options.clone(), RepairOptions::default()).unwrap();
+        assert!(!report.lost.is_empty(), "{report:?}");
+        let kept = image.read_file(in_lost_as_misplaced(&hidden));
+        assert!(kept == Some(bytes), "{log:?}: {report:?}");
+    }
+}
