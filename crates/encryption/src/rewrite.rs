@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::{Error, FileNumber, Result};
 use terrace_manifest::names::{self, FileName};
-use terrace_manifest::{Manifest, backup_work};
+use terrace_manifest::renamed::is_renamed;
+use terrace_manifest::{Manifest, ManifestState, backup_work};
 use terrace_vfs::{
     CreateOptions, EIO, OpenMode, RandomFile, Vfs, check_not_encrypted, copy_rest, has_only_zeros,
     is_no_file,
@@ -70,7 +71,8 @@ pub struct UsedKeys {
 /// # Errors
 /// An I/O error of kind `WouldBlock` if a process has the store open, also read-only with a lock, and one of kind `NotFound`
 /// if there is no file of a store; `Unsupported` for files whose key is missing, and `Corruption` for those that are not what was
-/// written, and I/O for what the device does not give: the store is then as before. Other I/O: it is as after a crash.
+/// written, and I/O for what the device does not give, for links, and for a file that has the name of a temporary one: the store is
+/// then as before. Other I/O: it is as after a crash.
 pub fn rewrite(
     below: &Arc<dyn Vfs>,
     dir: &Path,
@@ -88,8 +90,10 @@ pub fn rewrite(
     };
     // Nothing is changed if a key is missing, or a file is damaged: what is half converted opens in no way, nor can it be
     // repaired.
-    let foreign = foreign_numbers(&**below, &source, dir).map_err(|e| advise(e, target))?;
+    let state = stated(&source, dir).map_err(|e| advise(e, target))?;
+    let foreign = foreign_numbers(&**below, state.as_ref(), dir)?;
     refuse_links(&**below, dir, &folders, &foreign)?;
+    refuse_renamed(&**below, state.as_ref(), dir)?;
     for path in contents(&**below, dir, &foreign)? {
         check(&**below, &source, wanted, &path).map_err(|error| advise(error, target))?;
     }
@@ -155,6 +159,20 @@ fn refuse_links(
         }
     }
     Ok(())
+}
+
+/// Refuses a file of the store that somebody has given the name of a temporary one: those are removed.
+fn refuse_renamed(below: &dyn Vfs, state: Option<&ManifestState>, dir: &Path) -> Result<()> {
+    let Some(state) = state else { return Ok(()) };
+    let names = below.list(dir)?;
+    match names.iter().find(|name| is_renamed(below, dir, state, name)) {
+        Some(name) => {
+            let why = "it has the number of a file that is missing, and temporary files are removed: nothing is changed; give \
+                       it its name back, or move it away";
+            Err(Error::io("convert", &dir.join(name), io::Error::other(why)))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Reads the file at `path`, if it is to be written anew, for the errors.
@@ -362,14 +380,24 @@ fn contents(below: &dyn Vfs, folder: &Path, foreign: &[FileNumber]) -> Result<Ve
     Ok(names.into_iter().map(|name| folder.join(name)).collect())
 }
 
-/// The numbers of files that are not the store's, ascending, as the engine takes them. Without a manifest that can be read
-/// all are the store's: no file of it may be left as it is.
-fn foreign_numbers(below: &dyn Vfs, source: &dyn Vfs, dir: &Path) -> Result<Vec<FileNumber>> {
+/// What the manifest says; nothing if there is none that can be read.
+fn stated(source: &dyn Vfs, dir: &Path) -> Result<Option<ManifestState>> {
     match Manifest::read(source, dir) {
-        Ok(state) => Ok(names::foreign_numbers(&below.list(dir)?, state.next_file_number).1),
-        Err(error) if error.is_corruption() || error.is_not_found() => Ok(Vec::new()),
+        Ok(state) => Ok(Some(state)),
+        Err(error) if error.is_corruption() || error.is_not_found() => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// The numbers of files that are not the store's, ascending, as the engine takes them. Without a manifest that can be read
+/// all are the store's: no file of it may be left as it is.
+fn foreign_numbers(
+    below: &dyn Vfs,
+    state: Option<&ManifestState>,
+    dir: &Path,
+) -> Result<Vec<FileNumber>> {
+    let Some(state) = state else { return Ok(Vec::new()) };
+    Ok(names::foreign_numbers(&below.list(dir)?, state.next_file_number).1)
 }
 
 fn is_foreign(name: &str, foreign: &[FileNumber]) -> bool {

@@ -418,3 +418,25 @@ fn the_torn_end_of_a_log_is_not_converted_and_damage_before_it_is_refused() {
         assert!(refused.is_corruption() && refused.to_string().contains(".log"), "{refused}");
     }
 }
+
+/// Temporary files are removed, and this one is all that is left of the SST.
+#[test]
+fn a_store_of_which_a_file_has_the_name_of_a_temporary_one_is_not_converted() {
+    let sim = SimVfs::new(1);
+    let db = plain(&sim);
+    fill(&db);
+    let want = contents(&db);
+    db.close().unwrap();
+    let dir = Path::new(DIR);
+    let state = Manifest::read(&sim, dir).unwrap();
+    let file = state.families[&0].version.files().next().unwrap().1.number;
+    let (sst, hidden) = (names::sst_path(dir, file), names::temp_path(dir, file));
+    sim.rename(&sst, &hidden).unwrap();
+    let before = raw_files(&sim);
+    let error = convert(&sim, &Target::Encrypted(ring(&[1]))).map(drop).unwrap_err();
+    assert!(error.to_string().contains("give it its name back"), "{error}");
+    assert!(raw_files(&sim) == before, "nothing is changed");
+    sim.rename(&hidden, &sst).unwrap();
+    convert(&sim, &Target::Encrypted(ring(&[1]))).unwrap();
+    assert_eq!(contents(&open(&sim, &[1])), want);
+}
