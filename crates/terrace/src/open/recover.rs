@@ -271,16 +271,20 @@ pub(crate) fn live_segments(
     Ok(segments)
 }
 
-/// Whether a segment has a batch with operations.
+/// Whether a segment has a batch with operations, also behind damage: a repair would replay it.
 fn has_writes(reader: &mut LogReader) -> terrace_base::Result<bool> {
-    while let Step::Record(record) = reader.next()? {
-        if record.kind == RecordKind::Data
-            && batch::decode(record.payload).is_some_and(|(_, count, _)| count > 0)
-        {
-            return Ok(true);
+    loop {
+        while let Step::Record(record) = reader.next()? {
+            if record.kind == RecordKind::Data
+                && batch::decode(record.payload).is_some_and(|(_, count, _)| count > 0)
+            {
+                return Ok(true);
+            }
+        }
+        if reader.resync()?.is_none() {
+            return Ok(false);
         }
     }
-    Ok(false)
 }
 
 /// Those of `segments`, which are all of the log in force, that are of another store ([`Place::is_unlinked`]). What cannot be

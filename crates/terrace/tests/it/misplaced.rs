@@ -9,6 +9,7 @@ use terrace::vfs::{SimVfs, Vfs};
 use terrace::{Compression, Error, Options, RepairOptions};
 use terrace_base::checksum::block_checksum;
 use terrace_base::{FileNumber, ManualClock, SegmentNumber};
+use terrace_log::format::HEADER_BYTES;
 use terrace_log::{LogOptions, LogReader, LogWriter, RecordKind, Step};
 
 /// Where the stored blocks of an SST lie: each ends in a type and a checksum over its content,
@@ -235,6 +236,7 @@ fn r7_the_log_of_another_store_is_not_replayed_behind_ours_and_repair_sets_it_as
         }
         let store = Store::open(options(&sim)).unwrap();
         store.db.put(key(1), tag).unwrap();
+        store.db.put(key(2), tag).unwrap();
         store.db.sync().unwrap();
         sim.kill_image()
     };
@@ -257,6 +259,14 @@ fn r7_the_log_of_another_store_is_not_replayed_behind_ours_and_repair_sets_it_as
     assert!(image.exists(&kept).unwrap(), "{report:?}");
     let store = Store::open(options(&image)).unwrap();
     assert_eq!(store.db.get(key(1)).unwrap().as_deref(), Some(&b"ours"[..]));
+    // Nor is what follows damage in it, which a repair passes over.
+    let image = ours.kill_image();
+    assert!(image.write_file(&stray, theirs.read_file(&stray).unwrap()));
+    assert!(image.corrupt(&stray, HEADER_BYTES, 1));
+    let report = terrace::repair(DIR, options(&image), RepairOptions::default()).unwrap();
+    assert!(report.lost.is_empty() && image.exists(&kept).unwrap(), "{report:?}");
+    let store = Store::open(options(&image)).unwrap();
+    assert_eq!(store.db.get(key(2)).unwrap().as_deref(), Some(&b"ours"[..]));
     // It does not take the place of the one with which our log begins, if that is lost.
     let image = ours.kill_image();
     image.remove(&newest_log(&ours)).unwrap();
