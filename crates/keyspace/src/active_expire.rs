@@ -22,6 +22,9 @@ use terrace_cluster::{Placement, SLOT_COUNT};
 /// Notes that one step looks at.
 const STEP_NOTES: usize = 64;
 
+/// Parts of the store that cannot be read, at which a step ends: a device may take seconds to say so.
+const MAX_UNREAD: usize = 8;
+
 /// How long the thread sleeps if there is nothing to do.
 const PAUSE: Duration = Duration::from_millis(500);
 /// How long it sleeps between two steps, so that others get their batch.
@@ -119,23 +122,35 @@ impl Keyspace {
         if self.with_collections.is_empty() {
             return Ok(found);
         }
-        let learnt = match self.first_expiries.has_all() {
+        let mut outcome = match self.first_expiries.has_all() {
             true => Ok(()),
             false => self.learn_parts(&mut found.passed),
         };
         let now_ms = self.now_ms();
-        while found.notes.len() < STEP_NOTES
-            && let Some(due) = self.first_expiries.take_due(now_ms)
-        {
-            if let Err(error) = self.gather_from(&due, now_ms, &mut found) {
-                self.first_expiries.put_back(due);
-                self.look_again(&found);
-                return Err(error);
+        let mut unread = 0;
+        while found.notes.len() < STEP_NOTES && unread < MAX_UNREAD {
+            let Some(due) = self.first_expiries.take_due(now_ms) else {
+                // All others have had their turn.
+                self.first_expiries.put_back_aside();
+                break;
+            };
+            match self.gather_from(&due, now_ms, &mut found) {
+                Ok(()) => {}
+                Err(error) if is_of_stored(&error) => {
+                    self.first_expiries.set_aside(due);
+                    unread += 1;
+                    outcome = Err(error);
+                }
+                Err(error) => {
+                    self.first_expiries.put_back(due);
+                    self.look_again(&found);
+                    return Err(error);
+                }
             }
         }
-        // What is known is removed first.
+        // What is found is removed first.
         if found.notes.is_empty() {
-            learnt?;
+            outcome?;
         }
         Ok(found)
     }

@@ -41,6 +41,8 @@ struct Bounds {
     /// Of the parts that have notes; all of them if `has_all`.
     parts: BTreeMap<Part, Bound>,
     by_time: BTreeSet<(u64, Part)>,
+    /// Parts that were taken out and cannot be read.
+    aside: BTreeMap<Part, DuePart>,
     has_all: bool,
 }
 
@@ -83,6 +85,23 @@ impl FirstExpiries {
             Some(key) => self.lower_to_next(due.part, due.since_ms, key),
             None => self.lower(due.part, due.since_ms),
         }
+    }
+
+    /// Keeps what was taken out and cannot be read, until [`Self::put_back_aside`].
+    pub fn set_aside(&self, due: DuePart) {
+        let mut bounds = self.0.lock();
+        let known = bounds.aside.get(&due.part);
+        if known.is_none_or(|known| known.since_ms >= due.since_ms) {
+            // One of the two may have been set aside without a next one.
+            let next = due.next.filter(|_| known.is_none());
+            bounds.aside.insert(due.part, DuePart { next, ..due });
+        }
+    }
+
+    /// Puts back what was set aside.
+    pub fn put_back_aside(&self) {
+        let aside = std::mem::take(&mut self.0.lock().aside);
+        aside.into_values().for_each(|due| self.put_back(due));
     }
 
     /// Takes out the part with the first time, if that is up to `now_ms`.
@@ -140,6 +159,32 @@ mod tests {
         assert!(!times.has_all());
         times.note_all();
         assert!(times.has_all());
+    }
+
+    #[test]
+    fn what_cannot_be_read_stays_aside_until_it_is_to_be_tried_again() {
+        let times = FirstExpiries::default();
+        let with_next = |number, since_ms| DuePart {
+            part: part(number),
+            since_ms,
+            next: Some(b"key".to_vec()),
+        };
+        times.set_aside(with_next(4, 30));
+        times.set_aside(with_next(5, 30));
+        // Taken out again, since notes have come meanwhile.
+        times.set_aside(with_next(5, 40));
+        times.set_aside(with_next(6, 30));
+        times.set_aside(DuePart { part: part(6), since_ms: 30, next: None });
+        times.set_aside(with_next(7, 30));
+        times.set_aside(with_next(7, 20));
+        assert_eq!(times.take_due(u64::MAX), None);
+        times.put_back_aside();
+        assert_eq!(times.take_due(u64::MAX), due(7, 20));
+        assert_eq!(times.take_due(u64::MAX), Some(with_next(4, 30)));
+        assert_eq!(times.take_due(u64::MAX), Some(with_next(5, 30)));
+        assert_eq!(times.take_due(u64::MAX), due(6, 30));
+        times.put_back_aside();
+        assert_eq!(times.take_due(u64::MAX), None);
     }
 
     #[test]

@@ -404,6 +404,53 @@ fn a_collection_that_is_damaged_keeps_no_other_from_being_removed_when_it_has_ex
     assert_eq!(space.expire_due().unwrap().notes, 0, "it is no reason to hurry");
 }
 
+/// As above, of notes: those of each database, with slots of each in a slot, are searched on their own.
+#[test]
+fn notes_that_are_damaged_keep_no_others_from_being_found() {
+    const TAIL: &[u8] = b"whose note is damaged";
+    let (vfs, clock) = (SimVfs::new(1), stopped_clock());
+    let mut options = small_options(&vfs, &clock);
+    options.memory_budget = 64 << 20;
+    options.advanced.memtable_bytes = 16 << 20;
+    options.advanced.compact_when_idle = false;
+    let space = Keyspace::open_without_active_expire("/db", options, Some(PLACEMENT)).unwrap();
+    let mut turn = space.command_batch(Mode::Device);
+    turn.lock_everything();
+    let mut expiring = |db: u8, key: &[u8], in_ms: u64| {
+        turn.hash_set(db, key, [(&b"f"[..], &b"v"[..])].into_iter()).unwrap();
+        turn.expire(db, key, turn.now_ms() + in_ms, ExpireIf::default()).unwrap();
+    };
+    // Its record and its note share no block with those of the other one.
+    for n in 0..200 {
+        let side = if n % 2 == 0 { 'c' } else { 'e' };
+        expiring(0, format!("{{t}}{side}{n}").as_bytes(), 1_000_000);
+        expiring(2, format!("{{t}}{side}{n}").as_bytes(), 1_000_000);
+    }
+    expiring(0, &[&b"{t}d"[..], TAIL].concat(), 10);
+    expiring(1, b"other", 20);
+    turn.commit().unwrap();
+    assert_eq!(space.expire_due().unwrap().notes, 0, "it knows the parts from here on");
+    space.db().flush().unwrap();
+    let mut places = 0;
+    for (path, _) in vfs.files() {
+        if path.extension() != Some("sst".as_ref()) {
+            continue;
+        }
+        let bytes = vfs.read_file(&path).unwrap();
+        for (at, _) in bytes.windows(TAIL.len()).enumerate().filter(|(_, part)| *part == TAIL) {
+            assert!(vfs.corrupt(&path, at as u64, 0x10));
+            places += 1;
+        }
+    }
+    assert!(places >= 2, "a record and a note");
+    clock.advance(30);
+    let swept = space.expire_due().unwrap();
+    assert_eq!((swept.collections, swept.notes), (1, 1), "the other one");
+    for _ in 0..2 {
+        assert!(space.expire_due().is_err(), "it is looked for again and again");
+    }
+}
+
 /// Marks of databases in which something was written.
 fn marks(databases: usize) -> usize {
     if PLACEMENT == Placement::Slots { databases } else { 0 }
