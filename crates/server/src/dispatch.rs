@@ -74,7 +74,7 @@ fn unexecuted(
     output: &mut Vec<u8>,
 ) -> Option<Executed> {
     let is_client = session.caller == Caller::Client;
-    if is_client && session.info.is_ended() {
+    if session.info.is_ended() {
         return Some(Executed::Close);
     }
     if is_client

@@ -352,9 +352,14 @@ impl ClientInfo {
 
     /// Ends its connection; see [`ConnectionCloser::end`].
     pub(crate) fn kill(&self, under_way: UnderWay) {
+        self.end();
+        self.origin.home.end(self.origin.token, self.id, under_way);
+    }
+
+    /// Nothing more of it is executed, but for what is under way.
+    pub(crate) fn end(&self) {
         // Release, as the lock of `work` that comes later: who finds nothing under way there has set this before.
         self.is_ended.store(true, Ordering::Release);
-        self.origin.home.end(self.origin.token, self.id, under_way);
     }
 
     /// See [`ConnectionCloser::settle`].
@@ -362,7 +367,7 @@ impl ClientInfo {
         self.origin.home.settle(self.origin.token, self.id, under_way);
     }
 
-    /// Whether its connection was ended by another client: nothing more of it is executed.
+    /// Whether its connection was ended by another client, or that of whose call it is: nothing more of it is executed.
     #[inline]
     pub(crate) fn is_ended(&self) -> bool {
         self.is_ended.load(Ordering::Acquire)

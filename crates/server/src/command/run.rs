@@ -49,19 +49,21 @@ pub fn run(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
     run_locked(call, spec)
 }
 
-/// The locks of a client's command are held. What a thread that may wait does from here on is under way, for those who
-/// wait until it is over; if it had to wait for the locks, its client may have been ended since, or other rules may hold.
+/// The locks of a command are held. What a thread that may wait does from here on is under way, for those who wait until
+/// it is over; if it had to wait for the locks, its client may have been ended since, or other rules may hold for it.
 /// A loop does not wait between its look at both and the command.
 ///
 /// # Errors
 /// [`Failure::Elsewhere`]: the command is to be looked at again.
 pub(super) fn begin_work(call: &Call<'_>) -> Outcome {
     let Call { batch, session, server, .. } = call;
-    if batch.mode() == Mode::Memory || session.caller != Caller::Client {
+    if batch.mode() == Mode::Memory {
         return Ok(());
     }
     session.info.begin_work();
-    let are_same_rules = session.user.is_none() || session.generation == server.acl.generation();
+    let is_client = session.caller == Caller::Client;
+    let follows_rules = is_client && session.user.is_some();
+    let are_same_rules = !follows_rules || session.generation == server.acl.generation();
     match are_same_rules && !session.info.is_ended() {
         true => Ok(()),
         false => Err(Failure::Elsewhere(Wait::Key)),

@@ -306,12 +306,7 @@ impl EventLoop {
                 Message::Committed(committed) => self.batch_is_back(committed),
                 Message::Settle { token, id, under_way } => self.settle(token, id, &under_way),
                 Message::Settled { token, id } => self.go_on_settled(token, id),
-                Message::Kill { token, id, under_way } => {
-                    self.settle(token, id, &under_way);
-                    if self.clients.get(token).is_some_and(|client| client.id == id) {
-                        self.remove(token);
-                    }
-                }
+                Message::Kill { token, id, under_way } => self.kill(token, id, &under_way),
                 Message::Stop => self.stop(),
             }
         }

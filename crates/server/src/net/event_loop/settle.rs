@@ -2,6 +2,7 @@
 //! before is under way any more (module [`settle`](crate::settle)).
 
 use super::EventLoop;
+use crate::net::connection::Connection;
 use crate::net::phase::{Blocked, Phase};
 use crate::settle::UnderWay;
 
@@ -21,6 +22,38 @@ impl EventLoop {
         let open = (!self.batch.is_clean()).then_some(self.batch_number);
         let numbers = self.handed_over.iter().copied().chain(open);
         self.under_way.extend(numbers.map(|number| (number, under_way.clone())));
+    }
+
+    /// Ends a client, and the calls that are executed for it and for nobody else; of others, what is executed now is waited
+    /// for.
+    pub(super) fn kill(&mut self, token: usize, id: u64, under_way: &UnderWay) {
+        self.settle(token, id, under_way);
+        let client = self.clients.get(token).filter(|client| client.id == id);
+        let may_have_calls = client.is_none_or(Connection::waits_for_cluster);
+        if client.is_some() {
+            self.remove(token);
+        }
+        let calls = if may_have_calls { self.calls_of((token, id)) } else { Vec::new() };
+        for (token, is_wanted) in calls {
+            let Some(call) = self.clients.get(token) else { continue };
+            let id = call.id;
+            if !is_wanted {
+                call.info.end();
+            }
+            self.settle(token, id, under_way);
+            if !is_wanted {
+                self.remove(token);
+            }
+        }
+    }
+
+    /// The calls that are executed for a client, and whether others wait for them as well.
+    fn calls_of(&self, client: (usize, u64)) -> Vec<(usize, bool)> {
+        let of_call = |(token, one): (usize, &Connection)| {
+            let call = one.call.as_ref().filter(|call| call.clients.contains(&client))?;
+            Some((token, self.is_wanted(&call.clients)))
+        };
+        self.clients.iter().filter_map(of_call).collect()
     }
 
     /// This batch is committed, or given up.

@@ -2,6 +2,8 @@
 
 use super::three;
 use crate::client::{array, bulk, error, hears_nothing, int, ok, until};
+use std::sync::atomic::Ordering;
+use terrace_keyspace::Mode;
 use terrace_resp::Reply;
 
 /// Keys that patterns make may be another node's, whose values would be missing.
@@ -144,5 +146,37 @@ fn a_write_that_no_store_takes_is_to_be_tried_again() {
         state.late = None;
     }
     assert_eq!(client.say(&format!("GET {key}")), bulk("before"));
+    cluster.settle();
+}
+
+/// It is executed by a call of this node to itself, which waits for the key in a thread.
+#[test]
+fn a_write_that_is_routed_again_and_waits_for_its_key_ends_with_its_client() {
+    let cluster = three();
+    let key = cluster.key_of(0, "k");
+    let (mut victim, mut killer) = (cluster.client(0), cluster.client(0));
+    assert_eq!(killer.say(&format!("SET {key} before")), ok());
+    let Reply::Integer(number) = victim.say("CLIENT ID") else { panic!("no number") };
+    let server = cluster.served[0].server();
+    let mut holder = server.space.command_batch(Mode::Device);
+    holder.lock(0, [key.as_bytes()].into_iter()).unwrap();
+    {
+        let mut state = cluster.shared.state();
+        state.exceptions.insert(key.clone().into(), cluster.node(1));
+        state.late = Some((key.clone().into(), u32::MAX));
+    }
+    victim.send_words(&[&format!("SET {key} after")]);
+    until("it is not routed again", || server.stats.rerouted.get() > 0);
+    {
+        let mut state = cluster.shared.state();
+        state.exceptions.remove(key.as_bytes());
+        state.late = None;
+    }
+    let waiting = || server.stats.waiting.load(Ordering::Relaxed);
+    until("it does not wait", || waiting() == 1);
+    assert_eq!(killer.say(&format!("CLIENT KILL ID {number}")), int(1));
+    holder.abandon();
+    until("it waits for ever", || waiting() == 0);
+    assert_eq!(killer.say(&format!("GET {key}")), bulk("before"));
     cluster.settle();
 }
