@@ -3,8 +3,9 @@
 
 use crate::directory::Directory;
 use crate::shared::Shared;
+use crate::vain_wait::LOOK;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use terrace_cluster::Revision;
 
@@ -84,31 +85,6 @@ fn publish(shared: &Shared, directory: &Directory) {
     shared.directory.send_replace(Some(Arc::new(directory.clone())));
 }
 
-/// How often a fresh snapshot is asked for while a revision is waited for.
-const LOOK: Duration = Duration::from_millis(50);
-
-/// With which topology the last wait for a later one ended in vain. As long as there is none, further waits are short: a
-/// command that is routed by it is routed again very often, and is to be answered some time.
-pub(crate) struct VainWait(AtomicU64);
-
-impl VainWait {
-    /// Before the first one.
-    pub fn none() -> Self {
-        Self(AtomicU64::new(u64::MAX))
-    }
-
-    fn note(&self, known: Revision) {
-        self.0.store(known.0, Ordering::Relaxed);
-    }
-
-    fn limit(&self, known: Revision, lease: Duration) -> Duration {
-        match self.0.load(Ordering::Relaxed) == known.0 {
-            true => LOOK.min(lease),
-            false => lease,
-        }
-    }
-}
-
 /// Waits until the topology has a revision, for at most as long as a lease lives; for a moment only if that was in vain
 /// before.
 pub(crate) async fn wait_for(shared: &Shared, revision: Revision) {
@@ -129,19 +105,5 @@ pub(crate) async fn wait_for(shared: &Shared, revision: Revision) {
     let known = *seen.borrow();
     if known < revision {
         shared.vain_wait.note(known);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_waits_for_what_did_not_come_before_does_not_wait_for_a_lease_again() {
-        let (lease, wait) = (Duration::from_secs(3), VainWait::none());
-        assert_eq!(wait.limit(Revision(0), lease), lease);
-        wait.note(Revision(7));
-        assert_eq!(wait.limit(Revision(7), lease), LOOK);
-        assert_eq!(wait.limit(Revision(8), lease), lease, "the metadata are read again");
     }
 }

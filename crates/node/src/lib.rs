@@ -36,6 +36,7 @@ mod stamp;
 mod store;
 mod sweep;
 mod too_far;
+mod vain_wait;
 mod view;
 mod wishes;
 

@@ -21,6 +21,7 @@ use crate::rpc::{IncomingLimits, Roles, api, incoming, routes};
 use crate::shared::Shared;
 use crate::stamp::LeaseStamp;
 use crate::store::{Identity, InstanceStore, StoreError};
+use crate::vain_wait::VainWait;
 use crate::view::View;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -204,7 +205,7 @@ impl Node {
             view_changed: watch::Sender::new(()),
             revision: AtomicU64::new(0),
             published: watch::Sender::new(Revision(0)),
-            vain_wait: follower::VainWait::none(),
+            vain_wait: VainWait::none(),
             directory: watch::Sender::new(None),
             refusal: watch::Sender::new(None),
             refresh: Notify::new(),

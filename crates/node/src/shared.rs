@@ -2,7 +2,6 @@
 
 use crate::config::NodeConfig;
 use crate::directory::{Directory, Layout};
-use crate::follower::VainWait;
 use crate::gate::{Gate, Token};
 use crate::part::Part;
 use crate::part_check::PartCheck;
@@ -11,6 +10,7 @@ use crate::rpc::{MoveMessage, Peer, ShardRecords, TopCounts};
 use crate::stamp::LeaseStamp;
 use crate::store::{InstanceStore, StoreError, StoreLoad};
 use crate::too_far::TooFar;
+use crate::vain_wait::VainWait;
 use crate::view::View;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
