@@ -188,7 +188,6 @@ async fn commands_wait_for_a_key_that_is_held_for_a_bounded_time_only() {
     node.start(|config| config.hold_limit = Duration::from_millis(50)).await;
     it.cluster.wait_until_served().await;
     let store = &it.cluster.nodes[0].store;
-    store.pause("commit");
     let coordinator = it.node(0).coordinator();
     let wait = |key: &str| {
         let called = Arc::new(AtomicBool::new(false));
@@ -197,21 +196,19 @@ async fn commands_wait_for_a_key_that_is_held_for_a_bounded_time_only() {
         coordinator.when_released(0, key.as_bytes(), done);
         move || called.load(Ordering::SeqCst).then_some(())
     };
-    let mut moves = Vec::new();
     for (number, key) in (1..).zip(&it.keys) {
+        store.pause("commit");
         // By the node itself: it knows where it is.
         let (node, moved) = (it.cluster.nodes[0].node.clone(), DbKey::new(0, key.as_str()));
         let node = node.unwrap();
-        moves.push(tokio::spawn(async move { node.move_key(moved, Some(ShardId(2))).await }));
+        let out = tokio::spawn(async move { node.move_key(moved, Some(ShardId(2))).await });
         it.step(0, "commit", number).await;
         let is_called = wait(key);
         wait_for("the command to be let go", async || is_called()).await;
         // One that comes later does not wait at all.
         assert!(wait(key)().is_some());
         assert_eq!(coordinator.route(0, key.as_bytes()), Route::Held, "nothing was released");
-    }
-    store.resume();
-    for (out, key) in moves.into_iter().zip(&it.keys) {
+        store.resume();
         out.await.unwrap().unwrap();
         assert_eq!(it.cluster.places_of(key), 1);
     }
