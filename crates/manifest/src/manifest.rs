@@ -301,7 +301,7 @@ impl Manifest {
     /// Puts manifest `number`, which is durable and holds a snapshot alone, in force.
     fn put_in_force(vfs: Arc<dyn Vfs>, dir: &Path, number: u64, writer: LogWriter) -> Result<Self> {
         current::switch(&*vfs, dir, number)?;
-        remove_obsolete(&*vfs, dir, number);
+        remove_obsolete(&*vfs, dir, number)?;
         Ok(Self {
             dir: dir.to_path_buf(),
             number,
@@ -342,7 +342,10 @@ fn write_snapshot(
 
 /// Removes manifests just below `number`, which is durably in force. What cannot be removed now
 /// stays until the next move: it harms nothing.
-fn remove_obsolete(vfs: &dyn Vfs, dir: &Path, number: u64) {
+///
+/// # Errors
+/// The directory was synced, and that failed.
+fn remove_obsolete(vfs: &dyn Vfs, dir: &Path, number: u64) -> Result<()> {
     let mut removed = false;
     for old in number.saturating_sub(OBSOLETE_WINDOW)..number {
         let path = names::manifest_path(dir, old);
@@ -350,8 +353,10 @@ fn remove_obsolete(vfs: &dyn Vfs, dir: &Path, number: u64) {
             removed |= vfs.remove(&path).is_ok();
         }
     }
-    if removed {
-        let _ = vfs.sync_dir(dir);
+    match removed.then(|| vfs.sync_dir(dir)) {
+        // The kernel tells of an error once, and other names may be lost.
+        Some(Err(error)) if error.is_failed_sync() => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -440,7 +440,7 @@ impl Nouns {
             jobs: jobs.clone(),
             file_numbers,
             manifest: Mutex::new(manifest),
-            evidence,
+            evidence: evidence.of(&base),
             obsolete: Mutex::default(),
             reader_pins: self.reader_pins,
             purging: Mutex::default(),

@@ -5,8 +5,10 @@
 //! a segment and every manifest edit are noted in both, and the second file is synced after an edit. A leader never
 //! waits here for a sync: it leaves its claim to the thread that holds the files. Evidence that cannot be
 //! written is no reason to fail what is durable already: the files go on saying what is true, an event
-//! and a metric say that they are behind, and they are written anew at the next occasion.
+//! and a metric say that they are behind, and they are written anew at the next occasion. But a sync of the directory that
+//! fails poisons the store, as everywhere: names of others may be lost with those of these files.
 
+use crate::env::BaseEnv;
 use crate::event;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,7 +29,7 @@ const RESERVE_PARTS_WHEN_FULL: u64 = 32;
 /// But not a shorter one.
 const LEAST_MAX_BYTES: u64 = 4 << 10;
 
-/// The evidence of one store. Takes no other lock; may be called under any.
+/// The evidence of one store. Takes no other lock but that of the store's health; may be called under any other.
 pub(crate) struct Evidence {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
@@ -39,6 +41,8 @@ pub(crate) struct Evidence {
     max_bytes: AtomicU64,
     /// Whether the last attempt to write one failed.
     stale: AtomicBool,
+    /// The store, once it is open: before that no log segment waits for its name.
+    base: Option<Arc<BaseEnv>>,
 }
 
 impl Evidence {
@@ -53,7 +57,13 @@ impl Evidence {
             behind: Default::default(),
             max_bytes: AtomicU64::new(MAX_BYTES),
             stale: AtomicBool::new(false),
+            base: None,
         }
+    }
+
+    /// From here on the evidence of the open store `base`.
+    pub fn of(self, base: &Arc<BaseEnv>) -> Self {
+        Self { base: Some(base.clone()), ..self }
     }
 
     /// Writes both files anew, with what was known. The directory is the caller's to sync.
@@ -201,6 +211,7 @@ impl Evidence {
             if let Err(error) = written {
                 *file = None;
                 self.fell_behind(&error);
+                self.poison_if_of_dir(error);
             }
         }
         if files.iter().all(Option::is_some) {
@@ -213,6 +224,16 @@ impl Evidence {
         let fresh = EvidenceFile::create(&*self.vfs, &self.dir, at as u64 + 1, claims)?;
         self.vfs.sync_dir(&self.dir)?;
         Ok(fresh)
+    }
+
+    /// What the kernel has told this sync of the directory it may not tell those who need the names of log segments.
+    fn poison_if_of_dir(&self, error: terrace_base::Error) {
+        if let Some(base) = &self.base
+            && error.is_failed_sync()
+            && error.path() == Some(self.dir.as_path())
+        {
+            base.health.poison("name evidence in the directory", error);
+        }
     }
 
     fn fell_behind(&self, error: &terrace_base::Error) {

@@ -345,18 +345,24 @@ pub(crate) fn drop_log_segments(versions: &VersionSet, numbers: &[SegmentNumber]
 
 /// Removes files that nothing names any more, now or when readers beside this process need them no
 /// more, and those of earlier calls. On a full disk readers come last. After an error every later call tries again
-/// those that are still there.
+/// those that are still there; a sync of the directory that fails poisons the store.
 fn remove_files(versions: &VersionSet, paths: Vec<PathBuf>, step: &'static str) -> Result<()> {
     let regardless = versions.base.health.is_disk_full();
     let (gone, removed) = versions.reader_pins.remove(&*versions.base.vfs, paths, step, regardless);
     if gone.is_empty() {
         return Ok(removed?);
     }
-    let told = versions.base.vfs.sync_dir(&versions.base.dir);
+    let synced = versions.base.vfs.sync_dir(&versions.base.dir);
+    let synced = synced.map_err(|error| match error.is_failed_sync() {
+        // It may be the name of a log segment that is lost, and no later sync may say so.
+        true => versions.base.health.poison("remove files from the directory", error),
+        false => error.into(),
+    });
     for path in gone {
         versions.base.events.tell(|| Event::FileDeleted(FileDeleted { path }));
     }
-    Ok(removed.and(told)?)
+    removed?;
+    synced
 }
 
 /// Takes value segments that nothing refers to any more out of the store. Their files go when
@@ -423,7 +429,7 @@ fn hand_filters_over(filters: &FilterBudget, change: &Change, before: &Version) 
 }
 
 /// Saves the heat of the filters with the manifest, if there was a lookup since the last time. An
-/// error is reported and costs nothing else: the next edit starts a new manifest.
+/// error is reported and costs nothing else, unless it is a failed sync of the directory: the next edit starts a new manifest.
 pub(crate) fn save_filter_heat(versions: &VersionSet) {
     if versions.base.read_only || versions.base.health.check_writable().is_err() {
         return;
@@ -441,6 +447,10 @@ pub(crate) fn save_filter_heat(versions: &VersionSet) {
         Err(error) => {
             *torn = true;
             event::filter_heat_not_saved(&error);
+            // A new manifest repairs the old one, and not what another file has lost.
+            if error.is_failed_sync() && error.path() == Some(versions.base.dir.as_path()) {
+                versions.base.health.poison("sync the directory for a manifest", error);
+            }
         }
     }
 }

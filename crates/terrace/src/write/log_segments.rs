@@ -128,12 +128,13 @@ fn make_room_for_held(env: &CommitEnv, held_bytes: u64) -> Result<()> {
 /// Makes the names of all log segments durable that were begun so far, if they are not: before anything in them is called
 /// durable, before the manifest says that the log begins with one, and before another one is begun. Needs no lead.
 pub(crate) fn name_segments(env: &CommitEnv) -> Result<()> {
-    let doing = "name a log segment";
-    let named = env.queue()?.names.make_durable(&*env.base.vfs, &env.base.dir);
+    let (doing, health) = ("name a log segment", &env.base.health);
+    let names = &env.queue()?.names;
+    let named = names.make_durable(&*env.base.vfs, &env.base.dir, || health.is_poisoned());
     named.map_err(|error| match error.is_failed_sync() {
         // Also for want of room: records may be in the segment whose name is lost.
-        true => env.base.health.poison(doing, error),
-        false => env.base.health.fail(doing, error),
+        true => health.poison(doing, error),
+        false => health.fail(doing, error),
     })
 }
 

@@ -37,8 +37,14 @@ impl SegmentNames {
     }
 
     /// Makes the names of all segments durable that were begun before this, with one sync of `dir` if one of them is not.
-    /// After a sync that failed it fails for ever.
-    pub fn make_durable(&self, vfs: &dyn Vfs, dir: &Path) -> terrace_base::Result<()> {
+    /// After a sync that failed it fails for ever. So it does after one elsewhere: the kernel tells of an error once. That sync
+    /// has poisoned the store, which `is_poisoned` says.
+    pub fn make_durable(
+        &self,
+        vfs: &dyn Vfs,
+        dir: &Path,
+        is_poisoned: impl FnOnce() -> bool,
+    ) -> terrace_base::Result<()> {
         let begun = self.begun.load(Ordering::Acquire);
         let is_done = || self.durable.load(Ordering::Acquire) >= begun;
         if is_done() {
@@ -48,14 +54,18 @@ impl SegmentNames {
         if is_done() {
             return Ok(());
         }
+        let refused =
+            |why: &'static str| Err(Error::io("sync directory", dir, io::Error::other(why)));
         if *has_failed {
-            let source = io::Error::other("an earlier sync of it has failed");
-            return Err(Error::io("sync directory", dir, source));
+            return refused("an earlier sync of it has failed");
         }
         let begun = self.begun.load(Ordering::Acquire);
         let synced = vfs.sync_dir(dir);
         *has_failed = synced.as_ref().is_err_and(Error::is_failed_sync);
         synced?;
+        if is_poisoned() {
+            return refused("the store takes no more writes; another sync of it may have failed");
+        }
         self.durable.store(begun, Ordering::Release);
         Ok(())
     }
@@ -83,18 +93,18 @@ mod tests {
         begin(4);
         begin(7);
         assert!(left("4.log") < 32 && left("7.log") < 32, "nobody has seen to it");
-        names.make_durable(&sim, dir).unwrap();
+        names.make_durable(&sim, dir, || false).unwrap();
         assert_eq!((left("4.log"), left("7.log")), (32, 32));
         let ops = sim.op_count();
-        names.make_durable(&sim, dir).unwrap();
+        names.make_durable(&sim, dir, || false).unwrap();
         assert_eq!(sim.op_count(), ops, "there is nothing to do");
         begin(9);
         let none_left =
             Fault { at_op: 0, kind: FaultKind::NoDescriptors, forever: true, filter: None };
         sim.set_fault(Some(none_left));
-        names.make_durable(&sim, dir).unwrap_err();
+        names.make_durable(&sim, dir, || false).unwrap_err();
         sim.set_fault(None);
-        names.make_durable(&sim, dir).unwrap();
+        names.make_durable(&sim, dir, || false).unwrap();
         assert_eq!(left("9.log"), 32, "a directory that could not be opened is synced later");
     }
 
@@ -106,9 +116,22 @@ mod tests {
         names.begin(SegmentNumber::new(2));
         let kind = FaultKind::SyncFails;
         sim.set_fault(Some(Fault { at_op: 0, kind, forever: false, filter: None }));
-        assert!(names.make_durable(&sim, dir).unwrap_err().is_failed_sync());
+        assert!(names.make_durable(&sim, dir, || false).unwrap_err().is_failed_sync());
         assert_eq!(sim.executed_faults(), 1);
         // No fault strikes any more. A thread that waited for the sync comes here before the store is poisoned.
-        assert!(names.make_durable(&sim, dir).unwrap_err().is_failed_sync());
+        assert!(names.make_durable(&sim, dir, || false).unwrap_err().is_failed_sync());
+    }
+
+    /// The kernel may have told that other sync of the error which the name met, and tells nobody else.
+    #[test]
+    fn after_a_sync_elsewhere_that_has_failed_no_name_is_taken_for_durable() {
+        let (sim, dir) = (SimVfs::new(1), Path::new("/db"));
+        sim.create_dir_all(dir).unwrap();
+        let names = SegmentNames::of(SegmentNumber::new(1), true);
+        names.make_durable(&sim, dir, || true).unwrap();
+        names.begin(SegmentNumber::new(2));
+        for _ in 0..2 {
+            assert!(names.make_durable(&sim, dir, || true).unwrap_err().is_failed_sync());
+        }
     }
 }

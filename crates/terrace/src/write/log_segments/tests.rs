@@ -121,3 +121,50 @@ fn a_name_that_a_full_device_has_not_taken_stops_writes() {
     assert!(matches!(name_segments(env), Err(Error::Poisoned(_))));
     assert!(matches!(db.put(b"k", b"v"), Err(Error::Poisoned(_))));
 }
+
+/// Of a failed sync of the directory the kernel tells one caller, who may have removed files or named evidence; the name of a
+/// log segment is lost with it.
+#[test]
+fn a_sync_of_the_directory_that_fails_where_nobody_waits_for_a_name_stops_writes() {
+    let removal = |env: &CommitEnv| {
+        install::drop_log_segments(&env.versions, &[SegmentNumber::new(900)]);
+    };
+    let evidence = |env: &CommitEnv| {
+        let evidence = &env.versions.evidence;
+        let known = evidence.claims();
+        // Long files are replaced.
+        (0..200).for_each(|_| evidence.note_log(known.log, known.last_seqno));
+        evidence.keep_short(0);
+    };
+    let ways: [fn(&CommitEnv); 2] = [removal, evidence];
+    for way in ways {
+        let sim = SimVfs::new(1);
+        let fails = Arc::new(AtomicBool::new(false));
+        let vfs = {
+            let (fails, this) = (fails.clone(), std::thread::current().id());
+            BeforeCalls::new(sim.clone(), move |call, path| match call {
+                // Nobody else makes the name durable.
+                Call::SyncDir if std::thread::current().id() != this => {
+                    Err(terrace_base::Error::io("open", path, ErrorKind::Interrupted.into()))
+                }
+                Call::SyncDir if fails.swap(false, Ordering::SeqCst) => {
+                    let lost = io::Error::other("it is unknown what the device has");
+                    Err(terrace_base::Error::io("sync directory", path, lost))
+                }
+                _ => Ok(()),
+            })
+        };
+        let db = Db::open("/store", options(Arc::new(vfs))).unwrap();
+        let env = &db.inner().commit;
+        let removed = names::log_path(Path::new("/store"), SegmentNumber::new(900));
+        assert!(sim.write_file(removed, []));
+        db.put(b"k", b"v").unwrap();
+        begin_segment(env);
+        fails.store(true, Ordering::SeqCst);
+        way(env);
+        assert!(!fails.load(Ordering::SeqCst), "the directory was not synced");
+        assert!(matches!(name_segments(env), Err(Error::Poisoned(_))));
+        assert!(matches!(db.put(b"k", b"w"), Err(Error::Poisoned(_))));
+        assert_eq!(db.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+    }
+}
