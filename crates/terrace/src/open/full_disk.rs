@@ -17,11 +17,11 @@ use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use terrace_base::{FileNumber, SeqNo};
+use terrace_base::{FileNumber, SegmentNumber, SeqNo};
 use terrace_manifest::Manifest;
 use terrace_manifest::evidence;
 use terrace_manifest::names::{self, FileName};
-use terrace_manifest::renamed::is_renamed;
+use terrace_manifest::renamed::{is_missing_log, is_renamed};
 use terrace_vfs::Vfs;
 
 /// Opens a store although the disk is full: with the room of the reserve, or else with everything
@@ -81,6 +81,7 @@ fn remove_attempt(vfs: &dyn Vfs, dir: &Path, there: &HashSet<String>) -> Result<
     let live: HashSet<FileNumber> = files.map(|(_, file)| file.number).collect();
     let oldest =
         state.families.values().map(|family| family.min_log_segment).min().unwrap_or_default();
+    let proven = evidence::read(vfs, dir)?.claims.log.segment;
     let mut found_room = false;
     for name in &listing {
         let was_there = there.contains(name);
@@ -89,6 +90,7 @@ fn remove_attempt(vfs: &dyn Vfs, dir: &Path, there: &HashSet<String>) -> Result<
             FileName::Log(number) => !was_there && number > oldest,
             // Never finished, by an open or a job.
             FileName::Temp if is_renamed(vfs, dir, &state, name) => false,
+            FileName::Temp if is_renamed_log(vfs, dir, proven, name) => false,
             FileName::Temp => !was_there || !numbers.is_foreign_name(name),
             _ => false,
         };
@@ -98,6 +100,17 @@ fn remove_attempt(vfs: &dyn Vfs, dir: &Path, there: &HashSet<String>) -> Result<
         }
     }
     Ok(found_room)
+}
+
+/// Whether temporary file `name` is a segment of the log that has lost its name: the newest one that is `proven`, or one that
+/// continues another. What a job has begun is neither.
+fn is_renamed_log(vfs: &dyn Vfs, dir: &Path, proven: SegmentNumber, name: &str) -> bool {
+    let Some(number) = names::temp_number(name).map(FileNumber::segment) else { return false };
+    let continues_log = || {
+        let header = terrace_log::read_header(vfs, &dir.join(name));
+        matches!(header, Ok(Ok(header)) if header.segment == number && header.previous.is_some())
+    };
+    is_missing_log(vfs, dir, number) && (number == proven || continues_log())
 }
 
 /// Does what a repair that was cut short has left to do. Where there is no room for that it is to be done before the next
@@ -168,3 +181,6 @@ fn adopt(replayed: Replayed, dir: &Path) -> Result<()> {
     let adopted = replayed.family.adopt(replayed.memtables);
     Ok(adopted.map_err(|e| terrace_base::Error::io("reserve memory for", dir, e))?)
 }
+
+#[cfg(test)]
+mod tests;
