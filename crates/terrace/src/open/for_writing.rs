@@ -25,6 +25,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
     if is_store {
         // Recovery may need the room of the reserve.
         orphans::clear_name_of_reserve(&*vfs, dir)?;
+        orphans::clear_names_of_removed(&*vfs, dir)?;
     }
     let opened = match recover_and_write(dir, &options, start) {
         Err(Error::DiskFull(cause)) if is_store && !cause.is_failed_sync() => {

@@ -20,7 +20,7 @@ use terrace_log::{LogReader, SegmentFile, Step};
 use terrace_manifest::evidence::EVIDENCE_FILES;
 use terrace_manifest::names::{self, FileName};
 use terrace_manifest::renamed::is_renamed;
-use terrace_manifest::{ManifestState, SegmentKind, backup_work};
+use terrace_manifest::{ManifestState, SegmentKind, backup_work, current};
 use terrace_vfs::{OpenMode, Vfs, is_no_file};
 
 /// What is added in `lost/` to the name of a file that is something else than its name says. Nothing takes it back from there.
@@ -68,6 +68,32 @@ pub(crate) fn clear_name_of_reserve(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     if vfs.exists(&path)? && vfs.open(&path, OpenMode::default()).is_err_and(is_none) {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         set_aside(vfs, dir, (name, ""), "it has the name of the reserve, and is no file")?;
+        vfs.sync_dir(dir)?;
+    }
+    Ok(())
+}
+
+/// Sets SSTs and segments aside that have the name of the reserve, or of a manifest that is not in force: the store removes what
+/// has one of these names when it needs the room, or has moved to the next manifest. What cannot be read is taken for what its
+/// name says.
+pub(crate) fn clear_names_of_removed(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    let Ok(in_force) = current::read(vfs, dir) else { return Ok(()) };
+    let mut changed = false;
+    for name in vfs.list(dir)? {
+        let path = dir.join(&name);
+        // The store gives no segment the number 0.
+        let number = match names::parse(&name) {
+            FileName::Reserve => SegmentNumber::ZERO,
+            FileName::Manifest(number) if number != in_force => SegmentNumber::new(number),
+            _ => continue,
+        };
+        if is_another_segment(vfs, &path, number) || is_no_segment(vfs, &path) {
+            let why = "it has the name of a file that the store removes, and is another one";
+            set_aside(vfs, dir, (&name, MISPLACED), why)?;
+            changed = true;
+        }
+    }
+    if changed {
         vfs.sync_dir(dir)?;
     }
     Ok(())

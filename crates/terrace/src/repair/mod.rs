@@ -40,6 +40,7 @@ use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::merge_operator::{MergeError, MergeOperator, builtin_merge_operator};
 use crate::open::family_options;
+use crate::open::orphans;
 use crate::open::read_write;
 use crate::options::{CfOptions, Options, StoredOptions};
 use merged::MergedBefore;
@@ -204,7 +205,10 @@ fn run(dir: &Path, options: Options, how: RepairOptions) -> Result<RepairReport>
         read_write::merge_operator(&repair.options, family)?;
     }
     let inner = match plan.is_sound() {
-        true => read_write::recover_and_write(dir, &repair.options, 0)?,
+        true => {
+            orphans::clear_names_of_removed(&*vfs, dir)?;
+            read_write::recover_and_write(dir, &repair.options, 0)?
+        }
         false => repair.carry_out(plan)?,
     };
     *inner.lock.lock() = lock;

@@ -270,6 +270,25 @@ fn what_has_the_name_of_the_reserve_and_is_no_file_hinders_no_write() {
     }
 }
 
+#[test]
+fn what_has_the_name_of_the_reserve_or_of_an_old_manifest_is_no_other_file_when_it_is_removed() {
+    let (sim, file) = store();
+    Db::open(DIR, options(&sim)).unwrap().close().unwrap();
+    let dir = Path::new(DIR);
+    let in_force = current::read(&sim, dir).unwrap();
+    let bytes = sim.read_file(names::sst_path(dir, file)).unwrap();
+    let manifests = [in_force - 1, in_force + 1].map(|number| names::manifest_path(dir, number));
+    for taken in manifests.into_iter().chain([names::reserve_path(dir)]) {
+        let image = sim.kill_image();
+        image.rename(&names::sst_path(dir, file), &taken).unwrap();
+        // Whether it opens without the file makes no difference.
+        drop(Db::open(DIR, options(&image)));
+        let name = taken.file_name().unwrap().to_str().unwrap();
+        let kept = names::lost_dir(dir).join(format!("{name}{MISPLACED}"));
+        assert_eq!(image.read_file(kept).as_ref(), Some(&bytes), "{name}");
+    }
+}
+
 /// The manifest itself says that a file was merged away: if a crash comes before it is deleted, the
 /// next open does that, and so does one after a crash in that open.
 #[test]
