@@ -27,19 +27,9 @@ impl Repair<'_> {
     pub(super) fn carry_out(&mut self, plan: Plan) -> Result<Inner> {
         let Plan { mut state, claims, number, numbers, families, mut aside, mended, log, .. } =
             plan;
-        let damaged = damaged_segments(&families);
-        for (id, files) in families {
-            let Some(family) = state.families.get_mut(&id) else { continue };
-            self.place(family, files, &numbers, &mut aside)?;
-        }
-        self.vfs.sync_dir(self.dir)?;
-        state.next_file_number = state.next_file_number.max(numbers.next());
-        let kept = self.back_up(&state, &numbers, &mended)?;
-        self.keep_segments(&state, &damaged, &kept)?;
-        self.set_unknown_aside(&state, &numbers, &mut aside)?;
-        if !self.report.lost.is_empty() {
-            unended::write(&*self.vfs, self.dir, &self.report.lost)?;
-        }
+        let first_written = numbers.next();
+        let prepared = self.prepare(&mut state, families, &numbers, &mended, &mut aside);
+        let kept = prepared.inspect_err(|_| self.remove_written(first_written, &numbers))?;
         let is_first = |(name, _): &(String, &str)| self.is_in_the_way(name);
         let (first, aside): (Vec<_>, Vec<_>) = aside.into_iter().partition(is_first);
         first.iter().try_for_each(|(name, suffix)| self.set_aside(name, suffix))?;
@@ -66,6 +56,43 @@ impl Repair<'_> {
             }
         }
         Ok(inner)
+    }
+
+    /// What is done before a file of the store is replaced: gives every family its version, and keeps copies; gives the names
+    /// of what was copied.
+    fn prepare(
+        &mut self,
+        state: &mut ManifestState,
+        families: BTreeMap<u32, Files>,
+        numbers: &FileNumbers,
+        mended: &[SegmentFile],
+        aside: &mut Vec<(String, &'static str)>,
+    ) -> Result<HashSet<String>> {
+        let damaged = damaged_segments(&families);
+        for (id, files) in families {
+            let Some(family) = state.families.get_mut(&id) else { continue };
+            self.place(family, files, numbers, aside)?;
+        }
+        self.vfs.sync_dir(self.dir)?;
+        state.next_file_number = state.next_file_number.max(numbers.next());
+        let kept = self.back_up(state, numbers, mended)?;
+        self.keep_segments(state, &damaged, &kept)?;
+        self.set_unknown_aside(state, numbers, aside)?;
+        if !self.report.lost.is_empty() {
+            unended::write(&*self.vfs, self.dir, &self.report.lost)?;
+        }
+        Ok(kept)
+    }
+
+    /// Removes the SSTs with numbers from `first` on, as far as that works: no manifest names them, and the next try would write
+    /// them once more, perhaps for want of the room that they take.
+    fn remove_written(&self, first: FileNumber, numbers: &FileNumbers) {
+        let written = (first.get()..numbers.next().get()).map(FileNumber::new);
+        for number in written.filter(|number| !numbers.is_foreign(*number)) {
+            for path in [names::sst_path(self.dir, number), names::temp_path(self.dir, number)] {
+                let _ = self.vfs.remove(&path);
+            }
+        }
     }
 
     /// Writes the files of a family anew, as far as that has to be, and gives it its version.

@@ -7,6 +7,7 @@ mod crash;
 mod found;
 mod kept;
 mod misplaced;
+mod no_room;
 mod sectors;
 mod single;
 
