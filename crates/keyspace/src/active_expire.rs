@@ -11,7 +11,7 @@ use crate::command_batch::{CommandBatch, Mode};
 use crate::encode::{self, EXPIRIES};
 use crate::error::{Error, Result};
 use crate::first_expiries::{DuePart, Part};
-use crate::key_layout::SLOT_BYTES;
+use crate::key_layout::MAX_DATABASES;
 use crate::keyspace::Keyspace;
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -21,6 +21,9 @@ use terrace_cluster::{Placement, SLOT_COUNT};
 
 /// Notes that one step looks at.
 const STEP_NOTES: usize = 64;
+
+/// Times that one step looks for the next part of the store.
+const STEP_PARTS: usize = 1024;
 
 /// Parts of the store that cannot be read, at which a step ends: a device may take seconds to say so.
 const MAX_UNREAD: usize = 8;
@@ -37,7 +40,8 @@ pub struct ExpireProgress {
     pub collections: u64,
     /// Notes that were due, and are done with: if 0, there is nothing more to do now.
     pub notes: u64,
-    /// Collections that stay, with their notes: what is stored of them is damaged, or the device does not give it.
+    /// Collections that stay for now, with their notes: what is stored of them is damaged, or the device does not give it.
+    /// They are tried again later.
     pub left: u64,
     /// Removed entries of the store that the search for notes stepped over.
     pub passed: u64,
@@ -108,7 +112,11 @@ impl Keyspace {
                     swept.collections += u64::from(is_collection);
                 }
                 // Nothing of it is in the batch. It would keep all that expire later.
-                Err(error) if is_of_stored(&error) => swept.left += 1,
+                Err(error) if is_of_stored(&error) => {
+                    swept.left += 1;
+                    let part = self.part_of(&note.engine_key, note.db);
+                    self.first_expiries.leave(part, note.expires_at_ms, self.monotonic_us());
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -122,9 +130,10 @@ impl Keyspace {
         if self.with_collections.is_empty() {
             return Ok(found);
         }
-        let mut outcome = match self.first_expiries.has_all() {
-            true => Ok(()),
-            false => self.learn_parts(&mut found.passed),
+        self.first_expiries.retry_left(self.monotonic_us());
+        let mut outcome = match self.first_expiries.next_to_learn() {
+            Some(next) => self.learn_parts(next, &mut found.passed),
+            None => Ok(()),
         };
         let now_ms = self.now_ms();
         let mut unread = 0;
@@ -162,10 +171,9 @@ impl Keyspace {
         }
     }
 
-    /// Looks once into each part of the store that has notes, for its first one. `passed`: removed entries that were
-    /// stepped over.
-    fn learn_parts(&self, passed: &mut u64) -> Result<()> {
-        let slot_bytes = self.layout.slot_bytes();
+    /// Looks once into parts of the store that have notes, from `first` on, for the first one of each. Goes on behind what
+    /// is damaged. `passed`: removed entries that were stepped over.
+    fn learn_parts(&self, first: Part, passed: &mut u64) -> Result<()> {
         let behind = match self.layout.has_slots() {
             true => SLOT_COUNT.to_be_bytes().to_vec(),
             false => vec![EXPIRIES + 1],
@@ -173,33 +181,73 @@ impl Keyspace {
         let options =
             ReadOptions { upper_bound: Some(behind), keys_only: true, ..ReadOptions::default() };
         let mut iter = self.notes().iter_with(&options)?;
-        iter.seek(&[&[0_u8; SLOT_BYTES][..slot_bytes], &[EXPIRIES]].concat())?;
-        while iter.valid()
-            && let Some((slot, rest)) = iter.key().split_at_checked(slot_bytes)
-        {
-            let next = match rest {
-                [EXPIRIES, db, ..] => {
-                    let slot = slot.first_chunk().map_or(0, |slot| u16::from_be_bytes(*slot));
-                    let part = Part { slot, db: *db };
-                    let note = encode::expiry_of(self.layout, iter.key());
-                    self.first_expiries.lower(part, note.map_or(0, |(_, at_ms, _)| at_ms));
-                    encode::end_of(&encode::expiries_of(self.layout, part))
+        let (mut next, mut outcome, mut unread) = (Some(first), Ok(()), 0);
+        for _ in 0..STEP_PARTS {
+            let Some(part) = next.filter(|_| unread < MAX_UNREAD) else { break };
+            next = match self.learn_next(&mut iter, part) {
+                Ok(next) => next,
+                Err(error) if is_of_stored(&error) => {
+                    self.first_expiries.leave_unknown(self.monotonic_us());
+                    // The device does not wait for what is damaged.
+                    unread += usize::from(!is_damage(&error));
+                    outcome = Err(error);
+                    self.part_behind(part)
                 }
-                [EXPIRIES] => Some([slot, &[EXPIRIES, 0]].concat()),
-                // Behind the notes of the slot.
-                [first, ..] if *first > EXPIRIES => {
-                    encode::end_of(slot).map(|slot| [&slot[..], &[EXPIRIES]].concat())
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
                 }
-                _ => Some([slot, &[EXPIRIES]].concat()),
             };
-            match next {
-                Some(next) => iter.seek(&next)?,
-                None => break,
-            }
         }
         *passed += iter.stepped_over();
-        self.first_expiries.note_all();
-        Ok(())
+        self.first_expiries.learnt_up_to(next);
+        outcome
+    }
+
+    /// Looks for the first note of this part or of one behind it. Gives the part to go on with.
+    fn learn_next(&self, iter: &mut Iter, part: Part) -> Result<Option<Part>> {
+        iter.seek(&encode::expiries_of(self.layout, part))?;
+        if !iter.valid() {
+            return Ok(None);
+        }
+        let found = self.part_of(iter.key(), 0);
+        Ok(match iter.key().get(self.layout.slot_bytes()..) {
+            Some([EXPIRIES, db, ..]) => {
+                let part = Part { db: *db, ..found };
+                let note = encode::expiry_of(self.layout, iter.key());
+                self.first_expiries.lower(part, note.map_or(0, |(_, at_ms, _)| at_ms));
+                let behind = db.checked_add(1).map(|db| Part { db, ..found });
+                behind.or_else(|| self.slot_behind(found))
+            }
+            // Behind the notes of the slot.
+            Some([first, ..]) if *first > EXPIRIES => self.slot_behind(found),
+            Some(_) => Some(found),
+            None => None,
+        })
+    }
+
+    /// The part of this database, in the slot of a key of the engine.
+    fn part_of(&self, engine_key: &[u8], db: u8) -> Part {
+        let slot = engine_key.first_chunk().filter(|_| self.layout.has_slots());
+        Part { slot: slot.map_or(0, |slot| u16::from_be_bytes(*slot)), db }
+    }
+
+    /// The part behind this one that may have notes.
+    fn part_behind(&self, part: Part) -> Option<Part> {
+        let used = if self.layout.has_slots() { &self.written } else { &self.with_collections };
+        let mut dbs = (0..MAX_DATABASES as u8).filter(|db| *db > part.db && used.has(*db));
+        dbs.next().map(|db| Part { db, ..part }).or_else(|| self.slot_behind(part))
+    }
+
+    /// The first part of the slot behind that of this one.
+    fn slot_behind(&self, part: Part) -> Option<Part> {
+        let slot = part.slot.saturating_add(1);
+        (self.layout.has_slots() && slot < SLOT_COUNT).then_some(Part { slot, db: 0 })
+    }
+
+    /// Whether there may be parts that it has not looked into since the store was opened, or since a pause.
+    fn is_learning(&self) -> bool {
+        !self.with_collections.is_empty() && self.first_expiries.next_to_learn().is_some()
     }
 
     /// Goes to a part of the store, whose notes are in the order of time, until there are enough.
@@ -274,10 +322,14 @@ fn remove_one(batch: &mut CommandBatch, note: &Note) -> Result<bool> {
 /// Whether `error` is of what is stored: reads of something else do not meet it.
 fn is_of_stored(error: &Error) -> bool {
     match error {
-        Error::Engine(terrace::Error::Corruption(_)) => true,
         Error::Engine(terrace::Error::Io(cause)) => !cause.is_transient(),
-        _ => false,
+        _ => is_damage(error),
     }
+}
+
+/// Whether `error` says that what is stored is damaged.
+fn is_damage(error: &Error) -> bool {
+    matches!(error, Error::Engine(terrace::Error::Corruption(_)))
 }
 
 /// What a search has found.
@@ -312,8 +364,10 @@ fn start(space: Weak<Keyspace>) -> std::io::Result<BackgroundThread> {
         last_error = error;
         let Ok(done) = step else { return Some(PAUSE) };
         if done.left > 0 && !std::mem::replace(&mut is_told, true) {
-            tracing::warn!("expired collections that are damaged, or cannot be read, stay");
+            tracing::warn!("expired collections that are damaged, or cannot be read, stay for now");
         }
-        Some(if done.notes > 0 { BREATH } else { PAUSE })
+        // What is left is not tried again before a pause is over.
+        let goes_on = done.notes + done.left > 0 || space.is_learning();
+        Some(if goes_on { BREATH } else { PAUSE })
     })
 }

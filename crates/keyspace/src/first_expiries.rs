@@ -6,14 +6,23 @@
 //! a note. Who searches takes it out first, then looks at the store, then puts back what it found: a
 //! note that is committed in between is in the store or is put in afterwards.
 //!
+//! What is read of a note, or in search of a part, may be damaged, or the device may not give it for a while: such notes stay
+//! behind, and all of them are tried again when a pause is over. The pauses double from [`FIRST_PAUSE_US`] up to
+//! [`LONGEST_PAUSE_US`].
+//!
 //! Many notes may be of one time. So who has removed some of them says where the next one is, which holds as long as no
 //! note of that time or an earlier one is committed.
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The pause after the first failure.
+const FIRST_PAUSE_US: u64 = 5_000_000;
+/// The longest pause between two tries.
+const LONGEST_PAUSE_US: u64 = 600_000_000;
+
 /// A part of the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Part {
     /// 0 without slots.
     pub slot: u16,
@@ -36,14 +45,28 @@ struct Bound {
     next: Option<Vec<u8>>,
 }
 
+/// What could not be read, and is tried again when a pause is over.
+#[derive(Default)]
+struct Left {
+    /// Parts with notes that stay, and the first time of those.
+    parts: BTreeMap<Part, u64>,
+    /// There may be parts that are not known.
+    has_unknown: bool,
+    pause_us: u64,
+    retry_at_us: u64,
+}
+
 #[derive(Default)]
 struct Bounds {
-    /// Of the parts that have notes; all of them if `has_all`.
+    /// Of the parts that have notes; all of them if `has_all`, but for those that could not be read.
     parts: BTreeMap<Part, Bound>,
     by_time: BTreeSet<(u64, Part)>,
     /// Parts that were taken out and cannot be read.
     aside: BTreeMap<Part, DuePart>,
     has_all: bool,
+    /// If not, those before this one are known.
+    next: Part,
+    left: Left,
 }
 
 /// See the module. In the beginning it knows of no part.
@@ -51,14 +74,46 @@ struct Bounds {
 pub(crate) struct FirstExpiries(Mutex<Bounds>);
 
 impl FirstExpiries {
-    /// Whether the parts are known that had notes when the store was opened.
-    pub fn has_all(&self) -> bool {
-        self.0.lock().has_all
+    /// From which part on it is not known which had notes when the store was opened; `None` if all have been looked for.
+    pub fn next_to_learn(&self) -> Option<Part> {
+        let bounds = self.0.lock();
+        (!bounds.has_all).then_some(bounds.next)
     }
 
-    /// Every part that had notes when the store was opened has been lowered to its first one.
-    pub fn note_all(&self) {
-        self.0.lock().has_all = true;
+    /// Every part before this one that had notes when the store was opened has been lowered to its first one, or is
+    /// [left](Self::leave_unknown); of `None`: every part.
+    pub fn learnt_up_to(&self, next: Option<Part>) {
+        let mut bounds = self.0.lock();
+        bounds.has_all = next.is_none();
+        bounds.next = next.unwrap_or_default();
+    }
+
+    /// A part cannot be read, so that it is not known whether it has notes: all are looked for again after a pause.
+    pub fn leave_unknown(&self, now_us: u64) {
+        let mut bounds = self.0.lock();
+        bounds.left.begin_pause(now_us);
+        bounds.left.has_unknown = true;
+    }
+
+    /// A note of this time stays in the part, since what it speaks of cannot be read: it is looked for again after a pause.
+    pub fn leave(&self, part: Part, expires_at_ms: u64, now_us: u64) {
+        let mut bounds = self.0.lock();
+        bounds.left.begin_pause(now_us);
+        let first_ms = bounds.left.parts.entry(part).or_insert(expires_at_ms);
+        *first_ms = expires_at_ms.min(*first_ms);
+    }
+
+    /// What was left is looked for again, if the pause is over, and all parts have been looked for since.
+    pub fn retry_left(&self, now_us: u64) {
+        let parts = {
+            let mut bounds = self.0.lock();
+            if !bounds.has_all || bounds.left.is_empty() || now_us < bounds.left.retry_at_us {
+                return;
+            }
+            bounds.has_all = !std::mem::take(&mut bounds.left.has_unknown);
+            std::mem::take(&mut bounds.left.parts)
+        };
+        parts.into_iter().for_each(|(part, since_ms)| self.lower(part, since_ms));
     }
 
     /// A note of this time is in the part.
@@ -125,6 +180,24 @@ impl Bounds {
     }
 }
 
+impl Left {
+    fn is_empty(&self) -> bool {
+        self.parts.is_empty() && !self.has_unknown
+    }
+
+    /// Something is to be left. The first begins a pause: a longer one, if all went well for less than the last pause.
+    fn begin_pause(&mut self, now_us: u64) {
+        if !self.is_empty() {
+            return;
+        }
+        self.pause_us = match now_us.saturating_sub(self.retry_at_us) < self.pause_us {
+            true => (self.pause_us * 2).min(LONGEST_PAUSE_US),
+            false => FIRST_PAUSE_US,
+        };
+        self.retry_at_us = now_us.saturating_add(self.pause_us);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,9 +229,44 @@ mod tests {
         assert_eq!(times.take_due(u64::MAX - 1), due(7, 30));
         assert_eq!(times.take_due(u64::MAX - 1), None);
         assert_eq!(times.take_due(u64::MAX), due(3, u64::MAX));
-        assert!(!times.has_all());
-        times.note_all();
-        assert!(times.has_all());
+        assert_eq!(times.next_to_learn(), Some(part(0)));
+        times.learnt_up_to(Some(part(7)));
+        assert_eq!(times.next_to_learn(), Some(part(7)));
+        times.learnt_up_to(None);
+        assert_eq!(times.next_to_learn(), None);
+    }
+
+    #[test]
+    fn what_is_left_is_tried_again_after_pauses_that_double() {
+        let times = FirstExpiries::default();
+        times.learnt_up_to(None);
+        let (mut now_us, mut pause_us) = (7, FIRST_PAUSE_US);
+        for _ in 0..10 {
+            times.leave(part(4), 30, now_us);
+            times.leave(part(4), 20, now_us + 1);
+            times.leave(part(4), 40, now_us + 2);
+            times.leave_unknown(now_us + 3);
+            times.retry_left(now_us + pause_us - 1);
+            assert_eq!((times.take_due(u64::MAX), times.next_to_learn()), (None, None));
+            now_us += pause_us;
+            times.retry_left(now_us);
+            assert_eq!(times.take_due(u64::MAX), due(4, 20));
+            assert_eq!(times.take_due(u64::MAX), None);
+            assert_eq!(times.next_to_learn(), Some(part(0)), "all are looked for again");
+            times.learnt_up_to(None);
+            pause_us = (pause_us * 2).min(LONGEST_PAUSE_US);
+        }
+        assert_eq!(pause_us, LONGEST_PAUSE_US);
+        // It went well for long: the pauses begin anew. Not before all are looked for.
+        now_us += LONGEST_PAUSE_US;
+        times.leave(part(5), 50, now_us);
+        times.learnt_up_to(Some(part(3)));
+        times.retry_left(now_us + FIRST_PAUSE_US);
+        assert_eq!(times.take_due(u64::MAX), None);
+        times.learnt_up_to(None);
+        times.retry_left(now_us + FIRST_PAUSE_US);
+        assert_eq!(times.take_due(u64::MAX), due(5, 50));
+        assert_eq!(times.next_to_learn(), None, "no part was unknown");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What random commands meet too rarely: limits, old cursors, large stores, ends of threads.
 
-use super::harness::{PLACEMENT, roomy_store, small_options, stopped_clock, store};
+use super::harness::{LeapingClock, PLACEMENT, roomy_store, small_options, stopped_clock, store};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use terrace::vfs::SimVfs;
@@ -360,13 +360,15 @@ fn a_database_is_flushed_again_and_again() {
     assert_eq!(own_entries(space.elements()), 0);
 }
 
-/// Else it would keep all that expire later, for ever.
+/// Else it would keep all that expire later, for ever. It is removed once it can be read.
 #[test]
 fn a_collection_that_is_damaged_keeps_no_other_from_being_removed_when_it_has_expired() {
     const VALUE: &[u8] = b"of the damaged one";
     let (vfs, clock) = (SimVfs::new(1), stopped_clock());
     let mut options = small_options(&vfs, &clock);
     options.advanced.compact_when_idle = false;
+    let pauses = Arc::new(LeapingClock::with_wall(&clock));
+    options.advanced.clock = pauses.clone();
     let space = Keyspace::open_without_active_expire("/db", options, Some(PLACEMENT)).unwrap();
     let expiring = |key: &[u8], value: &[u8], in_ms: u64| {
         let written = write(&space, key, |turn| {
@@ -402,6 +404,14 @@ fn a_collection_that_is_damaged_keeps_no_other_from_being_removed_when_it_has_ex
     let swept = space.expire_due().unwrap();
     assert_eq!((swept.collections, swept.notes, swept.left), (1, 1, 1));
     assert_eq!(space.expire_due().unwrap().notes, 0, "it is no reason to hurry");
+    let after_a_pause = || {
+        pauses.leap(1_000_000_000);
+        let swept = space.expire_due().unwrap();
+        (swept.collections, swept.notes, swept.left)
+    };
+    assert_eq!([after_a_pause(), after_a_pause()], [(0, 0, 1); 2], "it is tried again");
+    assert!(vfs.corrupt(&path, at, 0x10), "as it was");
+    assert_eq!([after_a_pause(), after_a_pause()], [(1, 1, 0), (0, 0, 0)]);
 }
 
 /// As above, of notes: those of each database, with slots of each in a slot, are searched on their own.
@@ -409,11 +419,14 @@ fn a_collection_that_is_damaged_keeps_no_other_from_being_removed_when_it_has_ex
 fn notes_that_are_damaged_keep_no_others_from_being_found() {
     const TAIL: &[u8] = b"whose note is damaged";
     let (vfs, clock) = (SimVfs::new(1), stopped_clock());
-    let mut options = small_options(&vfs, &clock);
-    options.memory_budget = 64 << 20;
-    options.advanced.memtable_bytes = 16 << 20;
-    options.advanced.compact_when_idle = false;
-    let space = Keyspace::open_without_active_expire("/db", options, Some(PLACEMENT)).unwrap();
+    let open = || {
+        let mut options = small_options(&vfs, &clock);
+        options.memory_budget = 64 << 20;
+        options.advanced.memtable_bytes = 16 << 20;
+        options.advanced.compact_when_idle = false;
+        Keyspace::open_without_active_expire("/db", options, Some(PLACEMENT)).unwrap()
+    };
+    let space = open();
     let mut turn = space.command_batch(Mode::Device);
     turn.lock_everything();
     let mut expiring = |db: u8, key: &[u8], in_ms: u64| {
@@ -451,6 +464,20 @@ fn notes_that_are_damaged_keep_no_others_from_being_found() {
     for _ in 0..2 {
         assert!(space.expire_due().is_err(), "it is looked for again and again");
     }
+    // When the store is opened, all parts have to be looked for. Some elements are beside the damaged note.
+    drop(turn);
+    space.close().unwrap();
+    drop(space);
+    let space = open();
+    clock.advance(1_000_000);
+    let mut collections = 0;
+    while let Ok(swept) = space.expire_due() {
+        collections += swept.collections;
+        if swept.notes + swept.left == 0 {
+            break;
+        }
+    }
+    assert!((150..=200).contains(&collections), "of the other database: {collections}");
 }
 
 /// Marks of databases in which something was written.

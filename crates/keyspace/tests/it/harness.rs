@@ -4,10 +4,12 @@
 use super::model::{Data, Model};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 use terrace::vfs::{SimVfs, Vfs};
 use terrace::{Compression, Options};
-use terrace_base::ManualClock;
 use terrace_base::rng::{Rng, SplitMix64};
+use terrace_base::{Clock, ManualClock};
 use terrace_keyspace::{CommandBatch, KeyRange, Keyspace, Kind, Mode, Placement, Type};
 
 /// All tests of `all.rs` run under each.
@@ -22,6 +24,33 @@ pub const START_MS: u64 = 1_000_000;
 /// A clock whose wall stands at [`START_MS`].
 pub fn stopped_clock() -> ManualClock {
     ManualClock::wall_at(START_MS)
+}
+
+/// Its wall clock is another's; its monotonic time is the machine's, and leaps.
+pub struct LeapingClock {
+    wall: ManualClock,
+    start: Instant,
+    ahead_us: AtomicU64,
+}
+
+impl LeapingClock {
+    pub fn with_wall(wall: &ManualClock) -> Self {
+        Self { wall: wall.clone(), start: Instant::now(), ahead_us: AtomicU64::new(0) }
+    }
+
+    pub fn leap(&self, us: u64) {
+        self.ahead_us.fetch_add(us, Ordering::SeqCst);
+    }
+}
+
+impl Clock for LeapingClock {
+    fn wall_ms(&self) -> u64 {
+        self.wall.now_ms()
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        self.start.elapsed().as_micros() as u64 + self.ahead_us.load(Ordering::SeqCst)
+    }
 }
 
 /// Options under which a few hundred writes make flushes and levels.
