@@ -223,9 +223,12 @@ impl RemoteReplies {
         let hole = &mut self.holes[number];
         let requests = std::mem::take(&mut hole.then);
         let has_failed = |(start, end): &(usize, usize)| is_error(&self.arrived[*start..*end]);
-        if requests.is_empty()
-            || matches!(&hole.parts, Parts::Several(places) if places.iter().any(has_failed))
-        {
+        if requests.is_empty() {
+            return None;
+        }
+        if matches!(&hole.parts, Parts::Several(places) if places.iter().any(has_failed)) {
+            // The others have executed nothing either.
+            hole.merge = Merge::Only;
             return None;
         }
         hole.parts = Parts::Several(vec![(0, 0); requests.len()]);
@@ -438,6 +441,30 @@ mod tests {
         remote.fill(1, 0, &large);
         remote.fill(1, 1, b"-CLUSTERDOWN x\r\n");
         assert!(remote.begin_second_round().is_none());
+    }
+
+    #[test]
+    fn a_first_round_that_fails_says_nothing_of_other_parts() {
+        let refused = b"-TRYAGAIN x; nothing was executed\r\n";
+        let (mut remote, mut output) = holes(true);
+        remote.holes[1].then = vec![b"GET k\r\n".to_vec(); 2];
+        remote.fill(0, 0, b"+a\r\n");
+        remote.fill(1, 0, b":1\r\n");
+        remote.fill(1, 1, refused);
+        assert!(remote.begin_second_round().is_none());
+        remote.weave(&mut output);
+        let woven = [&b"+1\r\n+a\r\n+2\r\n+3\r\n"[..], refused, b"+4\r\n"].concat();
+        assert_eq!(output, woven, "{}", output.escape_ascii());
+        // In the second round others may have executed it.
+        let (mut remote, mut output) = holes(true);
+        remote.holes[1].then = vec![b"GET k\r\n".to_vec(); 2];
+        remote.fill(0, 0, b"+a\r\n");
+        (0..2).for_each(|part| remote.fill(1, part, b":1\r\n"));
+        assert!(remote.begin_second_round().is_some());
+        remote.fill(1, 0, b":1\r\n");
+        remote.fill(1, 1, refused);
+        remote.weave(&mut output);
+        assert!(!output.windows(refused.len()).any(|part| part == refused));
     }
 
     #[test]

@@ -9,7 +9,8 @@ use terrace_resp::{
 /// How replies of parts become one. If one of them is an error, that is the reply.
 #[derive(Debug)]
 pub(crate) enum Merge {
-    /// There is one part, and its reply is the reply.
+    /// There is one part, and its reply is the reply. Of several, which only announce a command, one has failed: its
+    /// error is the reply.
     Only,
     /// All say OK.
     AllOk {
@@ -90,7 +91,11 @@ impl Merge {
     /// Appends the reply that the `parts` make, in their order, to `out`.
     pub fn write(&self, parts: &[&[u8]], protocol: Protocol, out: &mut Vec<u8>) {
         if let Some(error) = parts.iter().find(|part| is_error(part)) {
-            let is_in_parts = parts.len() > 1 || matches!(self, Self::Transaction(_));
+            let is_in_parts = match self {
+                Self::Only => false,
+                Self::Transaction(_) => true,
+                _ => parts.len() > 1,
+            };
             match error.strip_suffix(NOTHING_EXECUTED).filter(|_| is_in_parts) {
                 Some(why) => out.extend_from_slice(&[why, OTHERS_EXECUTED].concat()),
                 None => out.extend_from_slice(error),
@@ -316,6 +321,7 @@ mod tests {
         assert_eq!(two(&Merge::AllOk { all: false }, &["+OK\r\n", refused]), in_part);
         assert_eq!(two(&Merge::Transaction(Vec::new()), &[refused]), in_part);
         assert_eq!(two(&Merge::Only, &[refused]), refused);
+        assert_eq!(two(&Merge::Only, &["+OK\r\n", refused]), refused, "only announcements");
         assert_eq!(two(&Merge::Sum { all: false }, &[":1\r\n", "-ERR x\r\n"]), "-ERR x\r\n");
     }
 
