@@ -304,7 +304,9 @@ impl EventLoop {
                 Message::Replied(replied) => self.take_replies(replied),
                 Message::Resume { token, id } => self.resume(token, id),
                 Message::Committed(committed) => self.batch_is_back(committed),
-                Message::Settle { token, id, under_way } => self.settle(token, id, &under_way),
+                Message::Settle { token, id, under_way } => {
+                    self.settle_with_calls(token, id, &under_way);
+                }
                 Message::Settled { token, id } => self.go_on_settled(token, id),
                 Message::Kill { token, id, under_way } => self.kill(token, id, &under_way),
                 Message::Stop => self.stop(),

@@ -24,6 +24,18 @@ impl EventLoop {
         self.under_way.extend(numbers.map(|number| (number, under_way.clone())));
     }
 
+    /// As [`Self::settle`], with the calls that are executed here for the client.
+    pub(super) fn settle_with_calls(&mut self, token: usize, id: u64, under_way: &UnderWay) {
+        self.settle(token, id, under_way);
+        let client = self.clients.get(token).filter(|client| client.id == id);
+        if client.is_none_or(Connection::waits_for_cluster) {
+            for (call, _) in self.calls_of((token, id)) {
+                let id = self.clients.get(call).map_or(0, |call| call.id);
+                self.settle(call, id, under_way);
+            }
+        }
+    }
+
     /// Ends a client, and the calls that are executed for it and for nobody else; of others, what is executed now is waited
     /// for.
     pub(super) fn kill(&mut self, token: usize, id: u64, under_way: &UnderWay) {

@@ -417,8 +417,20 @@ pub struct FakeCluster {
 impl FakeCluster {
     /// Of this many nodes, each with a shard.
     pub fn new(placement: Placement, count: usize, flags: &[(&str, &str)]) -> Self {
+        Self::with(placement, count, flags, &|_| {})
+    }
+
+    /// As [`Self::new`], with changes to the options of the engine.
+    pub fn with(
+        placement: Placement,
+        count: usize,
+        flags: &[(&str, &str)],
+        change: &dyn Fn(&mut terrace::Options),
+    ) -> Self {
         let flags = [flags, &[("cluster-enabled", "yes")]].concat();
-        let served: Vec<Served> = (0..count).map(|_| Served::with(&flags)).collect();
+        let dir = || Arc::new(tempfile::tempdir().unwrap());
+        let served: Vec<Served> =
+            (0..count).map(|_| Served::start(dir(), None, &flags, change)).collect();
         let ids: Vec<NodeId> = (0..count).map(|at| NodeId([at as u8 + 1; 20])).collect();
         let node = |(at, one): (usize, &Served)| Node {
             id: ids[at],

@@ -1,8 +1,12 @@
 //! What a cluster refuses since it would be about keys, or of clients, that another node does not know.
 
+use super::fake::FakeCluster;
 use super::three;
 use crate::client::{array, bulk, error, hears_nothing, int, ok, until};
+use crate::gate::{Gated, GatedVfs};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use terrace_cluster::Placement;
 use terrace_keyspace::Mode;
 use terrace_resp::Reply;
 
@@ -39,6 +43,32 @@ fn a_right_that_was_taken_since_ends_the_transaction_of_another_nodes_key() {
     assert_eq!(admin.say(&format!("GET {key}")), Reply::Null);
     let replies = client.pipeline(&["MULTI", &format!("GET {key}"), "EXEC"]);
     assert_eq!(replies[2], array([Reply::Null]));
+}
+
+/// The part of a command for the store of the node that is asked is a call of this node to itself.
+#[test]
+fn a_change_of_rules_is_answered_when_the_parts_that_are_executed_here_are_committed() {
+    let vfs = GatedVfs::new(Gated::LogSync);
+    let cluster =
+        FakeCluster::with(Placement::Slots, 2, &[("appendfsync", "always")], &|options| {
+            options.advanced.vfs = Arc::new(vfs.clone());
+        });
+    let (here, there) = (cluster.key_of(0, "k"), cluster.key_of(1, "k"));
+    let (mut admin, mut client) = (cluster.client(0), cluster.client(0));
+    assert_eq!(admin.say("ACL SETUSER u on >pw ~* +@all"), ok());
+    assert_eq!(client.say("AUTH u pw"), ok());
+    assert_eq!(client.say(&format!("SET {here} v")), ok());
+    let closed = vfs.close();
+    // There is nothing to be removed from the other one.
+    let remove = format!("DEL {here} {there}");
+    client.send_words(&[&remove]);
+    vfs.wait_for_somebody();
+    admin.send_words(&["ACL SETUSER u -del"]);
+    assert!(hears_nothing(&admin), "a part is under way");
+    drop(closed);
+    assert_eq!((admin.reply(), client.reply()), (ok(), int(1)));
+    assert!(error(&client.say(&remove)).starts_with("NOPERM"));
+    cluster.settle();
 }
 
 #[test]
