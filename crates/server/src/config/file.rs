@@ -47,10 +47,7 @@ fn document(path: &Path) -> Result<DocumentMut, ConfigError> {
         // Nothing is in it when it is read again, as if all options had been taken out.
         return Err(complaint(path, "it is a pipe; name a file, which can be read again"));
     }
-    let len = found.len();
-    if len > MAX_FILE_BYTES {
-        return Err(complaint(path, format!("{len} bytes, at most {MAX_FILE_BYTES}")));
-    }
+    check_len(path, found.len())?;
     let text = std::fs::read_to_string(path).map_err(|e| complaint(path, e))?;
     text.parse::<DocumentMut>().map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
@@ -59,6 +56,14 @@ fn document(path: &Path) -> Result<DocumentMut, ConfigError> {
         // The parser's own text quotes the line, which may hold a password.
         complaint(path, format!("line {line}: {}", error.message().replace('\n', ", ")))
     })
+}
+
+/// Refuses a file that is too long to be read.
+fn check_len(path: &Path, len: u64) -> Result<(), ConfigError> {
+    match len > MAX_FILE_BYTES {
+        true => Err(complaint(path, format!("{len} bytes, at most {MAX_FILE_BYTES}"))),
+        false => Ok(()),
+    }
 }
 
 fn contents(path: &Path, document: &DocumentMut) -> Result<FileContents, ConfigError> {
@@ -158,8 +163,10 @@ pub(super) fn rewrite(
         put(document.as_table_mut(), option, &option.show(settings));
     }
     let changed = contents(path, &document)?;
-    crate::replace_file::replace(path, document.to_string().as_bytes())
-        .map_err(|e| complaint(path, e))?;
+    let text = document.to_string();
+    // The next start would refuse it.
+    check_len(path, text.len() as u64)?;
+    crate::replace_file::replace(path, text.as_bytes()).map_err(|e| complaint(path, e))?;
     Ok(changed)
 }
 

@@ -375,6 +375,21 @@ fn rewrite_needs_a_file_that_is_sound() {
 }
 
 #[test]
+fn a_file_that_would_be_too_long_to_be_read_is_not_written() {
+    let (_folder, path) = file("timeout = 1\n");
+    let config = Config::load(Some(&path), [], []).unwrap();
+    let long = "h".repeat(4 << 20);
+    config.set(&[("http-host-names", long.as_str())], agree).unwrap();
+    let refused = config.rewrite(no_users).unwrap_err().to_string();
+    assert!(refused.contains("bytes, at most 4194304"), "{refused}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "timeout = 1\n");
+    config.set(&[("http-host-names", "h")], agree).unwrap();
+    config.rewrite(no_users).unwrap();
+    let again = Config::load(Some(&path), [], []).unwrap();
+    assert_eq!(value(&again, "http-host-names"), "h");
+}
+
+#[test]
 fn reload_takes_what_changed_in_the_file() {
     let (_folder, path) = file("timeout = 1\nport = 7\nloglevel = \"debug\"\n");
     let config = Config::load(Some(&path), pairs(&[("TERRACE_MAXCLIENTS", "9")]), []).unwrap();
