@@ -23,9 +23,13 @@ pub(super) fn parsed(line: &str) -> Result<OwnedCommand, &'static str> {
     if line.len() > MAX_LINE_BYTES {
         return Err("a command line has at most 4096 bytes");
     }
-    let line = line.trim();
+    // What redis-cli takes for blanks: others, as U+00A0, are bytes of a key.
+    let line = line.trim_ascii();
     if line.contains('\n') {
         return Err("a command line is one line");
+    }
+    if line.contains('\0') {
+        return Err("a zero byte is written as \"\\x00\"");
     }
     // A request of the protocol begins so, and no command does.
     if line.is_empty() || line.starts_with('*') {
@@ -129,6 +133,8 @@ mod tests {
     fn lines_are_split_and_unquoted_as_by_redis_cli() {
         let all = words(r#"  GET "a\xff\n\"b" 'it\'s' plain ä "#).unwrap();
         assert_eq!(all, [&b"GET"[..], b"a\xff\n\"b", b"it's", b"plain", "ä".as_bytes()]);
+        let all = words("\tGET a\u{a0}\r\n").unwrap();
+        assert_eq!(all, [&b"GET"[..], "a\u{a0}".as_bytes()]);
         for (line, why) in [
             ("", "a command is needed"),
             ("   ", "a command is needed"),
@@ -136,6 +142,7 @@ mod tests {
             ("GET \"a", "a quote is not closed"),
             ("GET 'a'b", "a quote is not closed, or something follows"),
             ("GET a\nSET a b", "one line"),
+            ("GET a\0b", "a zero byte"),
             (&"x".repeat(MAX_LINE_BYTES + 1), "at most 4096 bytes"),
         ] {
             let refused = words(line).unwrap_err();
