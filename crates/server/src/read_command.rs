@@ -9,6 +9,7 @@ use crate::place::{self, Away, Place};
 use crate::server::Server;
 use crate::session::{Caller, ConnectionCloser, Origin, Session};
 use crate::settle::UnderWay;
+use crate::unknown_command::is_of_http;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
@@ -41,6 +42,10 @@ impl Server {
         command: &OwnedCommand,
     ) -> Result<Vec<u8>, Unread> {
         let args = command.as_command();
+        if is_of_http(args.name()) {
+            // A connection of the Redis port would end, and the log says why.
+            return Err(Unread::Refused("there is no such command".into()));
+        }
         if let Some((_, spec)) = table().find(args.name())
             && !only_reads(spec, &args)
         {

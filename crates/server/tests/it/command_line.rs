@@ -129,6 +129,18 @@ fn what_does_not_only_read_is_refused_and_changes_nothing() {
     assert_eq!(client.say("GET a"), bulk("1"));
 }
 
+/// The Redis port ends a connection that sends them, and logs it: here there is none to be ended.
+#[test]
+fn words_of_http_are_refused_for_good() {
+    let served = with_http(&[]);
+    for words in ["POST / HTTP/1.1", "Host: localhost"] {
+        let (status, body) = line(&served, 0, words, None);
+        assert_eq!(status, 403, "{words}: {body}");
+        assert_has(&body, &["there is no such command"]);
+    }
+    assert_has(&answer(&served, 0, "GETX a"), &["ERR unknown command"]);
+}
+
 #[test]
 fn the_rights_of_the_user_hold() {
     let served = with_http(&[("requirepass", "secret")]);
