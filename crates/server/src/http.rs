@@ -64,8 +64,8 @@ pub const MAX_HEAD_BYTES: usize = 16 << 10;
 pub const LEAST_BYTES_PER_S: u64 = 16 << 10;
 /// Explanations, models, lists of keys and values that are made at the same time; more wait.
 pub const MAX_EXPENSIVE: usize = 2;
-/// Those, the shape, the sample of this second, and metrics.
-const BLOCKING_THREADS: usize = MAX_EXPENSIVE + 3;
+/// Those, the shape, the sample of this second, metrics, and the file of the history.
+const BLOCKING_THREADS: usize = MAX_EXPENSIVE + 4;
 
 /// Options of the HTTP side.
 #[derive(Debug, Clone)]

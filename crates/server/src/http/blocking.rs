@@ -3,7 +3,7 @@
 use super::api_error::ApiError;
 use axum::body::Bytes;
 use serde::Serialize;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 
 /// Runs `work` elsewhere. A panic in it is an error of this request only. If nobody waits for it any more, it is
 /// not begun; begun, it runs to its end.
@@ -16,6 +16,24 @@ pub(super) async fn blocking<T: Send + 'static>(
     match only.join_next().await {
         Some(Ok(done)) => Ok(done),
         _ => Err(ApiError::failed("the server has failed here")),
+    }
+}
+
+/// Work that nobody waits for, one at a time.
+#[derive(Debug, Default)]
+pub(super) struct Aside(Option<JoinHandle<()>>);
+
+impl Aside {
+    /// Whether what was begun last has not ended.
+    pub fn is_busy(&self) -> bool {
+        self.0.as_ref().is_some_and(|work| !work.is_finished())
+    }
+
+    /// Begins `work` elsewhere, which runs to its end; not while it is busy.
+    pub fn begin(&mut self, work: impl FnOnce() + Send + 'static) {
+        if !self.is_busy() {
+            self.0 = Some(spawn_blocking(work));
+        }
     }
 }
 
@@ -57,6 +75,38 @@ mod tests {
             go_on.send(()).unwrap();
             first.await.unwrap().unwrap();
             stays.await.unwrap();
+        });
+        assert_eq!(begun.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn of_work_that_nobody_waits_for_one_is_under_way_at_a_time() {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let begun = Arc::new(AtomicUsize::new(0));
+        let counts = || {
+            let begun = begun.clone();
+            move || {
+                begun.fetch_add(1, Ordering::SeqCst);
+            }
+        };
+        runtime.block_on(async {
+            let mut aside = Aside::default();
+            assert!(!aside.is_busy());
+            let (go_on, waits) = mpsc::channel::<()>();
+            aside.begin(move || {
+                let _ = waits.recv();
+            });
+            assert!(aside.is_busy(), "it has begun, and is not waited for");
+            aside.begin(counts());
+            go_on.send(()).unwrap();
+            while aside.is_busy() {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(begun.load(Ordering::SeqCst), 0);
+            aside.begin(counts());
+            while aside.is_busy() {
+                tokio::task::yield_now().await;
+            }
         });
         assert_eq!(begun.load(Ordering::SeqCst), 1);
     }

@@ -70,7 +70,7 @@ impl HistoryFile {
         }
     }
 
-    /// Whether the last write is long ago.
+    /// Whether the last write is long ago. Waits for one that is under way.
     pub fn is_due(&self) -> bool {
         self.state.lock().saved.elapsed() >= SAVE_EVERY
     }

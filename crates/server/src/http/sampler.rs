@@ -4,7 +4,7 @@
 
 use super::access::{Asker, Subject};
 use super::api_error::ApiError;
-use super::blocking::blocking;
+use super::blocking::{Aside, blocking};
 use super::history::{Past, Reading};
 use super::history_file::HistoryFile;
 use super::json::{FinishedJob, History, Live, Summary};
@@ -58,14 +58,16 @@ impl Sampler {
     pub async fn run(self: Arc<Self>) {
         let mut ticks = interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut saving = Aside::default();
         loop {
             ticks.tick().await;
             let sampler = self.clone();
-            let sampled = blocking(move || {
-                sampler.sample();
-                sampler.save_if(HistoryFile::is_due);
-            })
-            .await;
+            let sampled = blocking(move || sampler.sample()).await;
+            // A device that hangs keeps nobody from seeing that.
+            if !saving.is_busy() && self.file.as_ref().is_some_and(HistoryFile::is_due) {
+                let sampler = self.clone();
+                saving.begin(move || sampler.save());
+            }
             self.forget_stale_look();
             if self.listeners.count() == 0 {
                 continue;
@@ -110,8 +112,9 @@ impl Sampler {
         past.note_options(now_ms, options);
     }
 
-    fn save_if(&self, is_wanted: impl FnOnce(&HistoryFile) -> bool) {
-        if let Some(file) = self.file.as_ref().filter(|file| is_wanted(file)) {
+    /// Keeps what was sampled. Waits for the device, and for another who does this.
+    fn save(&self) {
+        if let Some(file) = &self.file {
             file.save(|| self.past.lock().kept());
         }
     }
@@ -121,7 +124,7 @@ impl Sampler {
         let sampler = self.clone();
         let ended = blocking(move || {
             sampler.past.lock().end();
-            sampler.save_if(|_| true);
+            sampler.save();
         });
         // A panic in it has been told.
         let _told = ended.await;
