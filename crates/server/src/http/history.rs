@@ -94,7 +94,8 @@ impl Past {
             for sample in Sample::all_of(columns) {
                 // A clock that was set back leaves times that do not follow each other.
                 let follows = samples.back().is_none_or(|before| before.t_ms < sample.t_ms);
-                if follows && (oldest_ms..now_ms).contains(&sample.t_ms) {
+                let is_within = (oldest_ms..now_ms).contains(&sample.t_ms);
+                if follows && is_within && sample.is_finite() {
                     push(&mut samples, sample, most);
                 }
             }
@@ -296,6 +297,11 @@ impl Sample {
     /// The samples that columns have in full.
     fn all_of(columns: &Columns) -> impl Iterator<Item = Self> {
         (0..columns.t_ms.len()).map_while(|at| Self::at(columns, at))
+    }
+
+    /// Whether JSON has its numbers: else a file of it could not be read again.
+    fn is_finite(&self) -> bool {
+        [self.reads_per_s, self.writes_per_s, self.stall_seconds].iter().all(|n| n.is_finite())
     }
 
     fn at(c: &Columns, at: usize) -> Option<Self> {

@@ -202,3 +202,20 @@ fn columns_of_different_lengths_and_times_out_of_order_are_cut() {
     let next = Past::restored(kept, 2_000_000);
     assert_eq!(next.history(600).columns.t_ms, [1_001_000, 1_003_000, 1_004_000]);
 }
+
+/// As a damaged file may have them: JSON has no way to write them back.
+#[test]
+fn numbers_that_are_infinite_are_not_taken_over() {
+    let mut past = Past::default();
+    (1..=4).for_each(|second| past.enter(reading(second)));
+    let mut kept = past.kept();
+    kept.seconds.reads_per_s[1] = f32::INFINITY;
+    kept.seconds.stall_seconds[2] = f32::NEG_INFINITY;
+    kept.seconds.read_p50_us[3] = Some(f32::INFINITY);
+    let next = Past::restored(kept, 2_000_000);
+    assert_eq!(next.history(600).columns.t_ms, [1_001_000, 1_004_000]);
+    let text = serde_json::to_vec(&next.kept()).unwrap();
+    let again: Kept = serde_json::from_slice(&text).unwrap();
+    assert_eq!(again.seconds.t_ms, [1_001_000, 1_004_000]);
+    assert_eq!(again.seconds.read_p50_us, [None, None]);
+}
