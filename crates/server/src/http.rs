@@ -110,8 +110,8 @@ pub trait ServerStatus: Send + Sync + 'static {
     /// Keys of all databases, as `DBSIZE` estimates them. Called every second.
     fn key_count_estimate(&self) -> u64;
 
-    /// The slow log.
-    fn slow_log(&self) -> SlowLog;
+    /// The slow log, at most `count` entries of it: it may have very many, and who adds one waits meanwhile.
+    fn slow_log(&self, count: usize) -> SlowLog;
 
     /// Keys that are read and written most, at most `count` of each.
     fn hot_keys(&self, count: usize) -> HotKeys;
@@ -228,7 +228,7 @@ pub struct CommandFigures {
 pub struct SlowLog {
     /// Commands that took this many microseconds or more are kept; `None`: none are.
     pub threshold_us: Option<u64>,
-    /// At most as many as were asked to be kept.
+    /// At most as many as were asked for.
     pub entries: Vec<SlowCommand>,
 }
 

@@ -108,7 +108,7 @@ impl ServerStatus for Server {
         Server::key_count_estimate(self)
     }
 
-    fn slow_log(&self) -> SlowLog {
+    fn slow_log(&self, count: usize) -> SlowLog {
         let settings = self.config.settings();
         let entry = |slow: crate::slowlog::SlowCommand| SlowCommand {
             id: slow.id,
@@ -120,7 +120,7 @@ impl ServerStatus for Server {
         };
         SlowLog {
             threshold_us: u64::try_from(settings.slowlog_log_slower_than).ok(),
-            entries: self.slow_log.newest(usize::MAX).into_iter().map(entry).collect(),
+            entries: self.slow_log.newest(count).into_iter().map(entry).collect(),
         }
     }
 

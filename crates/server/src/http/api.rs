@@ -401,7 +401,7 @@ async fn hot_keys(State(shared): Server) -> Answer<json::HotKeys> {
 }
 
 async fn slow_log(State(shared): Server) -> Answer<json::SlowLog> {
-    let log = blocking(move || shared.status.slow_log()).await?;
+    let log = blocking(move || shared.status.slow_log(MAX_SLOW)).await?;
     let entry = |slow: super::SlowCommand| json::SlowEntry {
         id: slow.id,
         at_ms: slow.at_ms,
@@ -410,7 +410,7 @@ async fn slow_log(State(shared): Server) -> Answer<json::SlowLog> {
         client: slow.client,
         client_name: slow.client_name,
     };
-    let entries = log.entries.into_iter().take(MAX_SLOW).map(entry).collect();
+    let entries = log.entries.into_iter().map(entry).collect();
     Ok(Json(json::SlowLog { threshold_us: log.threshold_us, entries }))
 }
 

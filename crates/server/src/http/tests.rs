@@ -96,10 +96,10 @@ impl ServerStatus for Made {
         4711
     }
 
-    fn slow_log(&self) -> SlowLog {
+    fn slow_log(&self, count: usize) -> SlowLog {
         let args = vec![b"GET".to_vec(), b"a\x00b".to_vec()];
         let entry = SlowCommand { id: 7, duration_us: 12_000, args, ..SlowCommand::default() };
-        SlowLog { threshold_us: Some(10_000), entries: vec![entry; 200] }
+        SlowLog { threshold_us: Some(10_000), entries: vec![entry; count.min(200)] }
     }
 
     fn hot_keys(&self, count: usize) -> HotKeys {

@@ -109,6 +109,7 @@ fn every_endpoint_answers_as_api_ts_says_while_a_load_runs() {
     assert_eq!(hot["read"].as_array().unwrap().len(), 32);
     assert_eq!(hot["read"][0]["key"]["hex"], "686f74");
     let slow = served.json("/api/v1/slowlog");
+    // Of 200, and no more were asked for.
     assert_eq!(slow["entries"].as_array().unwrap().len(), 128);
     assert_eq!(slow["entries"][0]["args"][1], "a\\x00b");
     assert_eq!(served.json("/api/v1/latency")["commands"][0]["name"], "get");
