@@ -464,6 +464,10 @@ fn notes_that_are_damaged_keep_no_others_from_being_found() {
     for _ in 0..2 {
         assert!(space.expire_due().is_err(), "it is looked for again and again");
     }
+    if PLACEMENT != Placement::Slots {
+        // An open reads from the damaged block, which has the marks of the store.
+        return;
+    }
     // When the store is opened, all parts have to be looked for. Some elements are beside the damaged note.
     drop(turn);
     space.close().unwrap();
