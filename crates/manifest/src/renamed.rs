@@ -14,10 +14,9 @@ pub fn is_renamed(vfs: &dyn Vfs, dir: &Path, state: &ManifestState, name: &str) 
     let segment = number.segment();
     let mut ssts = state.families.values().flat_map(|family| family.version.all_files());
     let is_sst = ssts.any(|(_, file)| file.number == number);
-    let oldest = state.families.values().map(|family| family.min_log_segment).min();
     (is_sst && is_missing(vfs, &names::sst_path(dir, number)))
         || state.segments.get(&segment).is_some_and(|meta| is_missing(vfs, &meta.path(dir)))
-        || (oldest == Some(segment) && is_missing_log(vfs, dir, segment))
+        || (segment == state.oldest_log_segment() && is_missing_log(vfs, dir, segment))
 }
 
 /// Whether segment `number` of the log is missing. Numbers count from 1.

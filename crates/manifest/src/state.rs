@@ -211,6 +211,11 @@ fn check_distinct(edit: &VersionEdit) -> Result<(), String> {
 }
 
 impl ManifestState {
+    /// The oldest segment of the log that any family needs: the log begins with it.
+    pub fn oldest_log_segment(&self) -> SegmentNumber {
+        self.families.values().map(|family| family.min_log_segment).min().unwrap_or_default()
+    }
+
     /// A new store: family 0, [`DEFAULT_FAMILY`], and nothing else.
     pub fn fresh(store_id: u64) -> Self {
         let default = FamilyState {

@@ -49,8 +49,8 @@ pub static ALL: [Fault; 29] = [
         name: "segment-order",
         what: "older log segments are not synced before newer ones",
         path: "crates/terrace/src/write/log_segments.rs",
-        right: "    // Those of the full segments and of this one.\n    name_segments(env)?;\n    sync_full_segments(env)?;\n",
-        wrong: "    name_segments(env)?;\n",
+        right: "    sync_full_segments(env)?;\n    let synced",
+        wrong: "    name_segments(env)?;\n    let synced",
     },
     Fault {
         name: "early-seqno",

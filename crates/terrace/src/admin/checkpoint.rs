@@ -95,7 +95,7 @@ fn freeze(inner: &Inner) -> Result<Frozen> {
     // All of it, families that are gone among what their numbers say: nothing of them in the log may go to later ones.
     // What is out of force here is not there.
     let state = ManifestState { retired: BTreeSet::new(), ..manifest.state.clone() };
-    let oldest = state.families.values().map(|f| f.min_log_segment).min().unwrap_or_default();
+    let oldest = state.oldest_log_segment();
     let segments = log.segments.iter().copied().filter(|(number, _)| *number >= oldest).collect();
     let (fresh, known) = (log.writer.segment(), inner.versions.evidence.claims());
     Ok(Frozen { state, segments, fresh, known })

@@ -44,6 +44,14 @@ pub(crate) struct BaseEnv {
 }
 
 impl BaseEnv {
+    /// Poisons the store if `error` is that of a sync of its directory: what the kernel has told that one it may not tell those
+    /// who need the names of log segments.
+    pub fn poison_if_of_dir(&self, doing: &str, error: terrace_base::Error) {
+        if error.is_failed_sync() && error.path() == Some(&*self.dir) {
+            self.health.poison(doing, error);
+        }
+    }
+
     /// The environment of a store that is being opened.
     ///
     /// # Errors

@@ -79,8 +79,7 @@ fn remove_attempt(vfs: &dyn Vfs, dir: &Path, there: &HashSet<String>) -> Result<
     let numbers = FileNumbers::new(&listing, state.next_file_number);
     let files = state.families.values().flat_map(|family| family.version.all_files());
     let live: HashSet<FileNumber> = files.map(|(_, file)| file.number).collect();
-    let oldest =
-        state.families.values().map(|family| family.min_log_segment).min().unwrap_or_default();
+    let oldest = state.oldest_log_segment();
     let proven = evidence::read(vfs, dir)?.claims.log.segment;
     let mut found_room = false;
     for name in &listing {

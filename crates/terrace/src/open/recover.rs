@@ -225,7 +225,7 @@ pub(crate) fn segments_in(
     state: &ManifestState,
     numbers: &FileNumbers,
 ) -> Vec<SegmentFile> {
-    let oldest = oldest_needed(state);
+    let oldest = state.oldest_log_segment();
     let mut segments: Vec<SegmentFile> = listing
         .iter()
         .filter_map(|name| match names::parse(name) {
@@ -253,7 +253,7 @@ pub(crate) fn live_segments(
     state: &ManifestState,
     numbers: &FileNumbers,
 ) -> terrace_base::Result<Vec<SegmentFile>> {
-    let oldest = oldest_needed(state);
+    let oldest = state.oldest_log_segment();
     let segments = segments_in(dir, listing, state, numbers);
     let first = segments.first().map(|file| file.number);
     if oldest > SegmentNumber::ZERO
@@ -299,7 +299,7 @@ pub(crate) fn of_another_store(
     }
     let open = |file: &SegmentFile| LogReader::open(vfs, &file.path, file.number).ok();
     let mut readers: Vec<LogReader> = segments.iter().filter_map(open).collect();
-    let unlinked = terrace_log::unlinked(&readers, oldest_needed(state));
+    let unlinked = terrace_log::unlinked(&readers, state.oldest_log_segment());
     readers.retain_mut(|reader| {
         unlinked.contains(&reader.segment()) && has_writes(reader).unwrap_or(false)
     });
@@ -344,8 +344,9 @@ impl<'a> Log<'a> {
         state: &ManifestState,
     ) -> Self {
         let log = claims.log;
-        let proven = Some(log)
-            .filter(|log| log.segment > SegmentNumber::ZERO && log.segment >= oldest_needed(state));
+        let proven = Some(log).filter(|log| {
+            log.segment > SegmentNumber::ZERO && log.segment >= state.oldest_log_segment()
+        });
         let setting = Setting { proven, beside_writer: false };
         Self { vfs, dir, segments, setting, salvages: false }
     }
@@ -366,7 +367,7 @@ impl<'a> Log<'a> {
             );
         }
         let log = LogSegments::open(self.vfs, self.segments)?;
-        let unlinked = state.keeps_evidence.then(|| log.unlinked(oldest_needed(state)));
+        let unlinked = state.keeps_evidence.then(|| log.unlinked(state.oldest_log_segment()));
         let unlinked = unlinked.unwrap_or_default();
         let recovered = log.replay(self.setting, &mut |segment, offset, payload| {
             let is_unlinked = unlinked.contains(&segment);
@@ -435,11 +436,6 @@ fn settle(
 /// A memtable that had room refused an entry.
 fn full(_: Full) -> std::io::Error {
     std::io::ErrorKind::OutOfMemory.into()
-}
-
-/// The oldest log segment that any family needs.
-pub(crate) fn oldest_needed(state: &ManifestState) -> SegmentNumber {
-    state.families.values().map(|f| f.min_log_segment).min().unwrap_or_default()
 }
 
 /// What replay goes on from.

@@ -77,7 +77,7 @@ impl Repair<'_> {
         claims: &Claims,
     ) {
         let before = self.report.lost.len();
-        let oldest = recover::oldest_needed(state);
+        let oldest = state.oldest_log_segment();
         let first = segments.first().map(|file| file.number);
         if oldest > SegmentNumber::ZERO && first != Some(oldest) {
             self.lost(format!("log segment {oldest}: it is missing, and the log begins with it"));

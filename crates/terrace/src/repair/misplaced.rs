@@ -66,7 +66,7 @@ impl Repair<'_> {
         (state, proof): (&ManifestState, Proof),
         numbers: &FileNumbers,
     ) {
-        let oldest = recover::oldest_needed(state);
+        let oldest = state.oldest_log_segment();
         let is_own = |name: &&String| {
             let is_other = matches!(names::parse(name), FileName::Other | FileName::Lock);
             !is_other && !numbers.is_foreign_name(name)
@@ -120,7 +120,7 @@ impl Repair<'_> {
         let (vfs, dir) = (self.vfs.clone(), self.dir);
         let proven = claims.log.segment;
         let lacks_proven =
-            proven >= recover::oldest_needed(state) && is_missing_log(&*vfs, dir, proven);
+            proven >= state.oldest_log_segment() && is_missing_log(&*vfs, dir, proven);
         for name in listing {
             let is_proven = lacks_proven && names::temp_number(name) == Some(proven.file());
             if is_proven || is_renamed(&*vfs, dir, state, name) {

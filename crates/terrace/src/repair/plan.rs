@@ -7,7 +7,6 @@ use super::misplaced::MISPLACED;
 use super::ssts::{Sst, Ssts, describe};
 use crate::error::Result;
 use crate::memory::table_cache::ANOTHER_FILE;
-use crate::open::recover;
 use crate::version::file_numbers::FileNumbers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -352,7 +351,7 @@ fn add_family(state: &mut ManifestState, id: u32, name: &str) -> String {
     while state.family_named(&name).is_some() {
         name = format!("{name}-{id}");
     }
-    let min_log_segment = recover::oldest_needed(state);
+    let min_log_segment = state.oldest_log_segment();
     let version = Arc::default();
     let family = FamilyState {
         id,

@@ -25,7 +25,7 @@ impl Repair<'_> {
         (listing, numbers): (&[String], &FileNumbers),
         aside: &mut Vec<(String, &'static str)>,
     ) -> Result<Vec<SegmentFile>> {
-        let oldest = recover::oldest_needed(state);
+        let oldest = state.oldest_log_segment();
         let known: BTreeSet<SegmentNumber> =
             state.segments.keys().chain(referred).copied().collect();
         let mut mended = Vec::new();
@@ -101,7 +101,7 @@ impl Repair<'_> {
         (listing, numbers): (&[String], &FileNumbers),
         aside: &mut Vec<(String, &'static str)>,
     ) -> Result<()> {
-        let oldest = recover::oldest_needed(state);
+        let oldest = state.oldest_log_segment();
         for name in listing {
             let FileName::Log(number) = names::parse(name) else { continue };
             let is_needed = number >= oldest || state.segments.contains_key(&number);

@@ -211,7 +211,9 @@ impl Evidence {
             if let Err(error) = written {
                 *file = None;
                 self.fell_behind(&error);
-                self.poison_if_of_dir(error);
+                if let Some(base) = &self.base {
+                    base.poison_if_of_dir("name evidence in the directory", error);
+                }
             }
         }
         if files.iter().all(Option::is_some) {
@@ -224,16 +226,6 @@ impl Evidence {
         let fresh = EvidenceFile::create(&*self.vfs, &self.dir, at as u64 + 1, claims)?;
         self.vfs.sync_dir(&self.dir)?;
         Ok(fresh)
-    }
-
-    /// What the kernel has told this sync of the directory it may not tell those who need the names of log segments.
-    fn poison_if_of_dir(&self, error: terrace_base::Error) {
-        if let Some(base) = &self.base
-            && error.is_failed_sync()
-            && error.path() == Some(self.dir.as_path())
-        {
-            base.health.poison("name evidence in the directory", error);
-        }
     }
 
     fn fell_behind(&self, error: &terrace_base::Error) {

@@ -448,9 +448,7 @@ pub(crate) fn save_filter_heat(versions: &VersionSet) {
             *torn = true;
             event::filter_heat_not_saved(&error);
             // A new manifest repairs the old one, and not what another file has lost.
-            if error.is_failed_sync() && error.path() == Some(versions.base.dir.as_path()) {
-                versions.base.health.poison("sync the directory for a manifest", error);
-            }
+            versions.base.poison_if_of_dir("sync the directory for a manifest", error);
         }
     }
 }

@@ -266,8 +266,6 @@ pub(crate) fn first_log(
 /// Makes everything appended so far durable, older segments first so that there is never a hole.
 pub(crate) fn sync_log(env: &CommitEnv, log: &mut LogState) -> Result<()> {
     hand_over_under_lead(env, log)?;
-    // Those of the full segments and of this one.
-    name_segments(env)?;
     sync_full_segments(env)?;
     let synced = match log.broken {
         // The failed append is no part of the log; what stands before it is.
@@ -285,7 +283,7 @@ pub(crate) fn sync_log(env: &CommitEnv, log: &mut LogState) -> Result<()> {
     Ok(())
 }
 
-/// Makes the full segments of the log durable. For a flush, which must not wait for the lead: its
+/// Makes the full segments of the log durable, and the name of the one that is being written. For a flush, which must not wait for the lead: its
 /// file may be durable only after what was written before to other families.
 pub(crate) fn sync_full_segments(env: &CommitEnv) -> Result<()> {
     let upto = env.versions.log_history.last_full_seqno();
@@ -341,7 +339,6 @@ pub(crate) fn sync_beside_writers(env: &CommitEnv) -> Result<()> {
         (log.dirty && !log.broken).then(|| log.writer.segment())
     };
     if let Some(segment) = unsynced {
-        name_segments(env)?;
         sync_full_segments(env)?;
         let path = names::log_path(&env.base.dir, segment);
         for _ in 0..MOST_SYNCS_BESIDE_WRITERS {
