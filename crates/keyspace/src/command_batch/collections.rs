@@ -10,6 +10,18 @@ use crate::move_point::move_point;
 use crate::store_marks;
 use terrace_cluster::slot_of;
 
+/// What lies under a key where a collection is to be written.
+enum Underneath {
+    /// A collection of that kind.
+    Live(Meta),
+    /// One of any kind that has expired.
+    DeadCollection(Meta),
+    /// A string that has expired.
+    DeadText,
+    /// Neither.
+    Nothing,
+}
+
 impl CommandBatch {
     /// Whether there may be any collection in a database. A command that has pinned its moment sees
     /// those that are gone since.
@@ -116,47 +128,49 @@ impl CommandBatch {
         found
     }
 
-    /// The collection of `kind` under `key`, to be written; what is left of an expired one goes.
-    /// The lock is held.
+    /// The collection of `kind` under `key`, to be written. What is left of one that has expired stays: who watches the
+    /// key sees no write where there is nothing to be changed. The lock is held.
     pub(crate) fn write_collection(
         &mut self,
         db: u8,
         key: &[u8],
         kind: Kind,
     ) -> Result<Option<Meta>> {
-        Ok(self.look_to_write(db, key, kind)?.0)
+        Ok(match self.look_to_write(db, key, kind)? {
+            Underneath::Live(meta) => Some(meta),
+            Underneath::Nothing | Underneath::DeadCollection(_) | Underneath::DeadText => None,
+        })
     }
 
     /// The collection of `kind` under `key`, to be added to: a new one if there is none. The lock
     /// is held.
     pub(crate) fn open_collection(&mut self, db: u8, key: &[u8], kind: Kind) -> Result<Meta> {
-        let (found, has_dead_text) = self.look_to_write(db, key, kind)?;
-        if let Some(meta) = found {
+        let underneath = self.look_to_write(db, key, kind)?;
+        if let Underneath::Live(meta) = underneath {
             return Ok(meta);
         }
         let meta = self.fresh_collection(key, kind)?;
-        // It would come to life again beside the collection in a batch that began before it expired, or when the
-        // clock is set back.
-        if has_dead_text {
-            self.delete_text(db, key);
+        // It would come to life again in a batch that began before it expired, or when the clock is set back.
+        match underneath {
+            Underneath::DeadCollection(dead) => self.drop_collection(db, key, &dead)?,
+            Underneath::DeadText => self.delete_text(db, key),
+            Underneath::Live(_) | Underneath::Nothing => {}
         }
         Ok(meta)
     }
 
-    /// As [`Self::write_collection`], and whether a string that has expired still lies under `key`.
-    fn look_to_write(&mut self, db: u8, key: &[u8], kind: Kind) -> Result<(Option<Meta>, bool)> {
+    /// What lies under `key`, where a collection of `kind` may be written.
+    fn look_to_write(&mut self, db: u8, key: &[u8], kind: Kind) -> Result<Underneath> {
         self.expect_lock(db, key);
         self.check_key(key)?;
         match self.stored_meta(db, key)? {
-            Some(meta) if meta.is_expired(self.now_ms) => {
-                self.drop_collection(db, key, &meta)?;
-                Ok((None, false))
-            }
-            Some(meta) if meta.kind == kind => Ok((Some(meta), false)),
+            Some(meta) if meta.is_expired(self.now_ms) => Ok(Underneath::DeadCollection(meta)),
+            Some(meta) if meta.kind == kind => Ok(Underneath::Live(meta)),
             Some(_) => Err(Error::WrongType),
             None => match self.stored_text_info(db, key)? {
                 Some(text) if text.is_live(self.now_ms) => Err(Error::WrongType),
-                text => Ok((None, text.is_some())),
+                Some(_) => Ok(Underneath::DeadText),
+                None => Ok(Underneath::Nothing),
             },
         }
     }

@@ -170,3 +170,32 @@ fn an_expired_string_is_left_alone_by_what_makes_no_collection() {
     assert_eq!(batch.list_push(0, KEY, End::Back, true, [&b"v"[..]].into_iter()).unwrap(), 0);
     assert!(batch.is_clean());
 }
+
+/// A collection as well.
+#[test]
+fn an_expired_collection_is_left_alone_by_what_makes_none() {
+    for (name, write) in COLLECTIONS {
+        let (space, clock) = store_with_a_list();
+        let mut batch = locked(&space, &[KEY, OTHER]);
+        write(&mut batch);
+        assert!(batch.expire(0, KEY, START_MS + LIFE_MS, ExpireIf::default()).unwrap());
+        batch.commit().unwrap();
+        clock.advance(2 * LIFE_MS);
+        let watched = space.watch_keys(None, [(0, KEY)].into_iter(), usize::MAX).unwrap();
+        let mut batch = locked(&space, &[KEY, OTHER]);
+        let (front, back) = ((KEY, End::Front), (OTHER, End::Back));
+        assert_eq!(batch.hash_remove(0, KEY, [&b"f"[..]].into_iter()).unwrap(), 0, "{name}");
+        assert_eq!(batch.set_remove(0, KEY, [&b"m"[..]].into_iter()).unwrap(), 0, "{name}");
+        assert!(!batch.set_move(0, KEY, b"{t}third", b"m").unwrap(), "{name}");
+        assert!(batch.set_pop(0, KEY, 1).unwrap().is_empty(), "{name}");
+        assert!(batch.list_pop(0, KEY, End::Back, 1).unwrap().is_none(), "{name}");
+        assert!(batch.list_move(0, front, back).unwrap().is_none(), "{name}");
+        let rule = AddRule { only_existing: true, ..AddRule::default() };
+        let scores = [(1.0, &b"m"[..])];
+        let added = batch.sorted_set_add(0, KEY, rule, scores.into_iter()).unwrap();
+        assert_eq!((added.added, added.changed), (0, 0), "{name}");
+        assert!(batch.is_clean(), "{name}");
+        batch.commit().unwrap();
+        assert!(watched.is_unchanged(space.db()).unwrap(), "{name}");
+    }
+}
