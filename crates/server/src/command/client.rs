@@ -4,6 +4,7 @@ use super::client_line::client_line;
 use super::connection::{MAX_NAME_BYTES, client_name};
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
 use crate::session::{ClientInfo, Replies};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use terrace_keyspace::{Mode, Wait};
 use terrace_resp::Aggregate;
@@ -286,20 +287,21 @@ fn kill(call: &mut Call<'_>) -> Outcome {
         return Ok(());
     }
     let mut skip_own = true;
-    let mut wanted: Vec<Condition> = Vec::new();
+    // By their options: of one that comes again the last counts, as in Redis.
+    let mut wanted: BTreeMap<Vec<u8>, Condition> = BTreeMap::new();
     for at in (2..call.count()).step_by(2) {
         if at + 1 == call.count() {
             return Err(Failure::SYNTAX);
         }
         match condition(call, at)? {
-            Some(condition) => wanted.push(condition),
+            Some(condition) => drop(wanted.insert(call.arg(at).to_ascii_lowercase(), condition)),
             None => skip_own = call.arg(at + 1).eq_ignore_ascii_case(b"yes"),
         }
     }
     let own = call.session.id;
     let mut count = 0;
     for client in call.server.clients.list() {
-        if wanted.iter().all(|wanted| wanted(&client)) && !(skip_own && client.id == own) {
+        if wanted.values().all(|wanted| wanted(&client)) && !(skip_own && client.id == own) {
             end(call, &client);
             count += 1;
         }

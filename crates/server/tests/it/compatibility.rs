@@ -358,3 +358,18 @@ fn sort_without_an_order_shows_the_part_that_is_asked_for() {
     assert_eq!(client.say("SORT s BY nosort LIMIT 1 3 STORE t"), int(3));
     assert_eq!(client.say("LRANGE t 0 -1"), bulks("b c d"));
 }
+
+/// Of an option that comes again the last one counts.
+#[test]
+fn clients_are_ended_by_what_is_said_last() {
+    let served = Served::with(&[]);
+    let [mut killer, mut first, mut second] = [(); 3].map(|()| served.client());
+    let [one, two] = [&mut first, &mut second].map(|client| match client.say("CLIENT ID") {
+        Reply::Integer(id) => id,
+        other => panic!("{other:?}"),
+    });
+    let kill = format!("CLIENT KILL ID {one} TYPE pubsub ID {two} type normal");
+    assert_eq!(killer.say(&kill), int(1));
+    second.expect_end();
+    assert_eq!(first.say("CLIENT ID"), int(one));
+}
