@@ -173,25 +173,23 @@ fn on_or_off(word: &[u8]) -> Result<bool, Failure> {
 }
 
 fn set_info(call: &mut Call<'_>) -> Outcome {
-    let value = client_name(call.arg(3)).map_err(|_| {
-        let attribute = String::from_utf8_lossy(call.arg(2)).to_lowercase();
-        match call.arg(3).len() > MAX_NAME_BYTES {
-            true => {
-                Failure::err(format!("{attribute} cannot be longer than {MAX_NAME_BYTES} bytes."))
-            }
-            false => Failure::err(format!(
-                "{attribute} cannot contain spaces, newlines or special characters."
-            )),
+    let attribute = String::from_utf8_lossy(call.arg(2)).into_owned();
+    let is_name = attribute.eq_ignore_ascii_case("lib-name");
+    if !is_name && !attribute.eq_ignore_ascii_case("lib-ver") {
+        return Err(Failure::err(format_args!("Unrecognized option '{attribute}'")));
+    }
+    let value = client_name(call.arg(3)).map_err(|_| match call.arg(3).len() > MAX_NAME_BYTES {
+        true => {
+            Failure::err(format_args!("{attribute} cannot be longer than {MAX_NAME_BYTES} bytes."))
         }
+        false => Failure::err(format_args!(
+            "{attribute} cannot contain spaces, newlines or special characters."
+        )),
     })?;
     let mut library = call.session.info.library.lock();
-    if call.arg(2).eq_ignore_ascii_case(b"lib-name") {
-        library.0 = value;
-    } else if call.arg(2).eq_ignore_ascii_case(b"lib-ver") {
-        library.1 = value;
-    } else {
-        let what = String::from_utf8_lossy(call.arg(2)).into_owned();
-        return Err(Failure::err(format!("Unrecognized option '{what}'")));
+    match is_name {
+        true => library.0 = value,
+        false => library.1 = value,
     }
     drop(library);
     call.reply.ok();

@@ -308,6 +308,11 @@ fn small_things_are_answered_as_by_redis() {
         ("CLIENT TRACKING ON PREFIX a", "ERR PREFIX option requires BCAST mode to be enabled"),
         ("CLIENT TRACKING ON BCAST OPTIN", "ERR OPTIN and OPTOUT are not compatible with BCAST"),
         ("CLIENT TRACKING ON", "ERR there is no tracking of keys"),
+        ("CLIENT SETINFO Nothing \u{e9}", "ERR Unrecognized option 'Nothing'"),
+        (
+            "CLIENT SETINFO Lib-Name \u{e9}",
+            "ERR Lib-Name cannot contain spaces, newlines or special characters.",
+        ),
     ] {
         assert_eq!(error(&client.say(request)), refusal, "{request}");
     }
