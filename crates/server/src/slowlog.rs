@@ -94,7 +94,7 @@ pub fn cut(command: &Command<'_>) -> Vec<Vec<u8>> {
 
 /// Where passwords may stand: all that follows AUTH, whether it is the command or a part of HELLO,
 /// all that follows ACL SETUSER, the arguments of what ACL DRYRUN tries, and the values of CONFIG SET if
-/// a secret is among them.
+/// a secret is among them. As in Redis, the names of users behind ACL GETUSER and ACL DELUSER as well.
 fn secrets(command: &Command<'_>) -> Range<usize> {
     let is = |at: usize, word: &str| {
         command.get(at).is_some_and(|argument| argument.eq_ignore_ascii_case(word.as_bytes()))
@@ -106,7 +106,7 @@ fn secrets(command: &Command<'_>) -> Range<usize> {
     if is(0, "hello") {
         return (2..end).find(|at| is(*at, "auth")).map_or(0..0, |at| at + 1..end);
     }
-    if is(0, "acl") && is(1, "setuser") {
+    if is(0, "acl") && ["setuser", "getuser", "deluser"].iter().any(|word| is(1, word)) {
         return 2..end;
     }
     // The command that is tried may be one of these.
@@ -188,6 +188,8 @@ mod tests {
             (&["auth", "user", "hunter2"], 1),
             (&["HELLO", "3", "SETNAME", "x", "auth", "user", "hunter2"], 5),
             (&["ACL", "SetUser", "bob", "on", ">hunter2"], 2),
+            (&["ACL", "GETUSER", "bob"], 2),
+            (&["acl", "DelUser", "bob", "eve"], 2),
             (&["CONFIG", "SET", "timeout", "5", "RequirePass", "hunter2", "maxclients", "9"], 5),
             (&["AUTH", "a", "b", "hunter2"], 1),
         ] {
