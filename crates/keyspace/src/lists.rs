@@ -378,14 +378,12 @@ impl CommandBatch {
     pub fn list_replace(&mut self, db: u8, key: &[u8], values: &[Vec<u8>]) -> Result<u64> {
         let mut result_size = ResultSize::default();
         values.iter().try_for_each(|value| result_size.add(value.len()))?;
+        if values.is_empty() {
+            return self.replace_with_nothing(db, key);
+        }
         self.attempt(|turn| {
             turn.clear_key(db, key)?;
-            match values.is_empty() {
-                true => Ok(0),
-                false => {
-                    turn.list_push(db, key, End::Back, false, values.iter().map(|value| &value[..]))
-                }
-            }
+            turn.list_push(db, key, End::Back, false, values.iter().map(|value| &value[..]))
         })
     }
 

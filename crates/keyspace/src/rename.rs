@@ -118,6 +118,14 @@ impl CommandBatch {
         self.drop_any_collection(db, key)
     }
 
+    /// Removes whatever is under a key, as the result to be stored there has no elements; gives how many it has. What
+    /// has expired stays: who watches the key sees no write. The lock is held.
+    pub(crate) fn replace_with_nothing(&mut self, db: u8, key: &[u8]) -> Result<u64> {
+        self.check_key(key)?;
+        self.delete(db, std::iter::once(key))?;
+        Ok(0)
+    }
+
     fn are_in_two_slots(&self, one: &[u8], other: &[u8]) -> bool {
         self.space().layout().has_slots() && slot_of(one) != slot_of(other)
     }

@@ -186,11 +186,11 @@ impl CommandBatch {
     /// Replaces whatever is under `key` with a sorted set of different members, and gives how many.
     /// The lock is held.
     pub fn sorted_set_replace(&mut self, db: u8, key: &[u8], members: &Scored) -> Result<u64> {
+        if members.is_empty() {
+            return self.replace_with_nothing(db, key);
+        }
         self.attempt(|turn| {
             turn.clear_key(db, key)?;
-            if members.is_empty() {
-                return Ok(0);
-            }
             let mut set = turn.fresh_collection(key, Kind::SortedSet)?;
             let mut result_size = ResultSize::default();
             for (member, score) in members {

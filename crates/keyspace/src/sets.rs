@@ -254,11 +254,11 @@ impl CommandBatch {
     /// Replaces whatever is under `key` with a set of different members, and gives how many. The
     /// lock is held.
     pub fn set_replace(&mut self, db: u8, key: &[u8], members: &[Vec<u8>]) -> Result<u64> {
+        if members.is_empty() {
+            return self.replace_with_nothing(db, key);
+        }
         self.attempt(|turn| {
             turn.clear_key(db, key)?;
-            if members.is_empty() {
-                return Ok(0);
-            }
             let mut set = turn.fresh_collection(key, Kind::Set)?;
             let mut result_size = ResultSize::default();
             for member in members {

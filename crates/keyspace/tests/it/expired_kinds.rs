@@ -156,6 +156,13 @@ fn a_collection_that_has_expired_stays_under_no_string_and_no_other_collection()
     }
 }
 
+/// Results without elements.
+fn store_nothing(batch: &mut CommandBatch) {
+    assert_eq!(batch.list_replace(0, KEY, &[]).unwrap(), 0);
+    assert_eq!(batch.set_replace(0, KEY, &[]).unwrap(), 0);
+    assert_eq!(batch.sorted_set_replace(0, KEY, &Vec::new()).unwrap(), 0);
+}
+
 /// What only looks, and finds nothing to change, writes nothing: a client that watches the key sees no write.
 #[test]
 fn an_expired_string_is_left_alone_by_what_makes_no_collection() {
@@ -168,6 +175,7 @@ fn an_expired_string_is_left_alone_by_what_makes_no_collection() {
     assert_eq!(batch.hash_remove(0, KEY, [&b"f"[..]].into_iter()).unwrap(), 0);
     assert_eq!(batch.set_remove(0, KEY, [&b"m"[..]].into_iter()).unwrap(), 0);
     assert_eq!(batch.list_push(0, KEY, End::Back, true, [&b"v"[..]].into_iter()).unwrap(), 0);
+    store_nothing(&mut batch);
     assert!(batch.is_clean());
 }
 
@@ -194,6 +202,7 @@ fn an_expired_collection_is_left_alone_by_what_makes_none() {
         let scores = [(1.0, &b"m"[..])];
         let added = batch.sorted_set_add(0, KEY, rule, scores.into_iter()).unwrap();
         assert_eq!((added.added, added.changed), (0, 0), "{name}");
+        store_nothing(&mut batch);
         assert!(batch.is_clean(), "{name}");
         batch.commit().unwrap();
         assert!(watched.is_unchanged(space.db()).unwrap(), "{name}");
