@@ -1,6 +1,6 @@
 //! Arguments that several groups of commands have: numbers, counts, and those of scans.
 
-use super::{Call, Failure};
+use super::{Call, Failure, Outcome};
 use crate::glob;
 use terrace_resp::{Aggregate, ReplyWriter};
 
@@ -230,10 +230,36 @@ impl<'a> ScanOptions<'a> {
         Ok(options)
     }
 
+    /// Refuses to match `elements` where others wait meanwhile, if that may take long.
+    ///
+    /// # Errors
+    /// [`Failure::Elsewhere`].
+    pub(super) fn allow_matches<'e>(
+        &self,
+        call: &Call<'_>,
+        elements: impl Iterator<Item = &'e Vec<u8>>,
+    ) -> Outcome {
+        let bytes: usize = elements.map(Vec::len).sum();
+        self.pattern.map_or(Ok(()), |pattern| allow_matches(call, pattern, bytes))
+    }
+
     /// Whether an element is to be shown.
     pub(super) fn shows(&self, element: &[u8]) -> bool {
         self.pattern.is_none_or(|pattern| glob::matches(pattern, element))
     }
+}
+
+/// Refuses to match texts of this many bytes together with a pattern where others wait meanwhile, if that may take long:
+/// it takes up to a step for each byte of the pattern and of the texts.
+///
+/// # Errors
+/// [`Failure::Elsewhere`].
+pub(super) fn allow_matches(call: &Call<'_>, pattern: &[u8], text_bytes: usize) -> Outcome {
+    /// They take about as long as to look at an element.
+    const STEPS: u64 = 256;
+    let steps = (pattern.len() as u64).saturating_mul(text_bytes as u64);
+    call.batch.allow_walk(steps / STEPS)?;
+    Ok(())
 }
 
 /// Writes what a scan answers: the cursor of the next page and an array of the `items`, each of which

@@ -1,6 +1,7 @@
 //! `COMMAND`: the table, told to clients.
 
 use super::argument_docs::{self, Argument};
+use super::arguments::allow_matches;
 use super::help_texts::text_of;
 use super::key_specs;
 use super::{Call, CommandSpec, Failure, Flags, Group, KeyUse, Keys, Outcome, Subcommand, table};
@@ -151,9 +152,10 @@ fn list(call: &mut Call<'_>) -> Outcome {
             }
         },
         b"pattern" => {
-            let all = all_names().map(|(name, _)| name);
+            let all: Vec<String> = all_names().map(|(name, _)| name).collect();
+            allow_matches(call, wanted, all.iter().map(String::len).sum())?;
             let wanted = wanted.to_ascii_lowercase();
-            all.filter(|name| glob::matches(&wanted, name.as_bytes())).collect()
+            all.into_iter().filter(|name| glob::matches(&wanted, name.as_bytes())).collect()
         }
         _ => return Err(Failure::SYNTAX),
     };

@@ -389,6 +389,7 @@ fn hscan(call: &mut Call<'_>) -> Outcome {
     };
     let options = ScanOptions::of(call, 3)?;
     let page = call.batch.hash_page(db, &hash, cursor, options.count)?;
+    options.allow_matches(call, page.items.iter().map(|(field, _)| field))?;
     let shown = page.items.iter().filter(|(field, _)| options.shows(field));
     show_page(call, page.cursor, 2, shown, |reply, (field, value)| {
         reply.bulk(field);

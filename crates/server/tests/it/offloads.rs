@@ -265,6 +265,31 @@ fn looking_members_up_in_many_sets_is_left_to_the_executor() {
     }
 }
 
+/// Matching may take a step for each byte of the pattern and each of the text.
+#[test]
+fn long_patterns_are_matched_by_the_executor() {
+    let served = Served::with(&[("server-threads", "1")]);
+    let mut client = served.client();
+    let member = "a".repeat(1000);
+    client.pipeline(&[
+        &format!("HSET h {member} v"),
+        &format!("SADD s {member}"),
+        &format!("ZADD z 1 {member}"),
+    ]);
+    let mut is_offloaded = |request: &str| {
+        let before = offloads(&served);
+        client.say(request);
+        offloads(&served) > before
+    };
+    let long = format!("*{}b", "a".repeat(2000));
+    for scan in ["HSCAN h 0 MATCH", "SSCAN s 0 MATCH", "ZSCAN z 0 MATCH"] {
+        assert!(!is_offloaded(&format!("{scan} *aaab")), "{scan} need not wait");
+        assert!(is_offloaded(&format!("{scan} {long}")), "{scan} is executed by the loop");
+    }
+    assert!(!is_offloaded("COMMAND LIST FILTERBY PATTERN c*t"));
+    assert!(is_offloaded(&format!("COMMAND LIST FILTERBY PATTERN {long}")));
+}
+
 /// Also those that only read, and those of a transaction together.
 #[test]
 fn commands_of_many_arguments_are_left_to_the_executor() {
