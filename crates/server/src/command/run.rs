@@ -11,6 +11,10 @@ use crate::session::{Caller, Session};
 use terrace_keyspace::{Mode, Wait};
 use terrace_resp::Command;
 
+/// A reply of more bytes than this is made where nobody else waits meanwhile: a key may be named, and so its value shown,
+/// thousands of times.
+pub(super) const LONG_REPLY_BYTES: usize = 4 << 20;
+
 /// Runs a command's function with the locks that it needs. What it wrote is gone if it fails.
 pub fn run(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
     let flags = spec.flags;
@@ -101,13 +105,33 @@ pub(crate) fn run_locked(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
         return Ok(());
     }
     if !spec.flags.has(Flags::READS_LATE) {
-        return (spec.run)(call);
+        let only_reads = spec.flags.has(Flags::READ) && !spec.flags.has(Flags::WRITE);
+        let is_bounded = only_reads && call.reply.left_bytes() > LONG_REPLY_BYTES;
+        return match call.batch.mode() {
+            Mode::Memory if is_bounded => read_briefly(call, spec),
+            _ => (spec.run)(call),
+        };
     }
     let Call { args, batch, session, server, reply } = call;
     batch.attempt(|batch| {
         let reply = reply.reborrow();
         (spec.run)(&mut Call { args: *args, batch, session, server, reply })
     })
+}
+
+/// Runs the function of a command that only reads, as far as its reply is not long.
+///
+/// # Errors
+/// [`Failure::Elsewhere`] if it is; those of the command.
+fn read_briefly(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
+    let Call { args, batch, session, server, reply } = call;
+    let most = reply.len_bytes().saturating_add(LONG_REPLY_BYTES);
+    let within = reply.reborrow().within(most);
+    let outcome = (spec.run)(&mut Call { args: *args, batch, session, server, reply: within });
+    match reply.len_bytes() > most {
+        true => Err(Failure::Elsewhere(Wait::Walk)),
+        false => outcome,
+    }
 }
 
 /// Whether the client's user may execute this; else the error. A refusal is logged.

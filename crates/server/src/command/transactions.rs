@@ -292,7 +292,7 @@ fn exec_queued(call: &mut Call<'_>, queued: &Queued, done: &mut Done) -> Outcome
         return Ok(());
     }
     let Call { batch, session, server, reply, .. } = call;
-    let written_before = batch.written_bytes();
+    let (written_before, begin) = (batch.written_bytes(), reply.len_bytes());
     batch.attempt(|batch| {
         reply.array(queued.commands.len());
         for (place, command) in queued.commands.iter().enumerate() {
@@ -306,6 +306,10 @@ fn exec_queued(call: &mut Call<'_>, queued: &Queued, done: &mut Done) -> Outcome
             reply.set_protocol(session.protocol);
             if batch.written_bytes().saturating_sub(written_before) > MAX_WRITTEN_BYTES {
                 return Err(Failure::line(TOO_MUCH));
+            }
+            let is_long = reply.len_bytes().saturating_sub(begin) > run::LONG_REPLY_BYTES;
+            if is_long && batch.mode() == Mode::Memory {
+                return Err(Failure::Elsewhere(Wait::Walk));
             }
         }
         Ok(())

@@ -290,6 +290,35 @@ fn long_patterns_are_matched_by_the_executor() {
     assert!(is_offloaded(&format!("COMMAND LIST FILTERBY PATTERN {long}")));
 }
 
+/// A short request names a key again and again.
+#[test]
+fn long_replies_are_made_by_the_executor() {
+    let served = Served::with(&[("server-threads", "1"), ("value-separation-threshold", "off")]);
+    let mut client = served.client();
+    let value = "x".repeat(100_000);
+    assert_eq!(client.call(&["SET", "k", &value]), ok());
+    assert_eq!(client.call(&["HSET", "h", "f", &value]), int(1));
+    for (command, name) in [(&["MGET"][..], "k"), (&["HMGET", "h"], "f")] {
+        for (times, is_long) in [(40, false), (50, true)] {
+            let before = offloads(&served);
+            let words: Vec<&str> =
+                command.iter().copied().chain(std::iter::repeat_n(name, times)).collect();
+            let Reply::Array(values) = client.call(&words) else { panic!("no array") };
+            assert!(values.len() == times && values.iter().all(|one| *one == bulk(&value)));
+            assert_eq!(offloads(&served) > before, is_long, "{command:?}, {times} times");
+        }
+    }
+    for (times, is_long) in [(40, false), (50, true)] {
+        client.pipeline(&["SET counter 0", "MULTI", "INCR counter"]);
+        (0..times).for_each(|_| drop(client.say("GET k")));
+        let before = offloads(&served);
+        let Reply::Array(replies) = client.say("EXEC") else { panic!("no array") };
+        assert!(replies.len() == times + 1 && replies[times] == bulk(&value));
+        assert_eq!(offloads(&served) > before, is_long, "EXEC of {times}");
+        assert_eq!(client.say("GET counter"), bulk("1"), "it was executed once");
+    }
+}
+
 /// Also those that only read, and those of a transaction together.
 #[test]
 fn commands_of_many_arguments_are_left_to_the_executor() {
