@@ -11,6 +11,9 @@ const MAX_ARGUMENTS: usize = 32;
 /// Bytes that are kept of an argument.
 const MAX_ARGUMENT_BYTES: usize = 128;
 
+/// Entries that are copied at a time.
+const COPIED_AT_ONCE: usize = 256;
+
 /// One command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlowCommand {
@@ -55,6 +58,25 @@ impl SlowLog {
         self.0.lock().entries.iter().take(count).cloned().collect()
     }
 
+    /// Shows the newest `count`, newest first, until `seen` says no more. Some of them are copied at a time: who adds one
+    /// waits for no more than that, and there is memory for no more.
+    pub(crate) fn each(&self, count: usize, mut seen: impl FnMut(&SlowCommand) -> bool) {
+        let (mut left, mut before) = (count, u64::MAX);
+        loop {
+            let some: Vec<SlowCommand> = {
+                let ring = self.0.lock();
+                let first = ring.entries.partition_point(|entry| entry.id >= before);
+                let rest = ring.entries.iter().skip(first);
+                rest.take(left.min(COPIED_AT_ONCE)).cloned().collect()
+            };
+            let Some(last) = some.last() else { return };
+            (left, before) = (left - some.len(), last.id);
+            if !some.iter().all(&mut seen) {
+                return;
+            }
+        }
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.lock().entries.len()
@@ -67,7 +89,9 @@ impl SlowLog {
 
     /// Forgets all of them; ids go on.
     pub fn clear(&self) {
-        self.0.lock().entries.clear();
+        let gone = std::mem::take(&mut self.0.lock().entries);
+        // Who adds one does not wait for that.
+        drop(gone);
     }
 }
 
@@ -165,6 +189,40 @@ mod tests {
         log.add(3, || entry(1));
         assert_eq!(log.newest(1)[0].id, 10);
         log.add(0, || panic!("nothing is kept"));
+        assert!(log.is_empty());
+    }
+
+    #[test]
+    fn entries_are_shown_in_portions_beside_those_that_come_and_go() {
+        let log = SlowLog::default();
+        for took_us in 0..1000 {
+            log.add(1000, || entry(took_us));
+        }
+        let shown = |count, most| {
+            let mut ids = Vec::new();
+            log.each(count, |entry| {
+                ids.push(entry.id);
+                ids.len() < most
+            });
+            ids
+        };
+        assert_eq!(shown(usize::MAX, usize::MAX), (0..1000).rev().collect::<Vec<_>>());
+        assert_eq!(shown(600, usize::MAX), (400..1000).rev().collect::<Vec<_>>());
+        assert_eq!(shown(usize::MAX, 300), (700..1000).rev().collect::<Vec<_>>());
+        assert!(shown(0, usize::MAX).is_empty());
+        // None of them twice, and not those that have come meanwhile; the lock is free.
+        let mut ids = Vec::new();
+        log.each(usize::MAX, |seen| {
+            ids.push(seen.id);
+            log.add(1000, || entry(0));
+            true
+        });
+        assert!(ids.iter().rev().zip(1000 - ids.len() as u64..).all(|(id, at)| *id == at));
+        assert!(ids.len() >= COPIED_AT_ONCE, "{}", ids.len());
+        log.each(usize::MAX, |_| {
+            log.clear();
+            true
+        });
         assert!(log.is_empty());
     }
 

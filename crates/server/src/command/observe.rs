@@ -51,6 +51,7 @@ fn slowlog(call: &mut Call<'_>) -> Outcome {
     match (&subcommand[..], call.count()) {
         (b"len", 2) => call.reply.integer(call.server.slow_log.len() as i64),
         (b"reset", 2) => {
+            call.batch.allow_walk(call.server.slow_log.len() as u64)?;
             call.server.slow_log.clear();
             call.reply.ok();
         }
@@ -66,22 +67,35 @@ fn slowlog(call: &mut Call<'_>) -> Outcome {
                 },
                 _ => 10,
             };
-            let entries = call.server.slow_log.newest(count);
-            call.reply.array(entries.len());
-            for entry in entries {
-                let reply = &mut call.reply;
-                reply.array(6);
-                reply.integer(entry.id as i64);
-                reply.integer((entry.at_ms / 1000) as i64);
-                reply.integer(entry.took_us as i64);
-                reply.array(entry.arguments.len());
-                entry.arguments.iter().for_each(|argument| reply.bulk(argument));
-                reply.bulk(&entry.peer);
-                reply.bulk(&entry.client_name);
-            }
+            show_slow_commands(call, count)?;
         }
         _ => return Err(Failure::unknown_subcommand("SLOWLOG", call.arg(1))),
     }
+    Ok(())
+}
+
+/// Shows the newest entries of the log; many of them where nobody else waits meanwhile.
+fn show_slow_commands(call: &mut Call<'_>, count: usize) -> Outcome {
+    /// Their arguments, cut as they are, are that many.
+    const ARGUMENTS: u64 = 32;
+    let log = &call.server.slow_log;
+    let most = count.min(log.len());
+    call.batch.allow_walk((most as u64).saturating_mul(ARGUMENTS))?;
+    let reply = &mut call.reply;
+    let (begun, mut shown) = (reply.begin(Aggregate::Array, most), 0);
+    log.each(count, |entry| {
+        reply.array(6);
+        reply.integer(entry.id as i64);
+        reply.integer((entry.at_ms / 1000) as i64);
+        reply.integer(entry.took_us as i64);
+        reply.array(entry.arguments.len());
+        entry.arguments.iter().for_each(|argument| reply.bulk(argument));
+        reply.bulk(&entry.peer);
+        reply.bulk(&entry.client_name);
+        shown += 1;
+        !reply.is_over()
+    });
+    reply.finish(begun, shown);
     Ok(())
 }
 

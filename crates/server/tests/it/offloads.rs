@@ -319,6 +319,22 @@ fn long_replies_are_made_by_the_executor() {
     }
 }
 
+/// The log may have a million entries of 5 KB.
+#[test]
+fn many_slow_commands_are_shown_by_the_executor() {
+    let served = Served::with(&[("slowlog-log-slower-than", "0"), ("slowlog-max-len", "1000")]);
+    let mut client = served.client();
+    client.pipeline(&["PING"; 300]);
+    for (count, is_many) in [("10", false), ("-1", true)] {
+        let before = offloads(&served);
+        let Reply::Array(entries) = client.say(&format!("SLOWLOG GET {count}")) else {
+            panic!("no array")
+        };
+        assert_eq!(entries.len(), if is_many { 301 } else { 10 });
+        assert_eq!(offloads(&served) > before, is_many, "{count}");
+    }
+}
+
 /// Also those that only read, and those of a transaction together.
 #[test]
 fn commands_of_many_arguments_are_left_to_the_executor() {
