@@ -335,6 +335,25 @@ fn many_slow_commands_are_shown_by_the_executor() {
     }
 }
 
+/// Each of many clients may be compared with each of many conditions.
+#[test]
+fn many_clients_are_looked_at_by_the_executor() {
+    let served = Served::with(&[("server-threads", "1")]);
+    let mut clients = [(); 3].map(|()| served.client());
+    // All of them are known by then.
+    clients.iter_mut().for_each(|client| assert_eq!(client.say("PING"), pong()));
+    for (conditions, is_many) in [(1000, false), (2000, true)] {
+        let client = &mut clients[0];
+        assert!(matches!(client.say("CLIENT LIST"), Reply::Bulk(_)));
+        let before = offloads(&served);
+        let words: Vec<&str> =
+            ["CLIENT", "KILL"].into_iter().chain(["ID", "1000000"].repeat(conditions)).collect();
+        assert_eq!(client.call(&words), int(0));
+        assert_eq!(offloads(&served) > before, is_many, "{conditions} conditions");
+    }
+    clients.iter_mut().for_each(|client| assert_eq!(client.say("PING"), pong()));
+}
+
 /// Also those that only read, and those of a transaction together.
 #[test]
 fn commands_of_many_arguments_are_left_to_the_executor() {
