@@ -23,7 +23,7 @@ use parking_lot::{Condvar, Mutex};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 use terrace_encryption::EncryptedVfs;
 use terrace_keyspace::Keyspace;
@@ -458,27 +458,32 @@ fn users_of(settings: &Settings) -> impl Iterator<Item = (&str, &[String])> {
 /// How a server is asked to end.
 #[derive(Default)]
 pub struct Stop {
-    asked: Mutex<bool>,
+    /// Looked at for every key of a walk.
+    is_requested: AtomicBool,
+    /// Held while that changes, and by those who look at it before they wait.
+    changing: Mutex<()>,
     changed: Condvar,
 }
 
 impl Stop {
     /// Asks it to end.
     pub fn request(&self) {
-        *self.asked.lock() = true;
+        let changing = self.changing.lock();
+        self.is_requested.store(true, Ordering::Relaxed);
+        drop(changing);
         self.changed.notify_all();
     }
 
     /// Whether it was asked to.
     pub fn is_requested(&self) -> bool {
-        *self.asked.lock()
+        self.is_requested.load(Ordering::Relaxed)
     }
 
     /// Waits until it is asked to.
     pub fn wait(&self) {
-        let mut asked = self.asked.lock();
-        while !*asked {
-            self.changed.wait(&mut asked);
+        let mut changing = self.changing.lock();
+        while !self.is_requested() {
+            self.changed.wait(&mut changing);
         }
     }
 }

@@ -85,7 +85,7 @@ fn debug(call: &mut Call<'_>) -> Outcome {
 /// Refuses to go on when the server is to end, or the client was ended: who ended it waits for its command.
 fn check_going_on(call: &Call<'_>) -> Outcome {
     if call.server.stop.is_requested() {
-        return Err(Failure::line("ERR the server is stopping"));
+        return Err(Failure::STOPPING);
     }
     match call.session.info.is_ended() {
         true => Err(Failure::line("ERR the client was ended")),

@@ -31,6 +31,9 @@ impl Failure {
     /// For an argument that should be a number.
     pub const NOT_A_FLOAT: Self = Self::Reply(Cow::Borrowed("ERR value is not a valid float"));
 
+    /// For what takes long, and has not come to its end when the server is to.
+    pub const STOPPING: Self = Self::line("ERR the server is stopping");
+
     /// For a write while the disk is full.
     pub const DISK_FULL: Self = Self::line(
         "MISCONF the disk is full: DEL, UNLINK, FLUSHDB and FLUSHALL go on, other writes wait for room",

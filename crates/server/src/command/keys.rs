@@ -398,9 +398,13 @@ fn scan(call: &mut Call<'_>) -> Outcome {
     })?;
     let prefix = options.pattern.map(glob::literal_prefix).unwrap_or_default();
     let scan = KeyScan { cursor, prefix: &prefix, kind: wanted.flatten(), count: options.count };
-    let page = call
-        .batch
-        .scan_keys(call.session.db, &scan, |key| wanted != Some(None) && options.shows(key))?;
+    let stop = &call.server.stop;
+    let shows = |key: &[u8]| wanted != Some(None) && !stop.is_requested() && options.shows(key);
+    let page = call.batch.scan_keys(call.session.db, &scan, shows)?;
+    // Some keys may be missing then.
+    if stop.is_requested() {
+        return Err(Failure::STOPPING);
+    }
     show_page(call, page.cursor, 1, page.items.iter(), |reply, key| reply.bulk(key));
     Ok(())
 }
@@ -418,14 +422,17 @@ fn keys(call: &mut Call<'_>) -> Outcome {
     let prefix = glob::literal_prefix(pattern);
     let range = KeyRange { prefix: &prefix, ..KeyRange::default() };
     let (mut count, deferred) = (0, call.reply.begin(Aggregate::Array, 10));
-    let reply = &mut call.reply;
+    let (reply, stop) = (&mut call.reply, &call.server.stop);
     call.batch.walk_keys(db, range, false, |seen| {
         if glob::matches(pattern, seen.key) {
             reply.bulk(seen.key);
             count += 1;
         }
-        !reply.is_over()
+        !reply.is_over() && !stop.is_requested()
     })?;
+    if stop.is_requested() {
+        return Err(Failure::STOPPING);
+    }
     call.reply.finish(deferred, count);
     Ok(())
 }

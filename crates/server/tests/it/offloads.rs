@@ -354,6 +354,20 @@ fn many_clients_are_looked_at_by_the_executor() {
     clients.iter_mut().for_each(|client| assert_eq!(client.say("PING"), pong()));
 }
 
+/// A walk over very many keys would keep the server from ending.
+#[test]
+fn a_walk_over_the_keys_ends_with_the_server() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    assert_eq!(client.say("MSET k1 v k2 v"), ok());
+    assert_eq!(client.say("KEYS k*"), array([bulk("k1"), bulk("k2")]));
+    served.server().stop.request();
+    for walk in ["KEYS k*", "SCAN 0 MATCH k*"] {
+        assert_eq!(error(&client.say(walk)), "ERR the server is stopping", "{walk}");
+    }
+    assert_eq!(client.say("KEYS k1"), array([bulk("k1")]));
+}
+
 /// Also those that only read, and those of a transaction together.
 #[test]
 fn commands_of_many_arguments_are_left_to_the_executor() {
