@@ -156,6 +156,12 @@ impl State {
 
 /// Where the checkpoints of the store at `store` lie.
 pub fn folder_of(store: &Path) -> PathBuf {
+    // One without a name, such as `.`: the folder would be within the store.
+    let found = match store.file_name() {
+        Some(_) => None,
+        None => store.canonicalize().ok(),
+    };
+    let store = found.as_deref().unwrap_or(store);
     let mut name = store.file_name().unwrap_or_default().to_os_string();
     name.push("-checkpoints");
     store.with_file_name(name)
@@ -213,6 +219,16 @@ fn refused(doing: &'static str, path: &Path, error: std::io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn they_lie_beside_the_store() {
+        assert_eq!(folder_of(Path::new("/var/a/data")), Path::new("/var/a/data-checkpoints"));
+        assert_eq!(folder_of(Path::new("data/")), Path::new("data-checkpoints"));
+        let store = Path::new(".").canonicalize().unwrap();
+        let mut beside = store.clone().into_os_string();
+        beside.push("-checkpoints");
+        assert_eq!(folder_of(Path::new(".")), Path::new(&beside), "not within {store:?}");
+    }
 
     #[test]
     fn one_is_not_begun_while_another_is_made() {
