@@ -253,11 +253,12 @@ fn bitop(call: &mut Call<'_>) -> Outcome {
     // Equal keys make no difference to the result, or take each other away from it.
     let mut times: BTreeMap<&[u8], usize> = BTreeMap::new();
     call.args_from(3).for_each(|key| *times.entry(key).or_default() += 1);
-    let mut result: Option<Vec<u8>> = None;
+    let (mut result, mut bytes): (Option<Vec<u8>>, usize) = (None, 0);
     for (key, times) in times {
         let source = call.batch.get(db, key)?;
         let source = source.as_deref().unwrap_or_default();
-        call.batch.allow_bytes(source.len())?;
+        bytes = bytes.saturating_add(source.len());
+        call.batch.allow_bytes(bytes)?;
         let only_counts_as_long = is_xor && times % 2 == 0;
         match &mut result {
             None if only_counts_as_long => result = Some(vec![0; source.len()]),

@@ -144,15 +144,19 @@ fn sort(call: &mut Call<'_>, may_store: bool) -> Outcome {
     call.batch.allow_walk((count as u64).saturating_mul(1 + options.gets.len() as u64))?;
     let Some(destination) = options.store else {
         call.reply.array(count * options.gets.len().max(1));
+        let begin = call.reply.len_bytes();
         return each_shown(call, elements, &options, |call, value| {
             call.bulk_or_null(value);
+            call.batch.allow_bytes(call.reply.len_bytes().saturating_sub(begin))?;
             Ok(!call.reply.is_over())
         });
     };
-    let (mut values, mut size) = (Vec::new(), ResultSize::default());
-    each_shown(call, elements, &options, |_, value| {
+    let (mut values, mut size, mut bytes) = (Vec::new(), ResultSize::default(), 0);
+    each_shown(call, elements, &options, |call, value| {
         let value = value.unwrap_or_default();
         size.add(value.len())?;
+        bytes += value.len();
+        call.batch.allow_bytes(bytes)?;
         values.push(value.to_vec());
         Ok(true)
     })?;
@@ -196,7 +200,7 @@ fn collection(call: &mut Call<'_>) -> Result<Option<Meta>, Failure> {
 
 /// The elements: all of them if they are to be sorted, else those that are shown, in the order that they have.
 fn elements(call: &Call<'_>, meta: &Meta, options: &Options<'_>) -> Result<Vec<Vec<u8>>, Failure> {
-    let (mut elements, mut size) = (Vec::new(), ResultSize::default());
+    let (mut elements, mut size, mut bytes) = (Vec::new(), ResultSize::default(), 0);
     let db = call.session.db;
     let all = usize::try_from(meta.count).unwrap_or(usize::MAX);
     let (first, count) = if options.leaves_order { options.shown(all) } else { (0, all) };
@@ -206,6 +210,8 @@ fn elements(call: &Call<'_>, meta: &Meta, options: &Options<'_>) -> Result<Vec<V
     let (mut skip, first, count) = (first, first as u64, count as u64);
     let mut keep = |element: &[u8]| {
         size.add(element.len())?;
+        bytes += element.len();
+        call.batch.allow_bytes(bytes)?;
         elements.push(element.to_vec());
         Ok((elements.len() as u64) < count)
     };
@@ -242,12 +248,14 @@ fn sorted(
     let lookups = if options.by.is_some() { elements.len() } else { 0 };
     call.batch.allow_walk(lookups as u64)?;
     let mut rows = Vec::with_capacity(elements.len());
-    let mut size = ResultSize::default();
+    let (mut size, mut bytes) = (ResultSize::default(), 0);
     for element in elements {
         let by = match options.by {
             Some(pattern) => lookup(call, pattern, &element)?.map(|value| value.to_vec()),
             None => Some(element.clone()),
         };
+        bytes += by.as_ref().map_or(0, Vec::len);
+        call.batch.allow_bytes(bytes)?;
         let number = match &by {
             Some(text) if options.by_bytes => {
                 // Of other keys, of any size.

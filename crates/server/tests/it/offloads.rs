@@ -368,6 +368,34 @@ fn a_walk_over_the_keys_ends_with_the_server() {
     assert_eq!(client.say("KEYS k1"), array([bulk("k1")]));
 }
 
+/// A list may have one element again and again, and a pattern leads from it to one value.
+#[test]
+fn many_long_values_are_sorted_and_combined_by_the_executor() {
+    let served = Served::with(&[("server-threads", "1"), ("value-separation-threshold", "off")]);
+    let mut client = served.client();
+    let value = "x".repeat(100_000);
+    for key in (0..20).map(|number| format!("b{number}")).chain(["w_e".into()]) {
+        assert_eq!(client.call(&["SET", &key, &value]), ok());
+    }
+    for (list, times) in [("many", 20), ("few", 5)] {
+        let push: Vec<&str> =
+            ["RPUSH", list].into_iter().chain(std::iter::repeat_n("e", times)).collect();
+        assert_eq!(client.call(&push), int(times as i64));
+    }
+    let mut is_offloaded = |request: &str| {
+        let before = offloads(&served);
+        client.say(request);
+        offloads(&served) > before
+    };
+    for sort in ["BY nosort GET w_*", "BY w_* ALPHA", "BY nosort GET w_* STORE sorted"] {
+        assert!(!is_offloaded(&format!("SORT few {sort}")), "{sort} need not wait");
+        assert!(is_offloaded(&format!("SORT many {sort}")), "{sort} is executed by the loop");
+    }
+    assert!(!is_offloaded("BITOP OR combined b0 b1 b2 b3 b4"));
+    let all: Vec<String> = (0..20).map(|number| format!("b{number}")).collect();
+    assert!(is_offloaded(&format!("BITOP OR combined {}", all.join(" "))));
+}
+
 /// Also those that only read, and those of a transaction together.
 #[test]
 fn commands_of_many_arguments_are_left_to_the_executor() {
