@@ -53,6 +53,14 @@ pub(crate) fn execute(
         return refuse_unknown(&args, session, server, output);
     };
     session.info.note_use(Some(number), batch.now_ms());
+    // Whether its user may use them is asked for each of its keys. In a cluster only a loop sends them on, and only a loop
+    // lets a client wait for the end of a pause.
+    if server.cluster.is_none()
+        && batch.allow_walk(args.count() as u64).is_err()
+        && !server.pause.holds(|| writes(spec, session), || server.space.now_ms())
+    {
+        return Executed::Elsewhere(Wait::Walk);
+    }
     if let Some(done) = unexecuted(number, spec, &args, session, server, output) {
         return done;
     }

@@ -429,6 +429,36 @@ fn commands_of_many_arguments_are_left_to_the_executor() {
     }
 }
 
+/// Each key is compared with each pattern of the user.
+#[test]
+fn the_rights_to_many_keys_are_looked_up_by_the_executor() {
+    let served = Served::with(&[("server-threads", "1")]);
+    let (mut admin, mut client) = (served.client(), served.client());
+    assert_eq!(admin.say("ACL SETUSER limited on >pw +@all ~k*:own"), ok());
+    assert_eq!(client.say("AUTH limited pw"), ok());
+    for (count, is_many) in [(4000, false), (5000, true)] {
+        let before = offloads(&served);
+        let keys = std::iter::repeat_n("k:own", count).chain(["k:other"]);
+        let words: Vec<&str> = std::iter::once("EXISTS").chain(keys).collect();
+        assert!(error(&client.call(&words)).starts_with("NOPERM"));
+        assert_eq!(offloads(&served) > before, is_many, "{count} keys");
+    }
+    assert_eq!(client.say("MULTI"), ok());
+    let keys: Vec<&str> =
+        std::iter::once("EXISTS").chain(std::iter::repeat_n("k:own", 5000)).collect();
+    assert_eq!(client.call(&keys), Reply::Simple(b"QUEUED"[..].into()));
+    assert_eq!(client.say("EXEC"), array([int(0)]));
+    // In a pause it waits at its loop, and is not tried by the executor again and again.
+    assert_eq!(admin.say("CLIENT PAUSE 1000000 WRITE"), ok());
+    let before = offloads(&served);
+    let del: Vec<&str> = std::iter::once("DEL").chain(keys[1..].iter().copied()).collect();
+    client.send(&del);
+    assert!(hears_nothing(&client));
+    assert_eq!(offloads(&served), before);
+    assert_eq!(admin.say("CLIENT UNPAUSE"), ok());
+    assert_eq!(client.reply(), int(0));
+}
+
 /// What a transaction does outside of the store cannot be taken back when it has to begin again.
 #[test]
 fn what_a_transaction_does_to_the_server_it_does_once() {
