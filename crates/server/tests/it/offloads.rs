@@ -459,6 +459,24 @@ fn the_rights_to_many_keys_are_looked_up_by_the_executor() {
     assert_eq!(client.reply(), int(0));
 }
 
+#[test]
+fn long_passwords_are_hashed_by_the_executor() {
+    let served = Served::with(&[("server-threads", "1")]);
+    let mut client = served.client();
+    let long = "x".repeat(2 << 20);
+    assert_eq!(client.call(&["ACL", "SETUSER", "u", "on", &format!(">{long}")]), ok());
+    for (password, is_long) in [("x", false), (&long[1..], true)] {
+        let before = offloads(&served);
+        assert!(error(&client.call(&["AUTH", "u", password])).starts_with("WRONGPASS"));
+        assert_eq!(offloads(&served) > before, is_long, "{} bytes", password.len());
+    }
+    for words in [&["AUTH", "u", &long][..], &["HELLO", "2", "AUTH", "u", &long]] {
+        let before = offloads(&served);
+        assert!(!matches!(client.call(words), Reply::Error(_)));
+        assert!(offloads(&served) > before, "{} is executed by the loop", words[0]);
+    }
+}
+
 /// What a transaction does outside of the store cannot be taken back when it has to begin again.
 #[test]
 fn what_a_transaction_does_to_the_server_it_does_once() {
