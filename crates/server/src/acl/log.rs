@@ -1,6 +1,7 @@
 //! ACL LOG: what was refused of late. Alike refusals within a minute are one entry.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Refusals that are alike count as one if they are no further apart, in ms.
 const SAME_WITHIN_MS: u64 = 60_000;
@@ -65,7 +66,7 @@ pub struct LogEntry {
 /// The newest refusals, newest first.
 #[derive(Debug, Default)]
 pub struct AclLog {
-    entries: VecDeque<LogEntry>,
+    entries: VecDeque<Arc<LogEntry>>,
     next_id: u64,
 }
 
@@ -85,7 +86,7 @@ impl AclLog {
         let object = &object[..object.len().min(MAX_TEXT_BYTES)];
         let clipped = |text: &str, most: usize| text.chars().take(most).collect::<String>();
         let (user, client) = (clipped(user, MAX_TEXT_BYTES), clipped(client, MAX_CLIENT_BYTES));
-        let alike = |entry: &LogEntry| {
+        let alike = |entry: &Arc<LogEntry>| {
             entry.reason == reason
                 && entry.context == context
                 && entry.object == object
@@ -93,7 +94,8 @@ impl AclLog {
                 && now_ms.saturating_sub(entry.updated_ms) <= SAME_WITHIN_MS
         };
         let seen = self.entries.iter().take(LOOKED_AT).position(alike);
-        let entry = match seen.and_then(|at| self.entries.remove(at)) {
+        let known = seen.and_then(|at| self.entries.remove(at)).map(Arc::unwrap_or_clone);
+        let entry = match known {
             Some(entry) => LogEntry { count: entry.count + 1, client, updated_ms: now_ms, ..entry },
             None => {
                 self.next_id += 1;
@@ -110,18 +112,28 @@ impl AclLog {
                 }
             }
         };
-        self.entries.push_front(entry);
+        self.entries.push_front(Arc::new(entry));
         self.entries.truncate(max_len);
     }
 
     /// The newest `count` entries, newest first.
     pub fn newest(&self, count: usize) -> Vec<LogEntry> {
+        self.shared(count).into_iter().map(Arc::unwrap_or_clone).collect()
+    }
+
+    /// As [`Self::newest`], without copies of them.
+    pub(crate) fn shared(&self, count: usize) -> Vec<Arc<LogEntry>> {
         self.entries.iter().take(count).cloned().collect()
     }
 
     /// Forgets all.
     pub fn reset(&mut self) {
-        self.entries.clear();
+        drop(self.take_all());
+    }
+
+    /// Forgets all, and gives them: to drop many takes its time.
+    pub(crate) fn take_all(&mut self) -> VecDeque<Arc<LogEntry>> {
+        std::mem::take(&mut self.entries)
     }
 }
 
@@ -156,6 +168,13 @@ mod tests {
         assert_eq!(entries.len(), 5);
         assert!(entries.iter().all(|e| e.object.len() <= 256 && e.user.len() <= 256));
         assert_eq!(entries[0].id, 999);
+        let shared = log.shared(2);
+        assert_eq!(shared.iter().map(|entry| entry.id).collect::<Vec<_>>(), [999, 998]);
+        // One that is alike is counted in an entry of its own: what was shown stays.
+        let object = [999_u32.to_be_bytes().as_slice(), &[b'x'; 100_000]].concat();
+        log.note(1, 5, Reason::Auth, "toplevel", &object, &"u".repeat(9999), "c");
+        assert_eq!((log.newest(1)[0].count, shared[0].count), (2, 1));
+        assert_eq!(log.shared(9).len(), 5, "none was copied or lost");
         log.note(0, 0, Reason::Auth, "toplevel", b"", "", "");
         assert!(log.newest(1).is_empty());
     }

@@ -153,16 +153,21 @@ fn dry_run(call: &mut Call<'_>) -> Outcome {
 
 fn log(call: &mut Call<'_>) -> Outcome {
     if call.arg(2).eq_ignore_ascii_case(b"reset") {
-        call.server.acl.log().lock().reset();
+        // Those whose refusals are logged do not wait until they are dropped.
+        let gone = call.server.acl.log().lock().take_all();
+        drop(gone);
         call.reply.ok();
         return Ok(());
     }
     let count = if call.count() == 3 { call.integer(2)? } else { 10 };
-    let entries = call.server.acl.log().lock().newest(usize::try_from(count).unwrap_or(0));
+    let entries = call.server.acl.log().lock().shared(usize::try_from(count).unwrap_or(0));
     let now_ms = call.batch.now_ms();
     call.reply.array(entries.len());
     for entry in entries {
         let reply = &mut call.reply;
+        if reply.is_over() {
+            break;
+        }
         reply.aggregate(Aggregate::Map, 10);
         reply.bulk("count");
         reply.integer(entry.count as i64);
