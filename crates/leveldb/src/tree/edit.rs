@@ -80,6 +80,8 @@ impl<'a> Edit<'a> {
                 if entry.key != key {
                     self.node_mut(leaf)?.entries[at].key = key.to_vec();
                     self.put_key(id, key);
+                    // It may be longer than the one before.
+                    self.split(path, leaf)?;
                 }
                 id
             }
@@ -122,6 +124,7 @@ impl<'a> Edit<'a> {
                     self.delete_key(there);
                 }
                 self.node_mut(leaf)?.entries[at] = entry;
+                self.split(path, leaf)?;
             }
             Err(at) => {
                 self.node_mut(leaf)?.entries.insert(at, entry);

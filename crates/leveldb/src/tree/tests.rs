@@ -171,6 +171,34 @@ fn a_tree_holds_what_a_sorted_list_does() {
     }
 }
 
+/// Of keys that are one to the comparator each may have any length.
+#[test]
+fn a_leaf_whose_keys_become_longer_is_split() {
+    let by_front = Order::custom(b"by front", |a, b| {
+        let front = |key: &[u8]| key.get(..4).unwrap_or(key).to_vec();
+        front(a).cmp(&front(b))
+    });
+    let sim = SimVfs::new(1);
+    let db = Db::open("db", options(&sim)).unwrap();
+    let tree = Tree::open(db.column_family(FAMILY).unwrap(), by_front).unwrap();
+    let ops = |tail: &str| -> Vec<OwnedOp> {
+        (0..200).map(|at| (format!("{at:04}{tail}").into_bytes(), Some(vec![7]))).collect()
+    };
+    let (short, long) = (ops(""), ops(&"x".repeat(2000)));
+    write(&db, &tree, &short, SyncMode::None).unwrap();
+    for op in &long {
+        write(&db, &tree, std::slice::from_ref(op), SyncMode::None).unwrap();
+    }
+    let nodes = records(&tree).into_iter().filter(|(key, _)| key.starts_with(b"n"));
+    let longest = nodes.map(|(_, node)| node.len()).max().unwrap();
+    assert!(longest < 16 << 10, "a node of {longest} bytes");
+    let model: Model = long.into_iter().map(|(key, value)| (key, value.unwrap())).collect();
+    check(&tree, &now(&db), &model);
+    for (key, _) in &short {
+        assert_eq!(tree.get(key, now(&db)).unwrap().as_deref(), Some(&[7][..]));
+    }
+}
+
 /// After a power cut the tree is what some prefix of the batches made, with all that were synced.
 #[test]
 fn a_power_cut_leaves_whole_batches() {
