@@ -60,7 +60,7 @@ pub struct SstFile {
     pub entry_count: u64,
     /// Keys that it deletes.
     pub deletion_count: u64,
-    /// Ranges that it deletes, overlapping ones as one.
+    /// Ranges that it deletes; those that overlap or touch are one.
     pub range_deletion_count: u64,
     /// The smallest key of an entry or a range deletion.
     pub smallest: Vec<u8>,
@@ -183,7 +183,11 @@ impl SstWriter {
             let text = "nothing was added to the file: there would be nothing to ingest";
             return Err(Error::InvalidArgument(text.into()));
         }
-        writer.set_range_tombstones(RangeTombstones::new(std::mem::take(&mut self.ranges)));
+        // All have the same number, so a bound inside of another range says nothing.
+        let mut joined = RangeTombstones::default();
+        let cut = RangeTombstones::new(std::mem::take(&mut self.ranges));
+        cut.fragments().for_each(|fragment| joined.push_joined(fragment));
+        writer.set_range_tombstones(joined);
         let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let finished = writer.finish().and_then(|end| {
             self.vfs.sync_dir(parent.unwrap_or(Path::new(".")))?;

@@ -62,6 +62,29 @@ fn invalid(result: terrace::Result<impl std::fmt::Debug>) -> String {
 }
 
 #[test]
+fn range_deletions_of_a_file_that_overlap_are_one() {
+    let sim = SimVfs::new(1);
+    let store = open(&sim);
+    let family = &store.families[MERGING];
+    for key in ["a", "b", "f", "h", "i", "k", "m"] {
+        family.put(key, "1").unwrap();
+    }
+    let mut file = writer(&sim, "/ranges.sst", &merging());
+    // The first three overlap, the fourth touches them, the fifth is inside of one, and the last is apart.
+    let ranges = [("c", "g"), ("b", "d"), ("f", "h"), ("h", "i"), ("c", "d"), ("k", "l")];
+    for (start, end) in ranges {
+        file.delete_range(start, end).unwrap();
+    }
+    let file = file.finish().unwrap();
+    assert_eq!((file.entry_count, file.range_deletion_count), (0, 2));
+    assert_eq!((file.smallest.as_slice(), file.largest.as_slice()), (&b"b"[..], &b"l"[..]));
+    family.ingest(&[&file.path], &IngestOptions::default()).unwrap();
+    let left = pairs(&[("a", "1"), ("i", "1"), ("m", "1")]);
+    assert_eq!(contents(family, &ReadOptions::default()), left);
+    store.db.verify().unwrap();
+}
+
+#[test]
 fn a_file_takes_no_longer_values_than_a_write_does() {
     let sim = SimVfs::new(1);
     let mut writer = writer(&sim, "/1.sst", &merging());
