@@ -265,6 +265,8 @@ pub(crate) fn first_log(
 
 /// Makes everything appended so far durable, older segments first so that there is never a hole.
 pub(crate) fn sync_log(env: &CommitEnv, log: &mut LogState) -> Result<()> {
+    // A sync is noted in the evidence, which may be another process's once the store is closed.
+    env.base.health.check_open()?;
     hand_over_under_lead(env, log)?;
     sync_full_segments(env)?;
     let synced = match log.broken {
@@ -314,9 +316,10 @@ pub(crate) fn append_unapplied(
     sync_log(env, log)
 }
 
-/// Makes the log durable and starts a new segment, so that all earlier ones are immutable.
+/// Makes the log durable and starts a new segment, so that all earlier ones are immutable and durable: also one without
+/// records, which a copy of the store proves to be there by its own segment.
 pub(crate) fn seal_segment(env: &CommitEnv, log: &mut LogState) -> Result<()> {
-    if log.dirty {
+    if log.dirty || !log.writer.is_synced() {
         sync_log(env, log)?;
     }
     next_segment(env, log)

@@ -97,6 +97,21 @@ fn what_is_synced_into_a_segment_that_has_just_begun_survives_a_power_cut() {
     }
 }
 
+/// A checkpoint links the segment that the one before it has begun, which has a header alone.
+#[test]
+fn a_checkpoint_of_a_log_that_ends_with_an_empty_segment_survives_a_power_cut() {
+    let sim = SimVfs::new(1);
+    let db = Db::open("/store", options(Arc::new(sim.clone()))).unwrap();
+    db.put(b"k", b"v").unwrap();
+    for target in ["/first", "/second"] {
+        db.checkpoint(target).unwrap();
+        for seed in 0..POWER_CUTS {
+            let copy = Db::open(target, options(Arc::new(sim.crash_image(seed)))).unwrap();
+            assert_eq!(copy.get(b"k").unwrap().as_deref(), Some(&b"v"[..]), "seed {seed}");
+        }
+    }
+}
+
 /// What a failed sync of the directory has lost nobody knows, also where the device had no room.
 #[test]
 fn a_name_that_a_full_device_has_not_taken_stops_writes() {
