@@ -176,8 +176,9 @@ impl Manifest {
     /// Goes on in a new file if there is room for a snapshot: an edit takes less, and needs none.
     fn rotate(&mut self, state: &ManifestState) -> Result<()> {
         let written = Self::write_next(&*self.vfs, &self.dir, self.number + 1, state);
-        if matches!(&written, Err(error) if error.is_no_space()) {
-            // Also if a sync says so: nothing of what is in force was touched.
+        let is_of_dir = |error: &Error| error.path() == Some(&*self.dir);
+        if matches!(&written, Err(error) if error.is_no_space() && !is_of_dir(error)) {
+            // Also if a sync of the file says so: nothing of what is in force was touched.
             self.full_until_bytes = self.len_bytes().saturating_mul(5) / 4;
             return Ok(());
         }

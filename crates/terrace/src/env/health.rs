@@ -84,12 +84,13 @@ impl Health {
     }
 
     /// Records a failure of the write path: a full disk can pass, a shortage of descriptors or the
-    /// like has changed nothing, anything else poisons. Gives the error to report.
+    /// like has changed nothing, anything else poisons: also a sync of the directory for which there was no room, since
+    /// it is not known which names are lost with that. Gives the error to report.
     pub fn fail(&self, doing: &str, error: terrace_base::Error) -> Error {
         if error.is_transient() {
             return error.into();
         }
-        if !error.is_no_space() {
+        if !error.is_no_space() || is_failed_sync_of_dir(&error) {
             return self.poison(doing, error);
         }
         self.full(doing, Arc::new(error))
@@ -211,6 +212,11 @@ impl Health {
     }
 }
 
+/// Whether the names of files are unknown, and not the content of one.
+fn is_failed_sync_of_dir(error: &terrace_base::Error) -> bool {
+    matches!(error, terrace_base::Error::Io { op, .. } if op.starts_with("sync directory"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,5 +247,15 @@ mod tests {
         assert!(health.check_open().is_ok());
         assert!(health.close() && !health.close());
         assert!(matches!(health.check_open(), Err(Error::Closed)));
+    }
+
+    #[test]
+    fn a_sync_of_the_directory_for_which_there_was_no_room_does_not_pass() {
+        let health = Health::default();
+        let no_room = io::ErrorKind::StorageFull.into();
+        let error = terrace_base::Error::io("sync directory", Path::new("/db"), no_room);
+        assert!(matches!(health.fail("name files", error), Error::Poisoned(_)));
+        health.resume();
+        assert!(matches!(health.check_may_free(), Err(Error::Poisoned(_))));
     }
 }

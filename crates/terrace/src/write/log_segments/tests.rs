@@ -5,6 +5,7 @@ use crate::{Db, Options, WriteBatch, WriteOptions};
 use std::io::ErrorKind;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
+use terrace_manifest::VersionEdit;
 use terrace_vfs::{BeforeCalls, Call, SimVfs};
 
 const POWER_CUTS: u64 = 16;
@@ -137,8 +138,8 @@ fn a_name_that_a_full_device_has_not_taken_stops_writes() {
     assert!(matches!(db.put(b"k", b"v"), Err(Error::Poisoned(_))));
 }
 
-/// Of a failed sync of the directory the kernel tells one caller, who may have removed files or named evidence; the name of a
-/// log segment is lost with it.
+/// Of a failed sync of the directory the kernel tells one caller, who may have removed files, named evidence, or begun another
+/// manifest; the name of a log segment is lost with it.
 #[test]
 fn a_sync_of_the_directory_that_fails_where_nobody_waits_for_a_name_stops_writes() {
     let removal = |env: &CommitEnv| {
@@ -151,24 +152,19 @@ fn a_sync_of_the_directory_that_fails_where_nobody_waits_for_a_name_stops_writes
         (0..200).for_each(|_| evidence.note_log(known.log, known.last_seqno));
         evidence.keep_short(0);
     };
-    let ways: [fn(&CommitEnv); 2] = [removal, evidence];
-    for way in ways {
+    let manifest = |env: &CommitEnv| {
+        let mut log = env.versions.manifest.lock();
+        // So is a manifest that has outgrown what it began with.
+        log.manifest.as_mut().unwrap().set_min_rotate_bytes(0);
+        let mut append = || install::append(&env.versions, &mut log, &VersionEdit::default());
+        (0..1000).any(|_| append().is_err());
+    };
+    let ways: [fn(&CommitEnv); 3] = [removal, evidence, manifest];
+    let kinds = [ErrorKind::Other, ErrorKind::StorageFull];
+    for (way, kind) in ways.into_iter().flat_map(|way| kinds.map(|kind| (way, kind))) {
         let sim = SimVfs::new(1);
         let fails = Arc::new(AtomicBool::new(false));
-        let vfs = {
-            let (fails, this) = (fails.clone(), std::thread::current().id());
-            BeforeCalls::new(sim.clone(), move |call, path| match call {
-                // Nobody else makes the name durable.
-                Call::SyncDir if std::thread::current().id() != this => {
-                    Err(terrace_base::Error::io("open", path, ErrorKind::Interrupted.into()))
-                }
-                Call::SyncDir if fails.swap(false, Ordering::SeqCst) => {
-                    let lost = io::Error::other("it is unknown what the device has");
-                    Err(terrace_base::Error::io("sync directory", path, lost))
-                }
-                _ => Ok(()),
-            })
-        };
+        let vfs = failing_once(sim.clone(), fails.clone(), kind);
         let db = Db::open("/store", options(Arc::new(vfs))).unwrap();
         let env = &db.inner().commit;
         let removed = names::log_path(Path::new("/store"), SegmentNumber::new(900));
@@ -178,8 +174,28 @@ fn a_sync_of_the_directory_that_fails_where_nobody_waits_for_a_name_stops_writes
         fails.store(true, Ordering::SeqCst);
         way(env);
         assert!(!fails.load(Ordering::SeqCst), "the directory was not synced");
-        assert!(matches!(name_segments(env), Err(Error::Poisoned(_))));
+        assert!(matches!(name_segments(env), Err(Error::Poisoned(_))), "{kind}");
         assert!(matches!(db.put(b"k", b"w"), Err(Error::Poisoned(_))));
         assert_eq!(db.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
     }
+}
+
+/// The file system `sim`, on which this thread's next sync of a directory fails once `fails` is set. Those of other threads do
+/// not take place: nobody else makes a name durable.
+fn failing_once(
+    sim: SimVfs,
+    fails: Arc<AtomicBool>,
+    kind: ErrorKind,
+) -> BeforeCalls<SimVfs, impl Fn(Call<'_>, &Path) -> terrace_base::Result<()> + Send + Sync + 'static>
+{
+    let this = std::thread::current().id();
+    BeforeCalls::new(sim, move |call: Call<'_>, path: &Path| match call {
+        Call::SyncDir if std::thread::current().id() != this => {
+            Err(terrace_base::Error::io("open", path, ErrorKind::Interrupted.into()))
+        }
+        Call::SyncDir if fails.swap(false, Ordering::SeqCst) => {
+            Err(terrace_base::Error::io("sync directory", path, kind.into()))
+        }
+        _ => Ok(()),
+    })
 }
