@@ -574,10 +574,9 @@ fn moving(env: &JobEnv) -> Option<Moving<'_>> {
 }
 
 /// What went wrong while reading or writing SSTs is tried again: nothing was lost by it. A full disk
-/// stops writes until there is room, and a failed sync of the directory for good.
+/// stops writes until there is room.
 fn job_failed(env: &JobEnv, error: terrace_base::Error) -> Error {
-    let of_dir = error.path() == Some(&env.base.dir);
-    match error.is_no_space() || (error.is_failed_sync() && of_dir) {
+    match error.is_no_space() {
         true => env.base.health.fail("compaction", error),
         false => error.into(),
     }

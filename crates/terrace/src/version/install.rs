@@ -58,8 +58,10 @@ pub(crate) fn install_if<P>(
         let named = changes.iter().try_for_each(|change| publish(versions, change));
         let synced = named.and_then(|()| versions.base.vfs.sync_dir(&versions.base.dir));
         if let Err(error) = synced {
+            // First of all: the kernel tells nobody else, and another thread may be about to rely on a name.
+            let error = versions.base.health.fail("name new files in the directory", error);
             changes.iter().for_each(|change| discard(versions, change));
-            return Err(versions.base.health.fail("name new files in the directory", error));
+            return Err(error);
         }
         kill_point("install:directory_synced");
     }

@@ -116,7 +116,7 @@ pub(crate) struct JobStats {
     pub filtered: FilterCounts,
 }
 
-/// Merges; `None` if it was cancelled. The outputs and their directory are synced.
+/// Merges; `None` if it was cancelled. The outputs are synced; the directory is the caller's to sync, once they have their names.
 pub(crate) fn run(ctx: &JobContext<'_>, compaction: &Compaction) -> Result<Option<JobOutput>> {
     if let Some(moving) = &ctx.moving {
         moving.check_inputs(compaction.files())?;
@@ -517,7 +517,7 @@ fn remove_outputs(ctx: &JobContext<'_>, pieces: &[Piece]) {
     remove_segments(ctx.vfs, ctx.dir, segments.map(|segment| segment.number));
 }
 
-/// Checks the stats, syncs the directory and writes the edit.
+/// Checks the stats and writes the edit.
 fn conclude(ctx: &JobContext<'_>, compaction: &Compaction, pieces: &[Piece]) -> Result<JobOutput> {
     let files = || pieces.iter().flat_map(|piece| &piece.files);
     let held: u64 = compaction.files().map(|f| f.entry_count).sum();
@@ -542,9 +542,6 @@ fn conclude(ctx: &JobContext<'_>, compaction: &Compaction, pieces: &[Piece]) -> 
         );
         let path = names::log_path(ctx.dir, segment);
         return Err(Error::corruption(&path, 0, detail));
-    }
-    if files().next().is_some() {
-        ctx.vfs.sync_dir(ctx.dir)?;
     }
     let removed = compaction
         .inputs

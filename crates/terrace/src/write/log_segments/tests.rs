@@ -199,3 +199,46 @@ fn failing_once(
         _ => Ok(()),
     })
 }
+
+/// What a merge has written and cannot name it removes again. Who needs the name of a segment meanwhile must not take it for
+/// durable.
+#[test]
+fn a_merge_that_cannot_sync_the_directory_stops_writes_before_it_removes_its_files() {
+    let sim = SimVfs::new(1);
+    let db = Db::open("/store", options(Arc::new(sim.clone()))).unwrap();
+    for value in [b"v", b"w"] {
+        db.put(b"k", value).unwrap();
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    let fails = Arc::new(AtomicBool::new(false));
+    let env_then = Arc::new(Mutex::new(None::<Arc<CommitEnv>>));
+    let named = Arc::new(Mutex::new(Vec::<Result<()>>::new()));
+    let vfs = {
+        let failing = failing_once(sim.clone(), fails.clone(), ErrorKind::Other);
+        let (env_then, named, this) =
+            (env_then.clone(), named.clone(), std::thread::current().id());
+        BeforeCalls::new(failing, move |call: Call<'_>, path: &Path| {
+            let is_output = path.extension().is_some_and(|end| end == "sst" || end == "tmp");
+            if matches!(call, Call::Remove) && is_output && std::thread::current().id() == this {
+                let env = env_then.lock().unwrap().clone();
+                let result = env.map(|env| name_segments(&env));
+                named.lock().unwrap().extend(result);
+            }
+            Ok(())
+        })
+    };
+    let mut options = options(Arc::new(vfs));
+    options.advanced.compact_when_idle = false;
+    let db = Db::open("/store", options).unwrap();
+    let env = &db.inner().commit;
+    begin_segment(env);
+    *env_then.lock().unwrap() = Some(env.clone());
+    fails.store(true, Ordering::SeqCst);
+    let merged = db.compact_range::<&[u8]>(..);
+    *env_then.lock().unwrap() = None;
+    assert!(matches!(merged, Err(Error::Poisoned(_))), "{merged:?}");
+    let named = named.lock().unwrap();
+    let is_refused = |result: &Result<()>| matches!(result, Err(Error::Poisoned(_)));
+    assert!(!named.is_empty() && named.iter().all(is_refused), "{named:?}");
+}
