@@ -146,8 +146,6 @@ fn create_segment(env: &CommitEnv, previous: LogPosition) -> Result<LogWriter> {
     // that fails says that it is full, and the second one would take all of the reserve.
     let mut is_short = env.base.health.is_disk_full();
     let make = || {
-        let number = env.versions.next_file_number();
-        let path = names::log_path(&env.base.dir, number.segment());
         let free_bytes = match std::mem::replace(&mut is_short, true) {
             true => 0,
             // Unknown room is no reason to set less aside.
@@ -155,12 +153,19 @@ fn create_segment(env: &CommitEnv, previous: LogPosition) -> Result<LogWriter> {
         };
         let options = with_room(env.base.options.log(), free_bytes);
         let vfs = &*env.base.vfs;
-        let made = LogWriter::create_after(vfs, &path, number.segment(), &options, previous);
-        if made.is_err() {
-            // Without records, and nothing continues it: whether it stays makes no difference.
-            let _ = env.base.vfs.remove(&path);
+        loop {
+            let number = env.versions.next_file_number();
+            let path = names::log_path(&env.base.dir, number.segment());
+            let made = LogWriter::create_after(vfs, &path, number.segment(), &options, previous);
+            match &made {
+                // Somebody has put it there since the store was opened.
+                Err(error) if error.is_already_there() => continue,
+                // Without records, and nothing continues it: whether it stays makes no difference.
+                Err(_) => drop(vfs.remove(&path)),
+                Ok(_) => {}
+            }
+            return made;
         }
-        made
     };
     // The log is what deletions need.
     let reserve_bytes = env.base.dynamic.reserve_bytes();

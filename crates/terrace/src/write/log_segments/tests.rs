@@ -242,3 +242,18 @@ fn a_merge_that_cannot_sync_the_directory_stops_writes_before_it_removes_its_fil
     let is_refused = |result: &Result<()>| matches!(result, Err(Error::Poisoned(_)));
     assert!(!named.is_empty() && named.iter().all(is_refused), "{named:?}");
 }
+
+/// Somebody copies a file into the directory of an open store, under a number that is to come.
+#[test]
+fn a_file_with_the_name_of_the_next_segment_is_neither_removed_nor_in_the_way() {
+    let sim = SimVfs::new(1);
+    let db = Db::open("/store", options(Arc::new(sim.clone()))).unwrap();
+    let env = &db.inner().commit;
+    let next = env.versions.file_numbers.next();
+    let theirs = names::log_path(Path::new("/store"), next.segment());
+    assert!(sim.write_file(&theirs, b"theirs"));
+    begin_segment(env);
+    db.put(b"k", b"v").unwrap();
+    db.sync().unwrap();
+    assert_eq!(sim.read_file(&theirs).as_deref(), Some(&b"theirs"[..]));
+}
