@@ -27,12 +27,14 @@ pub(crate) fn create(inner: &Inner, target: &Path) -> Result<()> {
             target.display()
         )));
     }
+    // A backup's is in the directory of the store.
+    let failed = |error| inner.base.poison_if_of_dir("name a checkpoint", error);
     let partial = PartialDir::prepare(vfs, target, names::is_of_checkpoint).map_err(|error| {
-        if is_refusal(&error) { Error::InvalidArgument(error.to_string()) } else { error.into() }
+        if is_refusal(&error) { Error::InvalidArgument(error.to_string()) } else { failed(error) }
     })?;
     fill(inner, partial.path())?;
     kill_point("checkpoint:filled");
-    Ok(partial.finish()?)
+    partial.finish().map_err(failed)
 }
 
 fn fill(inner: &Inner, dir: &Path) -> Result<()> {

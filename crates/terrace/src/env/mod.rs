@@ -45,10 +45,11 @@ pub(crate) struct BaseEnv {
 
 impl BaseEnv {
     /// Poisons the store if `error` is that of a sync of its directory: what the kernel has told that one it may not tell those
-    /// who need the names of log segments.
-    pub fn poison_if_of_dir(&self, doing: &str, error: terrace_base::Error) {
-        if error.is_failed_sync() && error.path() == Some(&*self.dir) {
-            self.health.poison(doing, error);
+    /// who need the names of log segments. Gives the error to report.
+    pub fn poison_if_of_dir(&self, doing: &str, error: terrace_base::Error) -> crate::Error {
+        match error.is_failed_sync() && error.path() == Some(&*self.dir) {
+            true => self.health.poison(doing, error),
+            false => error.into(),
         }
     }
 

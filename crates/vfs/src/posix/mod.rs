@@ -78,7 +78,7 @@ fn remove_entry(path: &Path) -> io::Result<()> {
     })
 }
 
-fn create_dirs(path: &Path) -> io::Result<()> {
+fn create_dirs(path: &Path) -> Result<()> {
     let path = or_here(path);
     if path.is_dir() {
         return Ok(());
@@ -86,9 +86,11 @@ fn create_dirs(path: &Path) -> io::Result<()> {
     let parent = path.parent().map_or(Path::new("."), or_here);
     create_dirs(parent)?;
     match fs::create_dir(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !path.is_dir() => Err(error),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !path.is_dir() => {
+            at("create directory", path, Err(error))
+        }
         // One that another process created a moment ago may not be durable yet either.
-        _ => sync_entries(&File::open(or_here(parent))?),
+        _ => PosixVfs.sync_dir(parent),
     }
 }
 
@@ -179,7 +181,7 @@ impl Vfs for PosixVfs {
     }
 
     fn create_dir_all(&self, path: &Path) -> Result<()> {
-        at("create directory", path, create_dirs(path))
+        create_dirs(path)
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {

@@ -257,3 +257,29 @@ fn a_file_with_the_name_of_the_next_segment_is_neither_removed_nor_in_the_way() 
     db.sync().unwrap();
     assert_eq!(sim.read_file(&theirs).as_deref(), Some(&b"theirs"[..]));
 }
+
+/// As that of a backup, which is in the directory of the store.
+#[test]
+fn a_checkpoint_that_cannot_sync_the_directory_of_the_store_stops_writes() {
+    let sim = SimVfs::new(1);
+    let fails = Arc::new(AtomicBool::new(false));
+    let vfs = {
+        let (fails, this) = (fails.clone(), std::thread::current().id());
+        BeforeCalls::new(sim, move |call, path| match call {
+            Call::SyncDir
+                if path == Path::new("/store")
+                    && std::thread::current().id() == this
+                    && fails.swap(false, Ordering::SeqCst) =>
+            {
+                Err(terrace_base::Error::io("sync directory", path, ErrorKind::Other.into()))
+            }
+            _ => Ok(()),
+        })
+    };
+    let db = Db::open("/store", options(Arc::new(vfs))).unwrap();
+    db.put(b"k", b"v").unwrap();
+    fails.store(true, Ordering::SeqCst);
+    let made = db.checkpoint("/store/copy");
+    assert!(matches!(made, Err(Error::Poisoned(_))), "{made:?}");
+    assert!(matches!(db.put(b"k", b"w"), Err(Error::Poisoned(_))));
+}
