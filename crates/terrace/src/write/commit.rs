@@ -68,25 +68,44 @@ fn check_allowed(env: &CommitEnv, batch: &WriteBatch) -> Result<()> {
     }
 }
 
-/// What of a group may not be written, by index, ascending: batches whose read set has changed, and
-/// while the disk is full those that do not only remove, or what there is no room for ([`full_disk`]).
+/// What of a group may not be written, by index, ascending: batches whose read set has changed, while the disk is full those
+/// that do not only remove, or what there is no room for ([`full_disk`]), and what cannot be durable.
 fn refusals(env: &CommitEnv, lead: &Lead<'_>, group: &[Pending]) -> Vec<(usize, Error)> {
     if group.iter().any(|pending| pending.reads.is_some()) {
         // Whether a key has changed, the memtables say.
         lead.drain();
     }
-    let for_room = refused_for_room(env, lead, group);
-    let has = |refused: &[(usize, Error)], index| {
-        refused.binary_search_by_key(&index, |(index, _)| *index).is_ok()
-    };
-    let mut refused = validate::refusals(&env.read, group, |index| has(&for_room, index));
-    if !for_room.is_empty() {
-        let others: Vec<_> =
-            for_room.into_iter().filter(|(index, _)| !has(&refused, *index)).collect();
-        refused.extend(others);
-        refused.sort_by_key(|(index, _)| *index);
-    }
+    let mut unwritten = refused_for_room(env, lead, group);
+    add_refusals(&mut unwritten, refused_for_name(env, group));
+    let mut refused = validate::refusals(&env.read, group, |index| has(&unwritten, index));
+    add_refusals(&mut refused, unwritten);
     refused
+}
+
+fn has(refused: &[(usize, Error)], index: usize) -> bool {
+    refused.binary_search_by_key(&index, |(index, _)| *index).is_ok()
+}
+
+/// Adds to `refused` what of `more` is not there. Both are ascending.
+fn add_refusals(refused: &mut Vec<(usize, Error)>, more: Vec<(usize, Error)>) {
+    if more.is_empty() {
+        return;
+    }
+    let others: Vec<_> = more.into_iter().filter(|(index, _)| !has(refused, *index)).collect();
+    refused.extend(others);
+    refused.sort_by_key(|(index, _)| *index);
+}
+
+/// What of a group is not written since it is to be synced and the name of the segment cannot be made durable, by index,
+/// ascending: it is no reason to refuse the others. Where all are to be synced the append says so.
+fn refused_for_name(env: &CommitEnv, group: &[Pending]) -> Vec<(usize, Error)> {
+    let is_synced = |pending: &Pending| pending.sync == SyncMode::Batch;
+    if !group.iter().any(is_synced) || group.iter().all(is_synced) {
+        return Vec::new();
+    }
+    let Err(error) = name_segments(env) else { return Vec::new() };
+    let synced = group.iter().enumerate().filter(|(_, pending)| is_synced(pending));
+    synced.map(|(index, _)| (index, error.clone())).collect()
 }
 
 /// What of a group is not written since the disk is full, by index, ascending.

@@ -2,12 +2,14 @@
 //! writes to keys that become hot.
 
 use crate::memtable::NO_MEMORY;
+use crate::write::log_segments::next_segment;
 use crate::write::room::rotate;
 use crate::{CfOptions, Db, Error, HotTableMode, Options, SyncMode, UpdateOp, Updates};
+use crate::{WriteBatch, WriteOptions};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use terrace_base::checksum::hash_key;
@@ -288,4 +290,52 @@ fn a_key_that_becomes_hot_as_it_gets_a_separated_value_does_not_stay_hot() {
     db.flush().unwrap();
     check(&db);
     db.verify().unwrap();
+}
+
+#[test]
+fn of_a_group_only_what_is_to_be_synced_is_refused_while_the_segment_has_no_durable_name() {
+    let sim = SimVfs::new(1);
+    let none_left = Arc::new(AtomicBool::new(false));
+    let vfs = {
+        let none_left = none_left.clone();
+        BeforeCalls::new(sim.clone(), move |call, path| match call {
+            Call::SyncDir if none_left.load(Ordering::SeqCst) => {
+                Err(terrace_base::Error::io("open", path, ErrorKind::Interrupted.into()))
+            }
+            _ => Ok(()),
+        })
+    };
+    let mut options = options(&sim);
+    options.sync = SyncMode::None;
+    options.advanced.vfs = Arc::new(vfs);
+    let db = Db::open("/db", options).unwrap();
+    let write = |key: &[u8], sync: SyncMode| {
+        let mut batch = WriteBatch::new();
+        batch.put(key, b"v");
+        db.write_with(batch, &WriteOptions { sync: Some(sync) })
+    };
+    none_left.store(true, Ordering::SeqCst);
+    let env = &db.inner().commit;
+    let queue = env.queue().unwrap();
+    let lead = queue.lead();
+    next_segment(env, &mut lead.log()).unwrap();
+    let (plain, synced) = thread::scope(|scope| {
+        let plain = scope.spawn(|| write(&b"plain"[..], SyncMode::None));
+        while queue.waiting() < 1 {
+            thread::yield_now();
+        }
+        // The one before it leads for both.
+        let synced = scope.spawn(|| write(&b"synced"[..], SyncMode::Batch));
+        while queue.waiting() < 2 {
+            thread::yield_now();
+        }
+        drop(lead);
+        (plain.join().unwrap(), synced.join().unwrap())
+    });
+    plain.unwrap();
+    assert!(matches!(synced, Err(Error::Io(_))), "{synced:?}");
+    none_left.store(false, Ordering::SeqCst);
+    write(&b"again"[..], SyncMode::Batch).unwrap();
+    let is_there = [&b"plain"[..], b"synced", b"again"].map(|key| db.get(key).unwrap().is_some());
+    assert_eq!(is_there, [true, false, true]);
 }
