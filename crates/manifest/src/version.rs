@@ -71,11 +71,15 @@ impl Version {
         removed: &[(u8, FileNumber)],
     ) -> Result<Self, String> {
         self.check_unused(&added, removed)?;
+        let moved = self.moved(&added, removed);
         let mut added_per_level: [Vec<Arc<FileMeta>>; PLACE_COUNT] = Default::default();
         let mut removed_per_level: [Vec<FileNumber>; PLACE_COUNT] = Default::default();
         for (level, file) in added {
             check_file(&file)?;
-            let file = self.moved(&file, removed).unwrap_or(file);
+            let file = match moved.get(&file.number) {
+                Some(old) if ***old == *file => (*old).clone(),
+                _ => file,
+            };
             at_level(&mut added_per_level, level)?.push(file);
         }
         for (level, number) in removed {
@@ -98,12 +102,32 @@ impl Version {
         (0u8..).zip(self.levels.iter().chain([&self.hot]))
     }
 
-    /// The file as it is in this version, if the edit takes it from one level to another. It stays
-    /// the same `Arc`: a count of its holders includes older versions.
-    fn moved(&self, file: &FileMeta, removed: &[(u8, FileNumber)]) -> Option<Arc<FileMeta>> {
-        let (from, _) = removed.iter().find(|(_, number)| *number == file.number)?;
-        let (_, level) = self.places().find(|(n, _)| n == from)?;
-        level.files().iter().find(|old| ***old == *file).cloned()
+    /// The files that the edit takes from one level to another, as they are in this version, by number. They stay the same
+    /// `Arc`: a count of their holders includes older versions. There may be a hundred thousand: if there are any, this
+    /// costs a pass over the numbers of all files.
+    fn moved(
+        &self,
+        added: &[(u8, Arc<FileMeta>)],
+        removed: &[(u8, FileNumber)],
+    ) -> HashMap<FileNumber, &Arc<FileMeta>> {
+        let mut numbers: Vec<FileNumber> = added.iter().map(|(_, file)| file.number).collect();
+        numbers.sort_unstable();
+        let moves = |number: &FileNumber| numbers.binary_search(number).is_ok();
+        let mut from: Vec<(u8, FileNumber)> =
+            removed.iter().filter(|(_, number)| moves(number)).copied().collect();
+        from.sort_unstable();
+        let mut moved = HashMap::new();
+        if from.is_empty() {
+            return moved;
+        }
+        for (n, level) in self.places() {
+            for (number, file) in level.numbers().iter().zip(level.files()) {
+                if from.binary_search(&(n, *number)).is_ok() {
+                    moved.insert(*number, file);
+                }
+            }
+        }
+        moved
     }
 
     /// Takes the files of `before` in the place of equal ones, whatever level they were in.
@@ -195,35 +219,38 @@ fn check_file(file: &FileMeta) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use terrace_base::SeqNo;
 
     #[test]
-    fn a_file_that_moves_stays_the_same() {
-        let file = FileMeta {
-            number: FileNumber::new(7),
-            size_bytes: 1,
-            smallest: b"a".to_vec(),
-            largest: b"b".to_vec(),
-            largest_exclusive: false,
-            smallest_seqno: SeqNo::new(1),
-            largest_seqno: SeqNo::new(2),
-            entry_count: 2,
-            tombstone_count: 0,
-            range_tombstone_count: 0,
-            raw_bytes: 2,
-            created_ms: 0,
-            ttl_due_ms: None,
-            value_refs: Vec::new(),
+    fn files_that_move_stay_the_same() {
+        let before = Version::parse_shape(
+            "L0: 12:[a-b] 10B  9:[c-d] 10B\nL1: 5:[a-b] 10B  6:[c-d] 10B\nL3: 7:[p-q] 10B",
+        );
+        let before = before.unwrap();
+        let file = |version: &Version, number: u64| -> Arc<FileMeta> {
+            let number = FileNumber::new(number);
+            version.all_files().find(|(_, file)| file.number == number).unwrap().1.clone()
         };
-        let add = FamilyEdit { added: vec![(0, file.clone())], ..FamilyEdit::default() };
-        let before = Version::empty().apply(&add).unwrap();
-        let to_l3 = FamilyEdit {
-            added: vec![(3, file)],
-            removed: vec![(0, FileNumber::new(7))],
+        let mut other = (*file(&before, 6)).clone();
+        other.size_bytes += 1;
+        let moved = |level: u8, number: u64| (level, (*file(&before, number)).clone());
+        let fresh = FileMeta { number: FileNumber::new(20), ..(*file(&before, 7)).clone() };
+        let edit = FamilyEdit {
+            added: vec![moved(3, 9), moved(2, 5), (2, other), (3, fresh)],
+            removed: [(1, 6), (3, 7), (0, 9), (1, 5)]
+                .map(|(level, number)| (level, FileNumber::new(number)))
+                .to_vec(),
             ..FamilyEdit::default()
         };
-        let after = before.apply(&to_l3).unwrap();
-        assert!(Arc::ptr_eq(&before.level(0).files()[0], &after.level(3).files()[0]));
+        let after = before.apply(&edit).unwrap();
+        for (number, is_same) in [(12, true), (9, true), (5, true), (6, false)] {
+            let is_shared = Arc::ptr_eq(&file(&before, number), &file(&after, number));
+            assert_eq!(is_shared, is_same, "file {number}");
+        }
+        assert_eq!((after.level(1).len(), after.level(2).len(), after.level(3).len()), (0, 2, 2));
+        // One that is not where it is to be taken from.
+        let elsewhere = vec![(1, FileNumber::new(12))];
+        let edit = FamilyEdit { added: vec![moved(4, 12)], removed: elsewhere, ..edit };
+        assert!(before.apply(&edit).is_err());
     }
 
     #[test]

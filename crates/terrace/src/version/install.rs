@@ -460,11 +460,11 @@ fn removed_files(change: &Change) -> Vec<Obsolete> {
     let state = change.family.state();
     let live: HashMap<FileNumber, _> =
         state.version.all_files().map(|(_, file)| (file.number, file)).collect();
-    let stays =
-        |number: FileNumber| change.edit.added.iter().any(|(_, file)| file.number == number);
+    // A merge may have a hundred thousand inputs, and as many outputs.
+    let stay: HashSet<FileNumber> = change.edit.added.iter().map(|(_, file)| file.number).collect();
     let removed = change.edit.removed.iter().map(|(_, number)| *number);
     removed
-        .filter(|number| !stays(*number))
+        .filter(|number| !stay.contains(number))
         .filter_map(|number| live.get(&number))
         .map(|file| Obsolete { number: file.number, file: Arc::downgrade(file) })
         .collect()
