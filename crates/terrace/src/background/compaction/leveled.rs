@@ -54,6 +54,9 @@ const IDLE_RATIO: f64 = 3.0;
 const MAX_MERGE_FILES: u64 = 24;
 /// As [`MAX_MERGE_FILES`], when idle.
 const MAX_IDLE_FILES: u64 = 64;
+/// Most files of one such merge, however small they are: of each file all windows are looked at that begin with it, while
+/// flushes and other merges wait.
+pub(super) const MAX_WINDOW_FILES: usize = 512;
 
 /// The base level and the target of every level.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -322,6 +325,8 @@ fn merge_level(
         _ => level + 1,
     };
     let below_files = input.files(below);
+    let met: Vec<Range<usize>> = files.iter().map(|file| met_range(input, below, file)).collect();
+    let busy_files: Vec<bool> = files.iter().map(|file| input.is_busy(file)).collect();
     let mut below_bytes_before = vec![0];
     let mut below_busy_before = vec![0];
     for (at, f) in below_files.iter().enumerate() {
@@ -330,16 +335,16 @@ fn merge_level(
     }
     let most_bytes = input.options.target_file_bytes.saturating_mul(most_files);
     let mut windows: Vec<(f64, Range<usize>)> = Vec::new();
-    for first in 0..files.len() {
-        let met_from = met_range(input, below, &files[first]).start;
+    for (first, begins) in met.iter().enumerate() {
+        let met_from = begins.start;
         let mut bytes = 0;
         let mut best: Option<(f64, Range<usize>)> = None;
-        for (at, file) in files.iter().enumerate().skip(first) {
-            let met_to = met_range(input, below, file).end.max(met_from);
+        for (at, file) in files.iter().enumerate().skip(first).take(MAX_WINDOW_FILES) {
+            let met_to = met[at].end.max(met_from);
             let met_bytes = below_bytes_before[met_to] - below_bytes_before[met_from];
             let busy = below_busy_before[met_to] > below_busy_before[met_from];
             bytes += file.size_bytes;
-            if busy || input.is_busy(file) || (at > first && bytes + met_bytes > most_bytes) {
+            if busy || busy_files[at] || (at > first && bytes + met_bytes > most_bytes) {
                 break;
             }
             let ratio = met_bytes as f64 / bytes.max(1) as f64;
@@ -535,18 +540,24 @@ pub(crate) fn pick_manual(input: &PickInput<'_>, manual: &mut Manual) -> ManualS
     ManualStep::Done
 }
 
-/// The first of `wanted` that together with what they meet in `below` stay within bounds; at
-/// least one.
+/// The first of `wanted`, in their order, that together with what they meet in `below` stay within bounds; at least one.
+/// There may be a hundred thousand.
 fn manual_window(input: &PickInput<'_>, wanted: &[File], below: usize) -> Vec<File> {
     let most = most_merge_bytes(input);
-    let fits = |count: &usize| {
-        Span::of(&wanted[..*count]).is_some_and(|span| {
-            let met = total_bytes(input.overlapping(below, &span));
-            met + total_bytes(&wanted[..*count]) <= most
-        })
-    };
-    let count = (1..=wanted.len()).take_while(|count| *count == 1 || fits(count)).last();
-    wanted[..count.unwrap_or(0)].to_vec()
+    let below_files = input.files(below);
+    // Files of `below` before this one are counted, or end before the window.
+    let mut counted = None;
+    let mut bytes = 0;
+    let window = wanted.iter().enumerate().take_while(|(at, file)| {
+        let met = met_range(input, below, file);
+        let from = counted.unwrap_or(met.start);
+        let to = met.end.max(from);
+        bytes += file.size_bytes + total_bytes(&below_files[from..to]);
+        counted = Some(to);
+        *at == 0 || bytes <= most
+    });
+    let count = window.count();
+    wanted[..count].to_vec()
 }
 
 /// Bytes to write before L0 is below its trigger and every level within its target.

@@ -98,6 +98,23 @@ struct Drawn {
 }
 
 impl Drawn {
+    /// Without files.
+    fn empty() -> Self {
+        Self {
+            options: simulation::options(64 << 20),
+            version: Version::empty(),
+            busy: HashSet::new(),
+            quarantined: HashSet::new(),
+            running: Vec::new(),
+            snapshot: None,
+            now_ms: 1_000_000,
+            victims: HashSet::new(),
+            hidden: HashMap::new(),
+            force: false,
+            past: Rewrites::default(),
+        }
+    }
+
     fn input(&self) -> PickInput<'_> {
         PickInput {
             family: 0,
@@ -205,19 +222,7 @@ fn show_under_deletions(drawn: &Drawn, words: &[&str]) -> String {
 }
 
 fn run_script(text: &str) -> String {
-    let mut drawn = Drawn {
-        options: simulation::options(64 << 20),
-        version: Version::empty(),
-        busy: HashSet::new(),
-        quarantined: HashSet::new(),
-        running: Vec::new(),
-        snapshot: None,
-        now_ms: 1_000_000,
-        victims: HashSet::new(),
-        hidden: HashMap::new(),
-        force: false,
-        past: Rewrites::default(),
-    };
+    let mut drawn = Drawn::empty();
     let mut out = String::new();
     for line in text.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -312,6 +317,53 @@ fn a_level_is_merged_down_above_its_target_and_only_then() {
     assert!(targets[0].is_none() && targets[6].is_none(), "{targets:?}");
     options.style = CompactionStyle::Tiered;
     assert!(level_targets(&version, &options).iter().all(Option::is_none));
+}
+
+/// To look at all windows takes the square of their files, and is done under the scheduler's lock.
+#[test]
+fn of_a_level_of_very_small_files_a_merge_takes_a_bounded_number() {
+    const FILES: u64 = 3000;
+    let file = |number: u64, (from, to): (u64, u64), size_bytes: u64| FileMeta {
+        number: FileNumber::new(number),
+        size_bytes,
+        smallest: format!("{from:06}").into(),
+        largest: format!("{to:06}").into(),
+        ..FileMeta::default()
+    };
+    let small = (0..FILES).map(|at| (5, file(at + 2, (at, at), 10 << 10)));
+    let added = small.chain([(6, file(1, (0, FILES), 1 << 20))]).collect();
+    let edit = FamilyEdit { added, ..FamilyEdit::default() };
+    let mut drawn = Drawn { version: Version::empty().apply(&edit).unwrap(), ..Drawn::empty() };
+    drawn.set_option("target", "1M");
+    let Choice::Merge(merge) = pick(&drawn.input()) else { panic!("L5 is larger than L6") };
+    let counts: Vec<_> = merge.inputs.iter().map(|(level, files)| (*level, files.len())).collect();
+    assert_eq!(counts, [(5, leveled::MAX_WINDOW_FILES), (6, 1)]);
+    // Where no window is better than another one, by bytes.
+    let mut manual = Manual::new(Bound::Unbounded, Bound::Unbounded);
+    let ManualStep::Do(Choice::Merge(merge)) = pick_manual(&drawn.input(), &mut manual) else {
+        panic!("there is something to merge");
+    };
+    let (most, below) = (24 << 20, 1 << 20);
+    assert_eq!(merge.inputs[0].1.len(), (most - below) / (10 << 10));
+}
+
+/// The files that `compact_range` takes at a time are those that are within bounds with all that lies below from the first
+/// of them to the last.
+#[test]
+fn a_step_of_compact_range_counts_what_lies_below_between_its_files() {
+    // Of a target of 2M: 48M at a time.
+    let below = "L6 1:[a-b] 10M\nL6 2:[c-c] 10M\nL6 3:[e-f] 10M\nL6 4:[h-h] 10M\nL6 5:[i-z] 10M\n";
+    let lsm = |second: &str| {
+        let files = format!("L5 11:[b-b] 1M\nL5 12:{second} 1M\nL5 13:[h-h] 16M\nL5 14:[k-k] 1M\n");
+        run_script(&format!("options target=2M\n{below}{files}manual a-z"))
+    };
+    let shown = lsm("[f-f]");
+    let first = shown.lines().next().unwrap();
+    assert_eq!(first, "merge (manual) L5:[11 12] L6:[1 2 3] -> L6", "{shown}");
+    // One that meets nothing of its own.
+    let shown = lsm("[d-d]");
+    let first = shown.lines().next().unwrap();
+    assert_eq!(first, "merge (manual) L5:[11 12] L6:[1 2] -> L6", "{shown}");
 }
 
 #[test]
