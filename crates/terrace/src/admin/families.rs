@@ -85,6 +85,8 @@ pub(crate) fn create(inner: &Inner, name: &str, options: &CfOptions) -> Result<A
     kill_point("family:created");
     let family = Arc::new(family);
     let mut all = (**inner.read.families.load()).clone();
+    // They stay in the order of their ids.
+    debug_assert!(all.last().is_none_or(|last| last.id < id));
     all.push(family.clone());
     inner.read.families.store(Arc::new(all));
     Ok(family)

@@ -20,6 +20,7 @@ use crate::learned::level_model::LevelModelBuilder;
 use crate::memory::table_cache::ReaderSlot;
 use crate::options::Learning;
 use crate::version::family::Family;
+use crate::version::read_env::family_of;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -70,7 +71,7 @@ impl Learner {
     pub fn step(&mut self, env: &JobEnv) -> bool {
         let now_ms = env.base.clock.monotonic_us() / 1000;
         let families = env.read.families.load_full();
-        self.families.retain(|id, _| families.iter().any(|family| family.id == *id));
+        self.families.retain(|id, _| family_of(&families, *id).is_some());
         let mut busy = false;
         for family in families.iter() {
             let learning = family.options().learning;

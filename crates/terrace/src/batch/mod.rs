@@ -17,6 +17,7 @@
 mod ops;
 mod room;
 mod save_point;
+mod touched;
 mod unapplied;
 
 pub use save_point::SavePoint;
@@ -34,6 +35,7 @@ use terrace_base::value_handle::{MAX_STORED_VALUE_BYTES, VALUE_CHECKSUM_BYTES};
 use terrace_base::{Clock, SegmentNumber, SeqNo, ValueKind};
 use terrace_log::value;
 use terrace_sst::Compression;
+use touched::Touched;
 
 /// Bytes before the first op.
 pub(crate) const HEADER_BYTES: usize = 12;
@@ -88,9 +90,8 @@ pub struct WriteBatch {
     count: u32,
     /// Where time-to-live values stand; the commit turns them into expiries.
     ttl_offsets: Vec<usize>,
-    /// The family written to first, and the others, without repeats.
-    first_family: Option<u32>,
-    more_families: Vec<u32>,
+    /// The families written to.
+    touched: Touched,
     /// Whose families they are, if any was named by a handle.
     store: Option<u64>,
     /// Bytes of keys and values.
@@ -129,8 +130,7 @@ impl WriteBatch {
             bytes: Vec::new(),
             count: 0,
             ttl_offsets: Vec::new(),
-            first_family: None,
-            more_families: Vec::new(),
+            touched: Touched::default(),
             store: None,
             user_bytes: 0,
             separated: Vec::new(),
@@ -214,8 +214,7 @@ impl WriteBatch {
         self.bytes.truncate(HEADER_BYTES);
         self.count = 0;
         self.ttl_offsets.clear();
-        self.first_family = None;
-        self.more_families.clear();
+        self.touched.cut(0);
         self.store = None;
         self.user_bytes = 0;
         self.separated.clear();
@@ -374,12 +373,7 @@ impl WriteBatch {
         put_bytes(&mut self.bytes, key);
         self.count += 1;
         self.user_bytes += key.len() as u64;
-        if !self.touches(family) {
-            match self.first_family {
-                None => self.first_family = Some(family),
-                Some(_) => self.more_families.push(family),
-            }
-        }
+        self.touched.note(family);
     }
 
     fn fits(&mut self, key: &[u8], value_len: usize) -> bool {
@@ -513,7 +507,7 @@ impl WriteBatch {
 
     /// The families written to.
     pub(crate) fn families(&self) -> impl Iterator<Item = u32> {
-        self.first_family.iter().chain(&self.more_families).copied()
+        self.touched.iter()
     }
 
     /// The families that get operands of merges; the same one more than once.
@@ -541,7 +535,7 @@ impl WriteBatch {
 
     /// Whether anything is written to `family`.
     pub(crate) fn touches(&self, family: u32) -> bool {
-        self.first_family == Some(family) || self.more_families.contains(&family)
+        self.touched.place_of(family).is_some()
     }
 
     /// Bytes of keys and values.

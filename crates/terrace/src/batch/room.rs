@@ -32,11 +32,10 @@ impl WriteBatch {
     /// Bytes that the entries of `family` take in its memtable, at most. To be called after `seal`.
     #[inline]
     pub(crate) fn room_bytes(&self, family: u32) -> usize {
-        if self.first_family == Some(family) {
-            return self.rooms.first().copied().unwrap_or_else(|| self.total_room_bytes());
+        match self.touched.place_of(family) {
+            Some(0) => self.rooms.first().copied().unwrap_or_else(|| self.total_room_bytes()),
+            place => place.and_then(|at| self.rooms.get(at)).copied().unwrap_or(0),
         }
-        let at = self.more_families.iter().position(|other| *other == family);
-        at.and_then(|at| self.rooms.get(at + 1)).copied().unwrap_or(0)
     }
 
     /// The room for all operations together, from what the batch has counted.
@@ -50,7 +49,7 @@ impl WriteBatch {
     /// memtable cannot take whole.
     pub(super) fn measure(&mut self) -> Result<()> {
         self.rooms.clear();
-        if !self.more_families.is_empty() {
+        if self.touched.len() > 1 {
             self.rooms = self.room_of_each();
         }
         let room = self.families().map(|family| self.room_bytes(family)).max().unwrap_or(0);
@@ -59,13 +58,13 @@ impl WriteBatch {
 
     /// The room for each of [`Self::families`], in their order.
     fn room_of_each(&self) -> Vec<usize> {
-        let mut rooms = vec![0; 1 + self.more_families.len()];
+        let mut rooms = vec![0; self.touched.len()];
         // Most batches write runs of operations to one family.
-        let (mut run_of, mut at) = (self.first_family, 0);
+        let (mut run_of, mut at) = (None, 0);
         for op in self.ops().flatten() {
             if run_of != Some(op.family) {
                 run_of = Some(op.family);
-                at = self.families().position(|family| family == op.family).unwrap_or(0);
+                at = self.touched.place_of(op.family).unwrap_or(0);
             }
             rooms[at] += entry_room_bytes(&op);
         }

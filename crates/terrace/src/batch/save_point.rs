@@ -18,8 +18,7 @@ pub struct SavePoint {
     len_bytes: usize,
     count: u32,
     ttl_count: usize,
-    first_family: Option<u32>,
-    more_families: usize,
+    family_count: usize,
     store: Option<u64>,
     user_bytes: u64,
     separated_count: usize,
@@ -88,8 +87,7 @@ impl WriteBatch {
             len_bytes: self.bytes.len(),
             count: self.count,
             ttl_count: self.ttl_offsets.len(),
-            first_family: self.first_family,
-            more_families: self.more_families.len(),
+            family_count: self.touched.len(),
             store: self.store,
             user_bytes: self.user_bytes,
             separated_count: self.separated.len(),
@@ -124,8 +122,7 @@ impl WriteBatch {
         self.bytes.truncate(point.len_bytes);
         self.count = point.count;
         self.ttl_offsets.truncate(point.ttl_count);
-        self.first_family = point.first_family;
-        self.more_families.truncate(point.more_families);
+        self.touched.cut(point.family_count);
         self.store = point.store;
         self.user_bytes = point.user_bytes;
         self.separated.truncate(point.separated_count);

@@ -10,6 +10,7 @@ use crate::read::estimate::{self, Estimate};
 use crate::read::get::explain::{self, Explanation};
 use crate::read::get::{self, EntryInfo};
 use crate::read::scan::ReadOptions;
+use crate::version::read_env::family_of;
 use crate::write::count_log;
 use std::ops::RangeBounds;
 use terrace_base::FileNumber;
@@ -73,7 +74,7 @@ impl Db {
         let inner = self.inner();
         let families = inner.read.families.load();
         let name_of = |id| {
-            let family = families.iter().find(|family| family.id == id && !family.is_dropped())?;
+            let family = family_of(&families, id).filter(|family| !family.is_dropped())?;
             Some(family.name.clone())
         };
         inner.base.written.top(n, name_of)

@@ -30,7 +30,7 @@ use crate::version::evidence::Evidence;
 use crate::version::family::Family;
 use crate::version::file_numbers::FileNumbers;
 use crate::version::log_history::LogHistory;
-use crate::version::read_env::ReadEnv;
+use crate::version::read_env::{ReadEnv, family_of};
 use crate::version::reader_pins::ReaderPins;
 use crate::version::unpublished;
 use crate::version::version_set::{ManifestLog, VersionSet};
@@ -279,7 +279,7 @@ pub(crate) fn open_families(
     known: &[Arc<Family>],
 ) -> Result<Vec<Arc<Family>>> {
     let open = |f: &FamilyState| {
-        if let Some(family) = known.iter().find(|family| family.id == f.id) {
+        if let Some(family) = family_of(known, f.id) {
             // Without one that has to be given, what has no operands is read as before.
             if let Ok(Some(operator)) = merge_operator(options, f) {
                 family.learn_operator(operator);

@@ -2,7 +2,7 @@
 
 use crate::batch::{self, Op, Ops};
 use crate::error::Result;
-use crate::version::read_env::Families;
+use crate::version::read_env::{Families, family_of};
 use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -128,7 +128,7 @@ impl UpdateBatch {
         let ops = batch::decode(&self.payload).map(|(_, _, ops)| ops);
         let ops = ops.into_iter().flat_map(|ops: Ops<'_>| ops.flatten());
         self.first.onward().zip(ops).map(move |(seqno, op)| {
-            let family = self.families.iter().find(|family| family.id == op.family);
+            let family = family_of(&self.families, op.family);
             let family = family.filter(|family| !family.is_dropped());
             Ok(Update {
                 seqno: seqno.get(),

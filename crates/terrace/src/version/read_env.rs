@@ -15,6 +15,13 @@ use terrace_base::{AtomicSeqNo, SeqNo};
 /// The open column families, by id.
 pub(crate) type Families = Vec<Arc<Family>>;
 
+/// The family of this id among `families`, which are in the order of their ids. There may be ten thousand.
+#[inline]
+pub(crate) fn family_of(families: &[Arc<Family>], id: u32) -> Option<&Arc<Family>> {
+    let at = families.binary_search_by_key(&id, |family| family.id).ok()?;
+    families.get(at)
+}
+
 /// What a read needs: the families with their read states, the open files and values, and up to where
 /// writes are visible.
 pub(crate) struct ReadEnv {
@@ -53,7 +60,7 @@ impl ReadEnv {
 
     /// The family with this id, if it is open.
     pub fn family(&self, id: u32) -> Option<Arc<Family>> {
-        self.families.load().iter().find(|family| family.id == id).cloned()
+        family_of(&self.families.load(), id).cloned()
     }
 
     /// The family with this name, if there is one.

@@ -17,6 +17,7 @@ use crate::options::{SyncMode, WriteOptions};
 use crate::values::segment_length;
 use crate::version::family::Family;
 use crate::version::hot_table::HotTable;
+use crate::version::read_env::family_of;
 use crate::write::env::CommitEnv;
 use crate::write::full_disk;
 use crate::write::log_segments::{name_segments, next_segment, not_taken, sync, sync_log};
@@ -138,10 +139,10 @@ fn submit(
     {
         let families = env.read.families.load();
         batch.seal(&*env.base.clock, &|id| {
-            families.iter().find(|f| f.id == id).map_or(Separation::OFF, |f| f.separation())
+            family_of(&families, id).map_or(Separation::OFF, |f| f.separation())
         })?;
         for id in batch.merged_families() {
-            let family = families.iter().find(|family| family.id == id);
+            let family = family_of(&families, id);
             family.map_or(Ok(()), |family| family.check_merges())?;
         }
     }
@@ -438,7 +439,7 @@ struct Target {
 
 impl Target {
     fn of(families: &[Arc<Family>], id: u32, state: &mut InsertState) -> Self {
-        let family = families.iter().find(|f| f.id == id && !f.is_dropped());
+        let family = family_of(families, id).filter(|family| !family.is_dropped());
         let (memtable, hot) = match family.map(|f| f.state()) {
             Some(state) => (Some(state.memtable.clone()), state.hot.clone()),
             None => (None, None),

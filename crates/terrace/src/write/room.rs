@@ -8,6 +8,7 @@ use crate::memtable::MemTable;
 use crate::metrics::add;
 use crate::options::HotTableMode;
 use crate::version::family::Family;
+use crate::version::read_env::family_of;
 use crate::write::env::CommitEnv;
 use crate::write::flush_room;
 use crate::write::hot_swap::{self, Swap};
@@ -18,6 +19,8 @@ use std::sync::Arc;
 
 /// A memtable is full when it refers to one part in this many of the live bytes of the value log.
 const UNFLUSHED_SHARE: u64 = 64;
+/// Up to this many families, each batch of a group is asked for each of them.
+const FEW_FAMILIES: usize = 16;
 /// Bytes of separated values that a memtable may always refer to, or two segments if that is less.
 const MIN_UNFLUSHED_BYTES: u64 = 4 << 20;
 
@@ -31,36 +34,25 @@ pub(crate) fn make_room(
     families: &[Arc<Family>],
     group: &[Pending],
 ) -> Result<()> {
-    let most_separated = most_separated_bytes(env);
-    let most_flushed = log.flush_room.most_bytes(&env.base);
+    let most = MostBytes {
+        separated: most_separated_bytes(env),
+        flushed: log.flush_room.most_bytes(&env.base),
+    };
     let mut rotated = false;
-    for family in families {
-        let needed = needed_bytes(family, group);
-        let full = || {
-            let in_flight = lead.in_flight_bytes();
-            let state = family.state();
-            let table = &state.memtable;
-            let hot_bytes = state.hot.as_ref().map_or(0, |hot| hot.full_bytes());
-            let memtable_bytes = env.base.dynamic.memtable_bytes();
-            table.room_bytes() < needed + in_flight
-                || table.size_bytes() >= full_bytes(memtable_bytes, hot_bytes, most_flushed)
-                || table.separated_bytes() >= most_separated
-        };
-        let touched = || group.iter().any(|p| p.batch.touches(family.id));
-        let is_full = || {
-            // What is left of a group that is still being inserted says more.
-            full() && {
-                lead.drain();
-                full()
+    if families.len() > FEW_FAMILIES {
+        for family in written_to(families, group) {
+            rotated |= rotate_if_full(env, lead, log, family, group, most)?;
+        }
+    } else {
+        for family in families {
+            let touched = || group.iter().any(|p| p.batch.touches(family.id));
+            if families.len() == 1 || touched() {
+                rotated |= rotate_if_full(env, lead, log, family, group, most)?;
             }
-        };
-        if (families.len() == 1 || touched()) && is_full() {
-            rotate(env, log, family, needed)?;
-            rotated = true;
         }
     }
     if families.len() > 1
-        && let Some(largest) = largest_over_bound(env, families, most_flushed)
+        && let Some(largest) = largest_over_bound(env, families, most.flushed)
     {
         lead.drain();
         rotate(env, log, largest, needed_bytes(largest, group))?;
@@ -75,6 +67,55 @@ pub(crate) fn make_room(
         true => check_room(env, families, group),
         false => Ok(()),
     }
+}
+
+/// What a memtable may have.
+#[derive(Clone, Copy)]
+struct MostBytes {
+    /// Of separated values.
+    separated: u64,
+    /// Of what is flushed, for want of room.
+    flushed: usize,
+}
+
+/// Rotates the memtable of a family that the group writes to, if it is full or cannot take its part of the group. Whether
+/// it did.
+fn rotate_if_full(
+    env: &CommitEnv,
+    lead: &Lead<'_>,
+    log: &mut LogState,
+    family: &Family,
+    group: &[Pending],
+    most: MostBytes,
+) -> Result<bool> {
+    let needed = needed_bytes(family, group);
+    let full = || {
+        let in_flight = lead.in_flight_bytes();
+        let state = family.state();
+        let table = &state.memtable;
+        let hot_bytes = state.hot.as_ref().map_or(0, |hot| hot.full_bytes());
+        let memtable_bytes = env.base.dynamic.memtable_bytes();
+        table.room_bytes() < needed + in_flight
+            || table.size_bytes() >= full_bytes(memtable_bytes, hot_bytes, most.flushed)
+            || table.separated_bytes() >= most.separated
+    };
+    // What is left of a group that is still being inserted says more.
+    let is_full = full() && {
+        lead.drain();
+        full()
+    };
+    if is_full {
+        rotate(env, log, family, needed)?;
+    }
+    Ok(is_full)
+}
+
+/// Those of `families` that the group writes to. Costs no look at the others.
+fn written_to<'f>(families: &'f [Arc<Family>], group: &[Pending]) -> Vec<&'f Arc<Family>> {
+    let mut ids: Vec<u32> = group.iter().flat_map(|p| p.batch.families()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids.into_iter().filter_map(|id| family_of(families, id)).collect()
 }
 
 /// Size at which a memtable is full: a hot table of `hot_bytes` takes some of its memory, but nothing of what may be flushed.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use terrace::vfs::SimVfs;
-use terrace::{CfOptions, ColumnFamily, Db, Options, SyncMode, WriteBatch};
+use terrace::{CfOptions, ColumnFamily, Db, Error, Options, SyncMode, WriteBatch};
 use terrace_base::rng::{Rng, SplitMix64};
 
 /// The least budget there may be.
@@ -84,6 +84,49 @@ fn many_writers_to_many_families_under_the_least_budget_never_fail() {
     assert_eq!(m.ops_written, written);
     db.flush().unwrap();
     db.verify().unwrap();
+}
+
+/// There are more of them than are looked through one by one, and each operation is for another one than that before it.
+#[test]
+fn batches_to_many_families_find_each_of_them_and_room_in_it() {
+    const FAMILIES: usize = 40;
+    let db = Db::open("/db", tight_options()).unwrap();
+    let families = with_families(&db, FAMILIES);
+    let key = |round: u8, n: u8| [round, n];
+    for round in 0..12 {
+        let mut batch = WriteBatch::new();
+        for n in 0..4 {
+            for (at, family) in families.iter().enumerate() {
+                let value = [&[at as u8, round, n][..], &[7; 800]].concat();
+                batch.put_cf(family, key(round, n), value);
+            }
+        }
+        db.write(batch).unwrap();
+    }
+    let m = db.metrics();
+    assert!(!m.poisoned, "{m}");
+    let has_all = |at: usize, family: &ColumnFamily| {
+        (0..12).all(|round| {
+            (0..4).all(|n| {
+                let value = family.get(key(round, n)).unwrap();
+                value.is_some_and(|value| value.starts_with(&[at as u8, round, n]))
+            })
+        })
+    };
+    assert!(families.iter().enumerate().all(|(at, family)| has_all(at, family)));
+    // Of a batch to one that is gone nothing is written.
+    db.drop_column_family("20").unwrap();
+    let mut batch = WriteBatch::new();
+    families.iter().for_each(|family| batch.put_cf(family, b"late", b"v"));
+    assert!(matches!(db.write(batch), Err(Error::NoSuchFamily(_))));
+    let mut batch = WriteBatch::new();
+    let left = families.iter().filter(|family| family.name() != "20");
+    left.clone().for_each(|family| batch.put_cf(family, b"later", b"v"));
+    db.write(batch).unwrap();
+    for family in left {
+        let found = (family.get(b"late").unwrap(), family.get(b"later").unwrap());
+        assert!(found.0.is_none() && found.1.is_some(), "{}", family.name());
+    }
 }
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;

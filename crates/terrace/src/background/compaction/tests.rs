@@ -338,7 +338,7 @@ fn of_a_level_of_very_small_files_a_merge_takes_a_bounded_number() {
     let Choice::Merge(merge) = pick(&drawn.input()) else { panic!("L5 is larger than L6") };
     let counts: Vec<_> = merge.inputs.iter().map(|(level, files)| (*level, files.len())).collect();
     assert_eq!(counts, [(5, leveled::MAX_WINDOW_FILES), (6, 1)]);
-    // Where no window is better than another one, by bytes.
+    // A step of `compact_range` takes as many as its bytes allow.
     let mut manual = Manual::new(Bound::Unbounded, Bound::Unbounded);
     let ManualStep::Do(Choice::Merge(merge)) = pick_manual(&drawn.input(), &mut manual) else {
         panic!("there is something to merge");
