@@ -56,7 +56,9 @@ fn a_file_stays_above_what_a_compaction_writes() {
 
 #[test]
 fn nothing_goes_below_keys_that_are_compacted_or_have_no_number() {
-    let version = Version::parse_shape("L0:  9:[d-f] 1KB\nL5:  3:[m-p) 1KB seqnos=0-7\n").unwrap();
+    let shape = "L0:  9:[d-f] 1KB  8:[a-z] 1KB seqnos=1-2  7:[t-v] 1KB seqnos=0-1\n\
+                 L5:  2:[g-h] 1KB  3:[m-p) 1KB seqnos=0-7  4:[q-r] 1KB\n";
+    let version = Version::parse_shape(shape).unwrap();
     let of = |range: &str, running: &[RunningCompaction]| {
         let drawn = Version::parse_shape(&format!("L6:  99:{range} 1KB")).unwrap();
         let file = std::sync::Arc::new((*drawn.level(6).files()[0]).clone());
@@ -68,7 +70,10 @@ fn nothing_goes_below_keys_that_are_compacted_or_have_no_number() {
     assert_eq!(of("[d-f]", &[running(0, 3, "f", "g")]), (true, false));
     assert_eq!(of("[d-f]", &[running(0, 6, "g", "z"), running(1, 3, "a", "z")]), (false, false));
     assert_eq!(of("[n-n]", &[]), (false, true));
-    assert_eq!(of("[p-z]", &[]), (false, false));
+    assert_eq!(of("[p-s]", &[]), (false, false));
+    assert_eq!(of("[h-l]", &[]), (false, false));
+    assert_eq!(of("[r-t]", &[]), (false, true));
+    assert_eq!(of("[w-z]", &[]), (false, false));
 }
 
 /// A merge that began now would not see what comes below it, and would drop deletions that hide it.
