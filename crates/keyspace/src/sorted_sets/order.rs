@@ -3,10 +3,13 @@
 //!
 //! Scores and members are found by a seek. A rank is counted from the nearer end.
 
-use crate::command_batch::{CommandBatch, Direction};
+use crate::command_batch::{CommandBatch, Direction, Mode};
 use crate::encode::{self, ELEMENT_PREFIX_BYTES, Meta};
 use crate::error::Result;
 use std::ops::RangeInclusive;
+
+/// In a set of no more members a place is counted from where the order begins: that takes less than an estimate.
+const FEW_MEMBERS: u64 = 8192;
 
 /// Bytes of a key in order in front of the score.
 const PREFIX_BYTES: usize = ELEMENT_PREFIX_BYTES + 1;
@@ -154,8 +157,8 @@ impl CommandBatch {
         })
     }
 
-    /// The place and the score of a member in an order, the first being 0. Costs O(place counted
-    /// from the lowest score).
+    /// The place and the score of a member in an order, the first being 0. Costs O(place); of many members, O(distance to
+    /// the nearer end), as far as the engine's estimate knows which is nearer.
     pub fn sorted_set_rank(
         &self,
         db: u8,
@@ -165,18 +168,33 @@ impl CommandBatch {
     ) -> Result<Option<(u64, f64)>> {
         let Some(score) = self.sorted_set_score(db, set, member)? else { return Ok(None) };
         let wanted = encode::score_key(db, set.id, score, member);
-        let (mut rank, mut found) = (0, false);
-        self.walk_in_order(db, set, None, Order::Up, |key, _, _| {
+        let from = self.nearer_end(db, set, &wanted, order);
+        let (mut passed, mut found) = (0, false);
+        self.walk_in_order(db, set, None, from, |key, _, _| {
             found = key == wanted;
-            rank += u64::from(!found);
-            self.allow_walk(rank)?;
+            passed += u64::from(!found);
+            self.allow_walk(passed)?;
             Ok(!found)
         })?;
-        let rank = match order {
-            Order::Up => rank,
-            Order::Down => set.count.saturating_sub(1 + rank),
+        let rank = match from == order {
+            true => passed,
+            false => set.count.saturating_sub(1 + passed),
         };
         Ok(found.then_some((rank, score)))
+    }
+
+    /// The order that comes to the member with this key soonest, where the set has many; else `order`. An estimate may read
+    /// the device, and one that is wrong or fails costs time only.
+    fn nearer_end(&self, db: u8, set: &Meta, key: &[u8], order: Order) -> Order {
+        if set.count <= FEW_MEMBERS || self.mode() == Mode::Memory {
+            return order;
+        }
+        let lowest = prefix_of(db, set);
+        match self.space().elements().estimate(&lowest[..]..key) {
+            Ok(below) if below.keys > set.count / 2 => Order::Down,
+            Ok(_) => Order::Up,
+            Err(_) => order,
+        }
     }
 
     fn each_of_ranks(

@@ -250,6 +250,43 @@ fn fields_are_walked_by_without_their_values() {
     assert_eq!((shown.len() as u64, values_read(&space) - before), (FIELDS - 5, 5));
 }
 
+/// Whatever is asked for: the members with the highest scores have their places among the lowest, too.
+#[test]
+fn a_place_in_a_large_sorted_set_is_counted_from_the_nearer_end() {
+    const MEMBERS: usize = 10_000;
+    let space = roomy_store(Compression::None);
+    let names: Vec<String> = (0..MEMBERS).map(|at| format!("{at:05}")).collect();
+    let mut turn = locked(&space, &[b"z"]);
+    let pairs = names.iter().enumerate().map(|(at, name)| (at as f64, name.as_bytes()));
+    turn.sorted_set_add(0, b"z", AddRule::default(), pairs).unwrap();
+    turn.commit().unwrap();
+    let mut turn = space.command_batch(Mode::Memory);
+    let set = turn.sorted_set(0, b"z").unwrap().unwrap();
+    let rank = |turn: &CommandBatch, at: usize, order: Order| {
+        let found = turn.sorted_set_rank(0, &set, names[at].as_bytes(), order);
+        found.unwrap().map(|(rank, _)| rank as usize)
+    };
+    let last = MEMBERS - 1;
+    // Where no more than some thousands are walked by, from where the order begins.
+    assert_eq!(rank(&turn, 10, Order::Up), Some(10));
+    assert_eq!(rank(&turn, last - 10, Order::Down), Some(10));
+    space.db().flush().unwrap();
+    space.db().wait_idle().unwrap();
+    let blocks_read = || {
+        let reads = space.db().metrics().reads;
+        reads.data_block_hits + reads.data_block_misses
+    };
+    let turn = space.command_batch(Mode::Device);
+    for (at, order) in [10, last - 10].into_iter().zip([Order::Down, Order::Up]) {
+        let before = blocks_read();
+        let expected = if order == Order::Up { at } else { last - at };
+        assert_eq!(rank(&turn, at, order), Some(expected));
+        // All of them lie in many hundreds.
+        let blocks = blocks_read() - before;
+        assert!(blocks < 100, "{blocks} for member {at}");
+    }
+}
+
 /// The reservation of ids is a commit of its own, which may wait for a sync.
 #[test]
 fn ids_are_reserved_by_who_may_wait() {

@@ -83,7 +83,7 @@ pub const COMMANDS: &[CommandSpec] = &[
         flags: Flags::READ.with(Flags::FAST),
         arguments: "key member [WITHSCORE]",
         summary: "Gives the place of a member, the lowest score being first.",
-        complexity: "O(rank): members with lower scores are walked by",
+        complexity: "O(rank); of more than 8,192 members O(distance to the nearer end)",
         since: "2.0.0",
         run: zrank,
         ..ROW
@@ -94,7 +94,7 @@ pub const COMMANDS: &[CommandSpec] = &[
         flags: Flags::READ.with(Flags::FAST),
         arguments: "key member [WITHSCORE]",
         summary: "Gives the place of a member, the highest score being first.",
-        complexity: "O(members with lower scores), which are walked by",
+        complexity: "O(rank); of more than 8,192 members O(distance to the nearer end)",
         since: "2.0.0",
         run: zrevrank,
         ..ROW
