@@ -86,9 +86,11 @@ pub(super) struct Load {
 #[derive(Default)]
 pub(super) struct FilterRegistry {
     files: HashMap<FileNumber, File>,
-    /// The files in the order of the sweep, and where it is.
+    /// The files in the order of the sweep, and where it is. Some of them may be gone.
     order: Vec<FileNumber>,
     hand: usize,
+    /// How many have gone since the order was cleared of such.
+    gone: usize,
     /// Bytes of units that partitions have.
     resident_bytes: usize,
     /// Bytes of loads under way.
@@ -164,13 +166,22 @@ impl FilterRegistry {
         let Some(file) = self.files.remove(&number) else { return Vec::new() };
         self.entries -= file.entries;
         self.partitions -= file.partitions.len();
-        if let Some(at) = self.order.iter().position(|other| *other == number) {
-            self.order.remove(at);
-            self.hand -= usize::from(at < self.hand);
+        self.gone += 1;
+        if self.gone > self.order.len() / 2 {
+            self.clear_order();
         }
         let ids = partition_ids(number, file.partitions.len());
-        self.failed.retain(|id, _| id.file != number);
+        ids.iter().for_each(|id| _ = self.failed.remove(id));
         ids
+    }
+
+    /// Takes files that are gone out of the order of the sweep, half of it at a time: a family that is dropped may have had a
+    /// hundred thousand.
+    fn clear_order(&mut self) {
+        let is_there = |number: &FileNumber| self.files.contains_key(number);
+        let swept = self.order.iter().take(self.hand).filter(|number| is_there(number)).count();
+        self.order.retain(is_there);
+        (self.hand, self.gone) = (swept, 0);
     }
 
     /// A reader of file `number` was opened: none of its units are resident.
@@ -464,4 +475,45 @@ fn partition_ids(number: FileNumber, count: usize) -> Vec<PartitionId> {
 /// Frees all units of a reader.
 fn empty(reader: &SstReader) {
     (0..reader.filter_partition_count()).for_each(|at| drop_filter_units(reader, at, 0));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_gone_leave_the_sweep_many_at_a_time() {
+        let file = |number| {
+            let number = FileNumber::new(number);
+            Arc::new(FileMeta { number, entry_count: 1, ..FileMeta::default() })
+        };
+        let metas: Vec<Arc<FileMeta>> = (0..1000).map(file).collect();
+        let mut registry = FilterRegistry::default();
+        metas.iter().for_each(|meta| registry.add_file(0, meta));
+        let mut offers = Vec::new();
+        assert_eq!(registry.sweep(300, &mut offers), (true, false));
+        let mut cleared = 0;
+        for meta in &metas[100..900] {
+            let before = registry.order.len();
+            assert!(registry.forget(meta.number).is_empty());
+            cleared += usize::from(registry.order.len() < before);
+            assert!(registry.order.len() <= 2 * registry.files.len() + 1);
+        }
+        assert_eq!(cleared, 2);
+        let numbers = |order: &[FileNumber]| -> Vec<u64> {
+            let live = order.iter().filter(|number| registry.is_live(**number));
+            live.map(|number| number.get()).collect()
+        };
+        // The sweep goes on with those that it has not come to.
+        let (swept, rest) = registry.order.split_at(registry.hand);
+        assert_eq!(numbers(swept), (0..100).collect::<Vec<_>>());
+        assert_eq!(numbers(rest), (900..1000).collect::<Vec<_>>());
+        assert_eq!(registry.sweep(1000, &mut offers), (false, true));
+        assert!(offers.is_empty());
+        for meta in metas[..100].iter().chain(&metas[900..]) {
+            registry.forget(meta.number);
+        }
+        assert!(registry.order.is_empty() && registry.entries == 0);
+        assert_eq!(registry.sweep(1, &mut offers), (true, true));
+    }
 }
