@@ -13,7 +13,7 @@ use crate::batch::WriteBatch;
 use crate::error::{Error, Result};
 use crate::memtable::MemTable;
 use crate::metrics::add;
-use crate::version::read_env::ReadEnv;
+use crate::version::read_env::{ReadEnv, family_of};
 use crate::version::read_state::ReadState;
 use crate::write::changed_range;
 use crate::write::queue::Pending;
@@ -103,7 +103,7 @@ fn any_changed(env: &ReadEnv, watched: &[Watched], since: impl Fn(SeqNo) -> SeqN
     let visible = env.visible_seqno();
     let families = env.families.load();
     for Watched { family, keys, ranges } in watched {
-        if !families.iter().any(|open| Arc::ptr_eq(open, family)) {
+        if family_of(&families, family.id).is_none_or(|open| !Arc::ptr_eq(open, family)) {
             // With a family go its keys.
             return match family.is_dropped() {
                 true => Ok(true),
