@@ -99,7 +99,9 @@ pub(crate) struct Visible<I> {
     stepped_over: u64,
     /// Keys stepped over that range tombstones cover, and times that runs were asked to move past such keys.
     covered_steps: u64,
-    /// A move that would make both more than this is refused.
+    /// Keys stepped over that are too new to be seen.
+    too_new: u64,
+    /// A move that would make all of these more than this is refused.
     most_stepped_over: u64,
 }
 
@@ -192,12 +194,13 @@ impl<I: ScanCursor> Visible<I> {
             operands,
             stepped_over: 0,
             covered_steps: 0,
+            too_new: 0,
             most_stepped_over: u64::MAX,
         }
     }
 
     /// Refuses, with [`Error::NotInMemory`], moves that would step over more keys than this in all that are deleted,
-    /// expired or covered: for a thread that must not take long.
+    /// expired, covered or too new: for a thread that must not take long.
     pub fn stepping_over_at_most(mut self, most: u64) -> Self {
         self.most_stepped_over = most;
         self
@@ -207,7 +210,17 @@ impl<I: ScanCursor> Visible<I> {
     fn note_step(&mut self, is_covered: bool) -> Result<()> {
         self.stepped_over += u64::from(!is_covered);
         self.covered_steps += u64::from(is_covered);
-        match self.stepped_over + self.covered_steps > self.most_stepped_over {
+        self.check_steps()
+    }
+
+    /// A key is stepped over of which all versions are too new, as far as it shows.
+    fn note_too_new(&mut self) -> Result<()> {
+        self.too_new += 1;
+        self.check_steps()
+    }
+
+    fn check_steps(&self) -> Result<()> {
+        match self.stepped_over + self.covered_steps + self.too_new > self.most_stepped_over {
             true => Err(Error::NotInMemory),
             false => Ok(()),
         }
@@ -389,6 +402,7 @@ impl<I: ScanCursor> Visible<I> {
                     self.key.clear();
                     self.key.extend_from_slice(user_key);
                     (skip, steps) = (Skip::TooNew, 0);
+                    self.note_too_new()?;
                 }
                 steps = (steps + 1) % MAX_STEPS;
                 match steps {
@@ -439,6 +453,7 @@ impl<I: ScanCursor> Visible<I> {
             self.key.clear();
             self.key.extend_from_slice(user_key);
             let Some(trailer) = self.take_newest_backward()? else {
+                self.note_too_new()?;
                 continue;
             };
             let live = live_value(trailer, || &self.value, self.view.now_ms)?;

@@ -295,6 +295,43 @@ fn a_walk_that_must_not_take_long_is_refused_after_many_deleted_keys() {
     }
 }
 
+/// Others write while somebody goes on with a scan of before.
+#[test]
+fn keys_that_are_too_new_count_once_each_whatever_their_versions() {
+    let mut run = vec![put(b"a", SeqNo::new(1))];
+    for n in 0..100 {
+        let newest = 3 + 12 * u64::from(n == 50);
+        let versions = (3..=newest).rev();
+        run.extend(versions.map(|seqno| put(format!("k{n:03}").as_bytes(), SeqNo::new(seqno))));
+    }
+    run.push(put(b"z", SeqNo::new(1)));
+    // A key with an older version is shown.
+    run.extend([4, 1].map(|seqno| put(b"zz", SeqNo::new(seqno))));
+    for (most, is_allowed) in [(u64::MAX, true), (101, true), (99, false), (0, false)] {
+        for is_backward in [false, true] {
+            let merged = MergingIter::new(vec![VecIter::new(run.clone())]);
+            let view = plain_view(SeqNo::new(2), Vec::new());
+            let mut iter = Visible::new(merged, view).stepping_over_at_most(most);
+            let (first, moved) = match is_backward {
+                false => (iter.seek_to_first(), iter.next()),
+                true => (iter.seek(b"z"), iter.prev()),
+            };
+            first.unwrap();
+            assert_eq!(moved.is_ok(), is_allowed, "{most} {is_backward}");
+            assert_eq!((iter.valid(), iter.stepped_over()), (is_allowed, 0));
+            match (moved, is_backward) {
+                (Ok(()), true) => assert_eq!(iter.key(), b"a"),
+                (Ok(()), false) => {
+                    assert_eq!(iter.key(), b"z");
+                    iter.next().unwrap();
+                    assert_eq!(iter.key(), b"zz");
+                }
+                (Err(error), _) => assert!(matches!(error, Error::NotInMemory), "{error}"),
+            }
+        }
+    }
+}
+
 /// The run has a newer entry too, so that it cannot be asked to move past all at once.
 #[test]
 fn covered_keys_that_are_stepped_over_one_by_one_count_too() {
