@@ -5,7 +5,7 @@
 
 use crate::command_batch::{CommandBatch, Mode};
 use crate::encode::Meta;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Wait};
 use crate::keys::Type;
 use crate::members::Page;
 use crate::pending_writes::PendingWrites;
@@ -20,6 +20,10 @@ const COUNTED: u64 = 100_000;
 
 /// And this many where others wait meanwhile: what [`CommandBatch::allow_walk`] lets through.
 const COUNTED_IN_MEMORY: u64 = 4096;
+
+/// With placement `slots`, a walk goes by a search past what a slot has of other databases, or in front of a prefix: this
+/// often where others wait meanwhile. About a millisecond.
+const SEARCHES_IN_MEMORY: u64 = 512;
 
 /// Nothing is counted where the engine takes it for this many times what would be: keys that stand in every sorted run
 /// count in each of them.
@@ -59,6 +63,8 @@ pub struct KeyScan<'a> {
 struct Stored<'b> {
     iter: Option<Iter>,
     bounds: &'b WalkBounds,
+    /// How many searches it may make for what is within the bounds.
+    searches: u64,
 }
 
 impl Stored<'_> {
@@ -76,6 +82,8 @@ impl Stored<'_> {
         while iter.valid()
             && let Step::Seek(next) = self.bounds.look_at(iter.key())
         {
+            let left = self.searches.checked_sub(1);
+            self.searches = left.ok_or(Error::Elsewhere(Wait::Walk))?;
             iter.seek(&next)?;
         }
         Ok(())
@@ -260,6 +268,7 @@ impl CommandBatch {
         let mut texts = Written::within(bounds, self.written_texts());
         let mut metas = Written::within(bounds, self.written_metas());
         let prefix_bytes = self.space.layout.prefix_bytes();
+        let mut unseen = 0;
         loop {
             let (text, meta) = (texts.row, metas.row);
             let written = (text.map(|row| row.0), meta.map(|row| row.0));
@@ -281,11 +290,17 @@ impl CommandBatch {
                 (Some(_), _) => Some(Type::String),
                 (None, meta) => meta.map(|meta| Type::Collection(meta.kind)),
             };
-            if let Some(kind) = kind
-                && !self.space.moves.hides(bounds.db, &key[prefix_bytes..])
-                && !seen(key, SeenKey { key: &key[prefix_bytes..], kind, value })
-            {
-                return Ok(());
+            match kind.filter(|_| !self.space.moves.hides(bounds.db, &key[prefix_bytes..])) {
+                Some(kind) => {
+                    if !seen(key, SeenKey { key: &key[prefix_bytes..], kind, value }) {
+                        return Ok(());
+                    }
+                }
+                // Collections that have expired are there until they are removed.
+                None => {
+                    unseen += 1;
+                    self.allow_walk(unseen)?;
+                }
             }
             if here[0] {
                 texts.advance();
@@ -305,8 +320,9 @@ impl CommandBatch {
     /// Strings, with values or without; collections if neither is said.
     fn stored_keys<'b>(&self, bounds: &'b WalkBounds, values: Option<bool>) -> Result<Stored<'b>> {
         let db = bounds.db;
+        let searches = if self.mode() == Mode::Memory { SEARCHES_IN_MEMORY } else { u64::MAX };
         if self.is_flushed(db) || (values.is_none() && !self.may_hold_collections(db)) {
-            return Ok(Stored { iter: None, bounds });
+            return Ok(Stored { iter: None, bounds, searches });
         }
         let family = match values {
             Some(_) => &self.space.strings,
@@ -319,7 +335,7 @@ impl CommandBatch {
             ..self.reading().clone()
         })?;
         iter.seek_to_first()?;
-        let mut stored = Stored { iter: Some(iter), bounds };
+        let mut stored = Stored { iter: Some(iter), bounds, searches };
         stored.settle()?;
         Ok(stored)
     }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use terrace::vfs::SimVfs;
 use terrace::{Clock, Compression};
 use terrace_keyspace::{
-    AddRule, CommandBatch, End, Error, ExpireIf, KeyRange, Keyspace, Lifetime, MemberEnd, Meta,
-    Mode, Order, PutOptions, Range, Type, Wait, When,
+    AddRule, CommandBatch, End, Error, ExpireIf, KeyRange, KeyScan, Keyspace, Lifetime, MemberEnd,
+    Meta, Mode, Order, Placement, PutOptions, Range, Type, Wait, When,
 };
 
 const LARGE: usize = 1 << 20;
@@ -369,6 +369,63 @@ fn walks_over_many_graves_are_left_to_others() {
     let (outcome, shown, _) = show(Mode::Device);
     outcome.unwrap();
     assert_eq!(shown, 1);
+}
+
+/// With slots, what a slot has of other databases, or in front of a prefix, is passed by a search in each of them.
+#[test]
+fn searches_in_many_slots_are_left_to_others() {
+    let space = roomy_store(Compression::None);
+    let mut turn = space.command_batch(Mode::Device);
+    turn.lock_everything();
+    for at in 0..700 {
+        let key = format!("{at}");
+        turn.put(0, key.as_bytes(), b"v", &PutOptions::default()).unwrap();
+    }
+    turn.commit().unwrap();
+    let scan = |mode: Mode, db: u8, prefix: &[u8]| {
+        let mut turn = space.command_batch(mode);
+        let scan = KeyScan { cursor: 0, prefix, kind: None, count: 10 };
+        turn.scan_keys(db, &scan, |_| true).map(|page| page.items.len())
+    };
+    let has_slots = PLACEMENT == Placement::Slots;
+    for (db, prefix) in [(1, &b""[..]), (0, &b"x"[..])] {
+        match scan(Mode::Memory, db, prefix) {
+            Err(Error::Elsewhere(Wait::Walk)) => assert!(has_slots),
+            outcome => assert_eq!((outcome.unwrap(), has_slots), (0, false)),
+        }
+        assert_eq!(scan(Mode::Device, db, prefix).unwrap(), 0);
+    }
+    assert_eq!(scan(Mode::Memory, 0, b"").unwrap(), 10);
+}
+
+/// Expired collections are removed some at a time; until then a walk over keys passes them.
+#[test]
+fn walks_over_many_expired_collections_are_left_to_others() {
+    let (vfs, clock) = (SimVfs::new(1), stopped_clock());
+    let mut options = small_options(&vfs, &clock);
+    options.memory_budget = 64 << 20;
+    options.advanced.memtable_bytes = 16 << 20;
+    let space = Keyspace::open_without_active_expire("/db", options, Some(PLACEMENT)).unwrap();
+    let mut turn = space.command_batch(Mode::Device);
+    turn.lock_everything();
+    let expires_at_ms = turn.now_ms() + 10;
+    for at in 0..5000 {
+        let key = format!("{at}");
+        turn.set_add(0, key.as_bytes(), std::iter::once(&b"m"[..])).unwrap();
+        let condition = ExpireIf::default();
+        assert!(turn.expire(0, key.as_bytes(), expires_at_ms, condition).unwrap());
+    }
+    turn.commit().unwrap();
+    let scan = |mode: Mode| {
+        let mut turn = space.command_batch(mode);
+        let scan = KeyScan { cursor: 0, prefix: b"", kind: None, count: 10 };
+        turn.scan_keys(0, &scan, |_| true).map(|page| page.items.len())
+    };
+    assert_eq!(scan(Mode::Memory).unwrap(), 10);
+    clock.advance(20);
+    let outcome = scan(Mode::Memory);
+    assert!(matches!(outcome, Err(Error::Elsewhere(Wait::Walk))), "{outcome:?}");
+    assert_eq!(scan(Mode::Device).unwrap(), 0);
 }
 
 /// By name, members of several scores: others lie between those that go.
