@@ -86,10 +86,10 @@ mod tests {
         fn families_are_found_at_their_places_however_many_there_are(
             steps in proptest::collection::vec(
                 prop_oneof![
-                    9 => (0..80_u32).prop_map(Step::Note),
-                    1 => (0..60_usize).prop_map(Step::Cut),
+                    9 => (0..40_u32).prop_map(Step::Note),
+                    1 => (0..40_usize).prop_map(Step::Cut),
                 ],
-                0..200),
+                0..100),
         ) {
             let (mut touched, mut model) = (Touched::default(), Vec::new());
             for step in steps {
@@ -107,7 +107,7 @@ mod tests {
                 }
                 prop_assert_eq!(touched.iter().collect::<Vec<_>>(), model.clone());
                 prop_assert_eq!(touched.len(), model.len());
-                for family in 0..80 {
+                for family in 0..40 {
                     let place = model.iter().position(|other| *other == family);
                     prop_assert_eq!(touched.place_of(family), place);
                 }
