@@ -328,6 +328,8 @@ fn compaction_loop(env: &JobEnv) {
             _ if scheduler.is_stopping() => {}
             None => scheduler.wait_for_work(&mut jobs, TICK),
             Some(took) => {
+                let breath = jobs.breath_after_look(took);
+                scheduler.rest(&mut jobs, breath);
                 let rest = jobs.rest_after_look(took, TICK);
                 scheduler.wait_for_work_since(&mut jobs, generation, rest);
             }

@@ -5,7 +5,7 @@ use crate::jobs::ahead::Ahead;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use terrace_base::sync::{Condvar, Mutex, MutexGuard};
+use terrace_base::sync::{Condvar, Instant, Mutex, MutexGuard};
 use terrace_base::{FileNumber, SeqNo};
 
 /// How long a thread sleeps at most before it looks again at what it waits for; a job that ends wakes it earlier.
@@ -16,6 +16,11 @@ const RECHECK: Duration = Duration::from_millis(50);
 const LOOK_RESTS: u32 = 50;
 /// It rests no longer. Not all that makes work wakes it: values expire, and snapshots are let go of.
 const LONGEST_LOOK_REST: Duration = Duration::from_secs(1);
+/// A look has the scheduler's lock. Also where work comes up all the time, as while thousands of families are flushed one after the
+/// other, each of which may make work, others have the lock this many times as long as all threads that merge take for such a look.
+const LOOK_BREATHS: u32 = 4;
+/// What is shorter is no rest.
+const SHORTEST_BREATH: Duration = Duration::from_millis(2);
 
 /// A compaction that is running, as far as the choice of another one must know it.
 #[derive(Debug, Clone)]
@@ -223,6 +228,15 @@ impl SchedulerState {
         rest.min(LONGEST_LOOK_REST).max(least)
     }
 
+    /// How long a thread does not look again that has found nothing to merge, for which it `took` so long, whatever comes up.
+    pub fn breath_after_look(&self, took: Duration) -> Duration {
+        let threads = u32::try_from(self.compaction_threads).unwrap_or(u32::MAX);
+        match took.saturating_mul(threads.saturating_mul(LOOK_BREATHS)) {
+            short if short < SHORTEST_BREATH => Duration::ZERO,
+            breath => breath.min(LONGEST_LOOK_REST),
+        }
+    }
+
     /// Whether nothing runs.
     pub fn is_quiet(&self) -> bool {
         self.flushing.is_empty() && self.running.is_empty()
@@ -254,6 +268,14 @@ impl Scheduler {
     /// Waits for work, at most `timeout`.
     pub fn wait_for_work(&self, jobs: &mut MutexGuard<'_, SchedulerState>, timeout: Duration) {
         self.work.wait_for(jobs, timeout);
+    }
+
+    /// Waits for this long, whatever comes up, or until the store stops.
+    pub fn rest(&self, jobs: &mut MutexGuard<'_, SchedulerState>, rest: Duration) {
+        let until = Instant::now() + rest;
+        while !self.is_stopping() && Instant::now() < until {
+            self.wait_for_work(jobs, until.saturating_duration_since(Instant::now()));
+        }
     }
 
     /// As [`Self::wait_for_work`], but not if some may have come up since the state was of this `generation`.
@@ -394,6 +416,24 @@ mod tests {
         jobs.compaction_threads = usize::MAX;
         assert_eq!(jobs.rest_after_look(Duration::MAX, tick), LONGEST_LOOK_REST);
         assert_eq!(jobs.rest_after_look(Duration::ZERO, tick), tick);
+    }
+
+    #[test]
+    fn a_look_that_takes_long_leaves_the_lock_to_others_for_most_of_the_time() {
+        let ms = Duration::from_millis;
+        let mut jobs = SchedulerState { compaction_threads: 1, ..SchedulerState::default() };
+        assert_eq!(jobs.breath_after_look(Duration::from_micros(499)), Duration::ZERO);
+        assert_eq!(jobs.breath_after_look(ms(1)), ms(4));
+        jobs.compaction_threads = 4;
+        assert_eq!(jobs.breath_after_look(ms(30)), ms(480));
+        assert_eq!(jobs.breath_after_look(ms(90)), LONGEST_LOOK_REST);
+        jobs.compaction_threads = usize::MAX;
+        assert_eq!(jobs.breath_after_look(Duration::MAX), LONGEST_LOOK_REST);
+        assert_eq!(jobs.breath_after_look(Duration::ZERO), Duration::ZERO);
+        // The store stops: nobody waits for it.
+        let scheduler = Scheduler::default();
+        scheduler.stop();
+        scheduler.rest(&mut scheduler.lock(), Duration::from_secs(600));
     }
 
     #[test]
