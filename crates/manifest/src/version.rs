@@ -9,6 +9,7 @@ use crate::file_meta::FileMeta;
 use crate::level::Level;
 use std::collections::HashMap;
 use std::sync::Arc;
+use terrace_base::key::MAX_KEY_BYTES;
 use terrace_base::{FileNumber, MAX_SEQNO};
 
 /// Levels L0..L6.
@@ -210,6 +211,10 @@ fn check_file(file: &FileMeta) -> Result<(), String> {
     if file.smallest > file.largest || empty {
         return Err(format!("the bounds of file {number} are not in order"));
     }
+    // The record could not be read again.
+    if file.smallest.len().max(file.largest.len()) > MAX_KEY_BYTES {
+        return Err(format!("a bound of file {number} is longer than any key"));
+    }
     if file.smallest_seqno > file.largest_seqno || file.largest_seqno > MAX_SEQNO {
         return Err(format!("the sequence numbers of file {number} are not in order"));
     }
@@ -219,6 +224,17 @@ fn check_file(file: &FileMeta) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bound_that_is_longer_than_any_key_is_refused() {
+        for (bytes, fits) in [(MAX_KEY_BYTES, true), (MAX_KEY_BYTES + 1, false)] {
+            let (smallest, largest) = (b"a".to_vec(), vec![b'b'; bytes]);
+            let file =
+                FileMeta { number: FileNumber::new(7), smallest, largest, ..Default::default() };
+            let edit = FamilyEdit { added: vec![(0, file)], ..FamilyEdit::default() };
+            assert_eq!(Version::empty().apply(&edit).is_ok(), fits, "{bytes}");
+        }
+    }
 
     #[test]
     fn files_that_move_stay_the_same() {

@@ -5,6 +5,7 @@
 
 use crate::block_handle::Checked;
 use terrace_base::codec::{put_bytes, put_varint};
+use terrace_base::key::MAX_KEY_BYTES;
 use terrace_base::range_tombstone::Fragment;
 use terrace_base::{Decoder, MAX_SEQNO, RangeTombstones, SeqNo};
 
@@ -18,7 +19,7 @@ pub(crate) fn encode(tombstones: &RangeTombstones, out: &mut Vec<u8>) {
     }
 }
 
-/// Decodes and checks: fragments ascending and apart, sequence numbers descending. What it takes
+/// Decodes and checks: fragments ascending and apart, bounds that are keys, sequence numbers descending. What it takes
 /// in memory is bounded by the length of the block.
 pub(crate) fn decode(bytes: &[u8]) -> Checked<RangeTombstones> {
     let mut decoder = Decoder::new(bytes);
@@ -35,7 +36,8 @@ fn decode_set(decoder: &mut Decoder<'_>) -> Option<RangeTombstones> {
     let mut seqnos = Vec::new();
     for _ in 0..decoder.varint()? {
         let (start, end) = (decoder.bytes()?, decoder.bytes()?);
-        if start >= end || start < past {
+        // Log and manifest name these bounds, and neither is read again with longer ones.
+        if start >= end || start < past || start.len().max(end.len()) > MAX_KEY_BYTES {
             return None;
         }
         past = end;
@@ -57,6 +59,19 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
     use terrace_base::RangeTombstone;
+
+    #[test]
+    fn a_bound_that_is_longer_than_any_key_is_refused() {
+        for (bytes, is_sound) in [(MAX_KEY_BYTES, true), (MAX_KEY_BYTES + 1, false)] {
+            let bounds = [(vec![b'a'; bytes], b"b".to_vec()), (b"a".to_vec(), vec![b'b'; bytes])];
+            for (start, end) in bounds {
+                let seqno = SeqNo::new(1);
+                let mut block = Vec::new();
+                encode(&RangeTombstones::new([RangeTombstone { start, end, seqno }]), &mut block);
+                assert_eq!(decode(&block).is_ok(), is_sound, "{bytes}");
+            }
+        }
+    }
 
     proptest! {
         #[test]

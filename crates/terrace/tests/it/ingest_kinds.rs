@@ -15,7 +15,7 @@ use terrace::{
     Options, ReadOptions, SstFile, SstWriter, SyncMode,
 };
 use terrace_base::checksum::block_checksum;
-use terrace_base::{FileNumber, ManualClock};
+use terrace_base::{FileNumber, ManualClock, RangeTombstone, RangeTombstones, SeqNo};
 
 fn options(vfs: Arc<dyn Vfs>, clock: &ManualClock) -> Options {
     let mut options = small_options(vfs, clock);
@@ -266,6 +266,28 @@ fn files_that_cannot_be_read_are_refused() {
     assert!(matches!(error, Error::Io(_) | Error::Corruption(_)), "{error:?}");
     db.put("a", "1").unwrap();
     db.close().unwrap();
+}
+
+/// Neither the log nor the manifest is read again with such a bound: the store did not open any more.
+#[test]
+fn a_file_with_a_bound_that_is_longer_than_any_key_is_refused() {
+    let sim = SimVfs::new(1);
+    let store = open(&sim);
+    store.db.put("there", "1").unwrap();
+    let path = Path::new("/long.sst");
+    let (number, options) = (terrace_sst::EXTERNAL_FILE_NUMBER, terrace_sst::SstOptions::default());
+    let mut writer = terrace_sst::SstWriter::create(&sim, path, number, options).unwrap();
+    let end = vec![b'z'; terrace::MAX_KEY_BYTES + 1];
+    let range = RangeTombstone { start: b"y".to_vec(), end, seqno: SeqNo::ZERO };
+    writer.set_range_tombstones(RangeTombstones::new([range]));
+    writer.finish().unwrap();
+    let error = store.db.ingest(&[path], &IngestOptions::default()).unwrap_err();
+    assert!(matches!(error, Error::Corruption(_)), "{error:?}");
+    store.db.close().unwrap();
+    drop(store);
+    let store = open(&sim);
+    let found = contents(&store.families[0], &ReadOptions::default());
+    assert_eq!(found, pairs(&[("there", "1")]));
 }
 
 fn numbered(n: u64) -> String {
