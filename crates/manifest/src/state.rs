@@ -179,6 +179,9 @@ fn check_family(edit: &FamilyEdit, exists: bool) -> Result<(), String> {
     if edit.drop && changes {
         return Err(format!("family {id} is to be dropped and changed"));
     }
+    if edit.drop && id == 0 {
+        return Err(format!("the family `{DEFAULT_FAMILY}` cannot be dropped"));
+    }
     let options_bytes = edit.options.as_ref().map_or(0, |options| options.len());
     if options_bytes > MAX_OPTIONS_BYTES {
         return Err(format!("the options of family {id} take {options_bytes} bytes"));
@@ -515,6 +518,9 @@ impl Replay {
         let Some((head, counters)) = self.started else { return Ok(None) };
         if let Some(name) = first_twice(self.families.values().map(|family| &*family.name)) {
             return Err(format!("two families are named `{name}`"));
+        }
+        if self.families.get(&0).is_none_or(|family| family.name != DEFAULT_FAMILY) {
+            return Err(format!("family 0 is not there, or not called `{DEFAULT_FAMILY}`"));
         }
         let mut families = BTreeMap::new();
         for (id, family) in self.families {

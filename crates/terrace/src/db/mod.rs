@@ -94,9 +94,10 @@ impl Db {
 
     pub(crate) fn start(inner: Inner) -> Result<Self> {
         let inner = Arc::new(inner);
+        // Every store has its default family: a manifest without it is refused.
+        let family = inner.read.family(0);
+        let family = family.ok_or_else(|| Error::NoSuchFamily(families::DEFAULT_FAMILY.into()))?;
         let workers = Workers::start(&inner.background)?;
-        // Every store has its default family: the manifest creates it first.
-        let family = inner.read.family(0).unwrap_or_else(|| inner.read.families.load()[0].clone());
         let store = Arc::new(Store::new(inner, workers));
         Ok(Self { default: ColumnFamily { family, store } })
     }

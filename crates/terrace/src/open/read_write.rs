@@ -247,7 +247,8 @@ fn create_families(log: &mut ManifestLog, options: &Options) -> Result<()> {
                 min_log_segment: oldest_segment,
                 ..FamilyEdit::default()
             });
-            next_id += 1;
+            // No family can have the number after the last: the manifest refuses that edit.
+            next_id = next_id.saturating_add(1);
         }
     }
     if let Some(manifest) = log.manifest.as_mut()

@@ -1,7 +1,11 @@
 //! Bad input: a typed error that says what to do, nothing lost.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
+use terrace::vfs::{SimVfs, Vfs};
 use terrace::{Db, Error, FilterPolicy, MAX_KEY_BYTES, Options, SyncMode, WriteBatch};
+use terrace_manifest::{FamilyState, Manifest, ManifestState};
 
 #[test]
 fn keys_and_batches_over_the_limits_are_refused_whole() {
@@ -91,4 +95,26 @@ fn options_out_of_range_name_the_field_and_the_range() {
     refused(|o| o.advanced.memory_shares.filters = -0.1, "memory_shares");
     refused(|o| o.advanced.memory_shares.filters = f64::NAN, "memory_shares");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was created");
+}
+
+/// The checksums of such a manifest are right: only what it says is not.
+#[test]
+fn a_manifest_without_the_default_family_is_damaged() {
+    for other_name in [false, true] {
+        let (sim, dir) = (SimVfs::new(1), Path::new("/store"));
+        sim.create_dir_all(dir).unwrap();
+        let vfs: Arc<dyn Vfs> = Arc::new(sim);
+        let mut state = ManifestState::fresh(7);
+        let family = state.families.remove(&0).unwrap();
+        if other_name {
+            state.families.insert(0, FamilyState { name: "other".into(), ..family });
+        }
+        Manifest::create_of(vfs.clone(), dir, &state).unwrap();
+        let mut options = Options::default();
+        options.advanced.vfs = vfs;
+        let written = Db::open(dir, options.clone()).err().unwrap();
+        assert!(matches!(written, Error::Corruption(_)), "{written}");
+        let read = Db::open_read_only(dir, options).err().unwrap();
+        assert!(matches!(read, Error::Corruption(_)), "{read}");
+    }
 }
