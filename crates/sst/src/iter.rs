@@ -5,6 +5,9 @@
 //! buffer of which a step inside a block rewrites only the part after the block's prefix. Forward
 //! and backward cost the same: entries are reached by number.
 //!
+//! Internal order is kept from block to block, too: a step onto an entry that does not come next is damage, and so is a
+//! seek that ends on the wrong side. Who seeks past what it has seen would else come back to it again and again.
+//!
 //! Blocks come from one of two places. *Scans* take them from the cache, and once a scan is seen
 //! to be sequential, read several missing ones together. *Readahead* (compaction, verification)
 //! reads large pieces of the file past the cache and decodes blocks where they lie in the piece.
@@ -20,10 +23,12 @@ use crate::load::OnMiss;
 use crate::lookup::EntryAt;
 use crate::reader::SstReader;
 use crate::residency::{ResidentIndex, SlotEntry};
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use terrace_base::{InternalIter, Result};
+use terrace_base::key::compare_internal;
+use terrace_base::{Error, InternalIter, Result};
 use terrace_buf::Slice;
 use terrace_compression::Compression;
 
@@ -95,6 +100,8 @@ pub struct SstIter {
     key: Vec<u8>,
     trailer: u64,
     value: ValueRange,
+    /// The entry from which a step left its block last.
+    left: (Vec<u8>, u64),
     /// Blocks entered one after another since the last seek or turn.
     streak: u32,
     /// Blocks read ahead of a scan, by offset.
@@ -148,6 +155,7 @@ impl SstIter {
             key: Vec::new(),
             trailer: 0,
             value: ValueRange::default(),
+            left: (Vec::new(), 0),
             streak: 0,
             ahead: VecDeque::new(),
             window: Window::default(),
@@ -220,6 +228,32 @@ impl SstIter {
         self.value = entry.value;
         self.at = at;
         self.valid = true;
+    }
+
+    /// A step is about to leave the block from the current entry.
+    fn leave_block(&mut self) {
+        self.left.0.clear();
+        self.left.0.extend_from_slice(&self.key);
+        self.left.1 = self.trailer;
+    }
+
+    /// Stands on entry `at` of a block beside the one that was left, of which the entry that was left is to be `left_is`.
+    fn settle_beside(&mut self, at: usize, left_is: Ordering) -> Result<()> {
+        self.settle(at);
+        let (key, trailer) = &self.left;
+        match compare_internal(key, *trailer, &self.key, self.trailer) == left_is {
+            true => Ok(()),
+            false => Err(self.out_of_order()),
+        }
+    }
+
+    /// The error that the current entry is not where it should be.
+    #[cold]
+    fn out_of_order(&mut self) -> Error {
+        self.valid = false;
+        let index = self.index.as_ref().filter(|index| index.at() == self.index_at);
+        let offset = index.map_or(0, |index| index.handle(self.block_at).offset);
+        Error::corruption(self.reader.path(), offset, "data blocks are out of order")
     }
 
     /// Goes to index partition `at`; `None` if there is none.
@@ -386,9 +420,12 @@ impl SstIter {
     #[cold]
     fn next_block(&mut self) -> Result<()> {
         self.streak += 1;
-        if std::mem::take(&mut self.valid) && self.enter_next_by_model() {
-            self.settle(0);
+        if !std::mem::take(&mut self.valid) {
             return Ok(());
+        }
+        self.leave_block();
+        if self.enter_next_by_model() {
+            return self.settle_beside(0, Ordering::Less);
         }
         if self.is_in_last_block() {
             return Ok(());
@@ -402,18 +439,17 @@ impl SstIter {
             }
         }
         self.enter_block(&index, block_at)?;
-        self.settle(0);
-        Ok(())
+        self.settle_beside(0, Ordering::Less)
     }
 
     /// Goes to the last entry of the block before, or becomes invalid at the start.
     #[cold]
     fn prev_block(&mut self) -> Result<()> {
-        self.valid = false;
         self.streak = 0;
-        if (self.index_at, self.block_at) == (0, 0) {
+        if !std::mem::take(&mut self.valid) || (self.index_at, self.block_at) == (0, 0) {
             return Ok(());
         }
+        self.leave_block();
         let Some(mut index) = self.enter_index(self.index_at)? else { return Ok(()) };
         let mut block_at = self.block_at;
         if block_at == 0 {
@@ -424,8 +460,7 @@ impl SstIter {
             }
         }
         self.enter_block(&index, block_at - 1)?;
-        self.settle(self.layout.count as usize - 1);
-        Ok(())
+        self.settle_beside(self.layout.count as usize - 1, Ordering::Greater)
     }
 
     fn start_seek(&mut self) {
@@ -508,7 +543,15 @@ impl InternalIter for SstIter {
 
     fn seek_before(&mut self, user_key: &[u8], trailer: u64) -> Result<()> {
         self.seek(user_key, trailer)?;
-        if self.valid { self.prev() } else { self.seek_to_last() }
+        match self.valid {
+            true => self.prev()?,
+            false => self.seek_to_last()?,
+        }
+        let order = compare_internal(&self.key, self.trailer, user_key, trailer);
+        match self.valid && order != Ordering::Less {
+            true => Err(self.out_of_order()),
+            false => Ok(()),
+        }
     }
 
     #[inline]

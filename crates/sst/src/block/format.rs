@@ -15,11 +15,12 @@
 //! zero-padded, stored little-endian) and stand in no other place; the entry holds what follows.
 //! Offsets are relative to the first entry; the last one is where the last entry ends. Invariants,
 //! all checked by [`parse`]: at least one entry, offsets ascending up to the end of the block,
-//! every entry's fields inside it, padding of short heads zero, kinds known.
+//! every entry's fields inside it, padding of short heads zero, kinds known, entries in internal order.
 
 use super::search::{HEAD_BYTES, Head};
 use crate::block_handle::Checked;
 use crate::options::MAX_BLOCK_BYTES;
+use std::cmp::Ordering;
 use terrace_base::codec::get_varint;
 use terrace_base::key::{MAX_KEY_BYTES, pack_trailer, trailer_kind};
 use terrace_base::{SeqNo, ValueKind};
@@ -144,18 +145,44 @@ pub(crate) fn parse(bytes: &[u8]) -> Checked<Layout> {
     if start != 0 {
         return Err("the first entry does not start at 0");
     }
+    let mut before: Option<Rank<'_>> = None;
     for (at, head) in heads.iter().enumerate() {
         let end = layout.offset(bytes, at + 1);
         let Some(entry) = entries.get(start..end) else {
             return Err("entry offsets are not ascending or pass the end");
         };
-        check_entry(entry, u32::from_le_bytes(*head), layout, most)?;
+        let rank = check_entry(entry, u32::from_le_bytes(*head), layout, most)?;
+        // A cursor that seeks past what it has seen would else come back to it again and again.
+        if before.is_some_and(|before| !before.precedes(&rank)) {
+            return Err("entries are out of order");
+        }
+        before = Some(rank);
         start = end;
     }
     if start != entries.len() {
         return Err("bytes after the last entry");
     }
     Ok(layout)
+}
+
+/// What the place of an entry among those of its block follows from.
+#[derive(Clone, Copy)]
+struct Rank<'a> {
+    head: u32,
+    rest_len: usize,
+    tail: &'a [u8],
+    trailer: u64,
+}
+
+impl Rank<'_> {
+    /// Whether it comes before `next` in internal order. With equal heads, lengths up to four decide, then the tails:
+    /// a short head is padded with zeros.
+    fn precedes(&self, next: &Self) -> bool {
+        let lengths = || self.rest_len.min(HEAD_BYTES).cmp(&next.rest_len.min(HEAD_BYTES));
+        let order = self.head.cmp(&next.head).then_with(lengths);
+        let order = order.then_with(|| self.tail.cmp(next.tail));
+        order.then_with(|| next.trailer.cmp(&self.trailer)) == Ordering::Less
+    }
 }
 
 fn parse_header(bytes: &[u8]) -> Checked<Layout> {
@@ -182,7 +209,7 @@ fn parse_header(bytes: &[u8]) -> Checked<Layout> {
     Ok(layout)
 }
 
-fn check_entry(entry: &[u8], head: u32, layout: Layout, most_rest: usize) -> Checked<()> {
+fn check_entry(entry: &[u8], head: u32, layout: Layout, most_rest: usize) -> Checked<Rank<'_>> {
     let Some((rest_len, at)) = get_varint(entry) else { return Err("malformed key length") };
     let rest_len = usize::try_from(rest_len).unwrap_or(usize::MAX);
     if rest_len > most_rest {
@@ -192,31 +219,35 @@ fn check_entry(entry: &[u8], head: u32, layout: Layout, most_rest: usize) -> Che
         return Err("short key with bytes in the padding of its head");
     }
     let trailer_at = at + tail_len(rest_len);
+    let Some(tail) = entry.get(at..trailer_at) else {
+        return Err("key passes the end of its entry");
+    };
     let (trailer, value_at) = if layout.is_bare() {
-        if trailer_at > entry.len() {
-            return Err("key passes the end of its entry");
-        }
         (u64::from(layout.common_trailer), trailer_at)
     } else {
         match entry.get(trailer_at..).and_then(<[u8]>::first_chunk) {
             Some(bytes) => (u64::from_le_bytes(*bytes), trailer_at + ENTRY_TRAILER_BYTES),
-            None => return Err("key or trailer passes the end of its entry"),
+            None => return Err("trailer passes the end of its entry"),
         }
     };
+    check_value(trailer, &entry[value_at..])?;
+    Ok(Rank { head, rest_len, tail, trailer })
+}
+
+/// Checks that the kind in `trailer` is one of an entry, and `value` one of that kind.
+fn check_value(trailer: u64, value: &[u8]) -> Checked<()> {
     match trailer_kind(trailer) {
         Some(ValueKind::Delete | ValueKind::Put | ValueKind::Merge) => Ok(()),
-        Some(ValueKind::PutTtl) => match entry.len() - value_at < terrace_base::key::EXPIRY_BYTES {
+        Some(ValueKind::PutTtl) => match value.len() < terrace_base::key::EXPIRY_BYTES {
             true => Err("expiring entry without an expiry"),
             false => Ok(()),
         },
-        Some(ValueKind::Merged) => {
-            match entry.len() - value_at < terrace_base::key::OLDEST_SEQNO_BYTES {
-                true => Err("combined operand without its oldest sequence number"),
-                false => Ok(()),
-            }
-        }
+        Some(ValueKind::Merged) => match value.len() < terrace_base::key::OLDEST_SEQNO_BYTES {
+            true => Err("combined operand without its oldest sequence number"),
+            false => Ok(()),
+        },
         Some(kind @ (ValueKind::PutHandle | ValueKind::PutTtlHandle)) => {
-            match terrace_base::ValueHandle::of_entry(kind, &entry[value_at..]) {
+            match terrace_base::ValueHandle::of_entry(kind, value) {
                 None => Err("value handle of the wrong length"),
                 Some(_) => Ok(()),
             }

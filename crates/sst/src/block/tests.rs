@@ -165,6 +165,32 @@ fn a_block_with_two_common_trailers_or_a_short_handle_is_refused() {
 }
 
 #[test]
+fn a_block_whose_entries_are_out_of_order_is_refused() {
+    let put = |key: &str, seqno: u64| {
+        (key.as_bytes().to_vec(), pack_trailer(SeqNo::new(seqno), ValueKind::Put), b"v".to_vec())
+    };
+    for (first, second) in [
+        (put("a", 9), put("b", 9)),
+        (put("a", 9), put("a", 8)),
+        (put("a", 0), put("aa", 0)),
+        (put("a", 9), put("a\0", 10)),
+        (put("aaaa", 9), put("aaaaa", 10)),
+        (put("aaaab", 9), put("aaaac", 9)),
+    ] {
+        // With and without bytes that all keys begin with.
+        for front in [vec![], vec![put("", 9)]] {
+            let is_sound = |rest: [&(Vec<u8>, u64, Vec<u8>); 2]| {
+                let model: Model = front.iter().chain(rest).cloned().collect();
+                format::parse(&build(&model)).is_ok()
+            };
+            assert!(is_sound([&first, &second]), "{first:?} {second:?}");
+            assert!(!is_sound([&second, &first]), "{second:?} {first:?}");
+            assert!(!is_sound([&first, &first]), "{first:?} twice");
+        }
+    }
+}
+
+#[test]
 fn many_versions_of_one_key_are_found_by_halving() {
     let versions = (1..2000)
         .rev()

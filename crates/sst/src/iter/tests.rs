@@ -1,9 +1,13 @@
-//! What a cursor reads at the ends of a file, and what it keeps.
+//! What a cursor reads at the ends of a file, what it keeps, and what it refuses.
 
 use super::*;
-use crate::SstOptions;
-use crate::test_files::{KEYS, file, file_in_memory, key};
-use terrace_base::Error;
+use crate::block_handle::TRAILER_BYTES;
+use crate::test_files::{KEYS, NUMBER, file, file_in_memory, key, open, path};
+use crate::{SstOptions, SstWriter};
+use terrace_base::checksum::block_checksum;
+use terrace_base::key::pack_trailer;
+use terrace_base::{SeqNo, ValueKind};
+use terrace_vfs::SimVfs;
 
 /// A file of [`KEYS`] keys with its model and all blocks in memory, and no index partition.
 fn file_with_model() -> Arc<SstReader> {
@@ -69,4 +73,104 @@ fn a_cursor_that_moves_on_keeps_no_buffer_of_a_large_block() {
         iter.seek_to_first().unwrap();
         assert_eq!(iter.value(), b"small");
     }
+}
+
+/// A file of some blocks, none of them compressed, without a learned index.
+fn small_blocks() -> SimVfs {
+    let sim = SimVfs::new(1);
+    let (compression, learning) = (Compression::None, false);
+    let options = SstOptions { block_size: 512, compression, learning, ..SstOptions::default() };
+    let mut writer = SstWriter::create(&sim, path(), NUMBER, options).unwrap();
+    for at in 0..200 {
+        writer.add(&key(at), pack_trailer(SeqNo::new(7), ValueKind::Put), b"value").unwrap();
+    }
+    writer.finish().unwrap();
+    sim
+}
+
+fn place_of(handle: BlockHandle) -> Range<usize> {
+    let start = handle.offset as usize;
+    start..start + handle.stored_len as usize
+}
+
+/// Gives a block the checksum that fits.
+fn seal(bytes: &mut [u8], handle: BlockHandle) {
+    let stored = &mut bytes[place_of(handle)];
+    let (content, trailer) = stored.split_at_mut(handle.stored_len as usize - TRAILER_BYTES);
+    let sum = block_checksum(content, trailer[0], NUMBER, handle.offset);
+    trailer[1..].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// The file of [`small_blocks`] with other bytes.
+fn changed(change: impl FnOnce(&SstReader, &mut Vec<u8>)) -> Arc<SstReader> {
+    let sim = small_blocks();
+    let mut bytes = sim.read_file(path()).unwrap();
+    change(&open(&sim).unwrap(), &mut bytes);
+    let image = sim.kill_image();
+    assert!(image.write_file(path(), bytes));
+    open(&image).unwrap()
+}
+
+/// What a cursor that goes on gets at last.
+fn error_of(iter: &mut SstIter, step: fn(&mut SstIter) -> Result<()>) -> Error {
+    for _ in 0..1000 {
+        match step(iter) {
+            Ok(()) => assert!(iter.valid(), "the end of the file"),
+            Err(error) => return error,
+        }
+    }
+    panic!("it goes on for ever");
+}
+
+#[test]
+fn blocks_that_have_changed_places_are_damage_from_both_sides() {
+    let reader = changed(|reader, bytes| {
+        let index = reader.index_partition(0, OnMiss::Read).unwrap();
+        let pair = |at: usize| [index.handle(at), index.handle(at + 1)];
+        let [left, right] = (1..index.count() - 2)
+            .map(pair)
+            .find(|[left, right]| left.stored_len == right.stored_len)
+            .unwrap();
+        let (in_left, in_right) = (bytes[place_of(left)].to_vec(), bytes[place_of(right)].to_vec());
+        bytes[place_of(left)].copy_from_slice(&in_right);
+        bytes[place_of(right)].copy_from_slice(&in_left);
+        seal(bytes, left);
+        seal(bytes, right);
+    });
+    for options in [ScanOptions::default(), ScanOptions::compaction()] {
+        let mut iter = reader.iter(options);
+        iter.seek_to_first().unwrap();
+        let error = error_of(&mut iter, SstIter::next);
+        assert!(error.is_corruption() && !iter.valid(), "{error}");
+        iter.seek_to_last().unwrap();
+        let error = error_of(&mut iter, SstIter::prev);
+        assert!(error.is_corruption() && !iter.valid(), "{error}");
+        iter.seek(&key(1), u64::MAX).unwrap();
+        assert_eq!(iter.user_key(), key(1));
+    }
+}
+
+/// The cursor would come to a stand behind where it was to be.
+#[test]
+fn a_separator_below_keys_of_its_block_is_damage_for_a_seek_backward() {
+    let reader = changed(|reader, bytes| {
+        let handle = reader.top.index()[0].handle;
+        let index = reader.index_partition(0, OnMiss::Read).unwrap();
+        let (separator, skipped) = (index.separator(0), index.prefix().len());
+        // The head of a separator is a number; where it is shorter, it is padded with zeros.
+        let kept = (separator.len() - skipped).min(HEAD_BYTES);
+        let head = |key: &[u8]| {
+            let mut head = [0; HEAD_BYTES];
+            head[..kept].copy_from_slice(&key[skipped..skipped + kept]);
+            u32::from_be_bytes(head).to_le_bytes()
+        };
+        let (before, after) = (head(&separator), head(&key(2)));
+        let stored = &mut bytes[place_of(handle)];
+        let at = stored.windows(HEAD_BYTES).position(|window| window == before).unwrap();
+        stored[at..at + HEAD_BYTES].copy_from_slice(&after);
+        seal(bytes, handle);
+    });
+    let mut iter = reader.iter(ScanOptions::default());
+    let error = iter.seek_before(&key(5), u64::MAX).unwrap_err();
+    assert!(error.is_corruption() && !iter.valid(), "{error}");
 }

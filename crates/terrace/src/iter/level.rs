@@ -4,17 +4,24 @@
 //! One file is open at a time, and a seek opens only the file that holds the target: files are
 //! found by their bounds. Files outside the bounds of the scan are never opened. A file is left
 //! whole, unopened, if a range tombstone newer than all of it covers it.
+//!
+//! Bounds keep files apart. A file that has a key outside of its own is damaged, which shows when the cursor comes to it
+//! from its neighbour: who seeks past what it has seen would else go from one to the other and back for ever.
 
 use crate::iter::ScanCursor;
 use crate::iter::cover::CoverSource;
 use crate::memory::table_cache::TableCache;
 use crate::version::read_state::ReadState;
 use std::ops::{Bound, Range};
+use std::path::Path;
 use std::sync::Arc;
 use terrace_base::range_tombstone::CoverSpan;
 use terrace_base::{Error, InternalIter, Result, SeqNo};
-use terrace_manifest::FileMeta;
+use terrace_manifest::{FileMeta, names};
 use terrace_sst::{ScanOptions, SstIter, SstReader};
+
+/// What is wrong with a file that has a key which lies outside of its bounds.
+const OUTSIDE_BOUNDS: &str = "it has a key outside of the bounds that the manifest has for it";
 
 /// Sorted, disjoint files and the means to open them; tests put vectors here.
 pub(crate) trait FileSet {
@@ -37,6 +44,10 @@ pub(crate) trait FileSet {
     /// Whether file `index` may hold a key that the scan shows.
     fn may_show(&self, _index: usize) -> Result<bool> {
         Ok(true)
+    }
+    /// The error that file `index` has a key outside of its bounds.
+    fn outside_bounds(&self, _index: usize) -> Error {
+        Error::corruption(Path::new("an SST of the store"), 0, OUTSIDE_BOUNDS)
     }
 }
 
@@ -183,6 +194,13 @@ impl FileSet for SstFiles {
             None => Ok(true),
         }
     }
+
+    #[cold]
+    fn outside_bounds(&self, index: usize) -> Error {
+        let number = self.files().get(index).map(|file| file.number).unwrap_or_default();
+        let path = names::sst_path(self.table_cache.dir(), number);
+        Error::corruption(&path, 0, OUTSIDE_BOUNDS)
+    }
 }
 
 /// A cursor over files in key order.
@@ -248,15 +266,24 @@ impl<F: FileSet> LevelIter<F> {
     /// files after it.
     fn enter_forward(
         &mut self,
-        mut index: usize,
+        index: usize,
         seek: impl FnOnce(&mut F::Iter) -> Result<()>,
     ) -> Result<()> {
         self.enter(index, seek)?;
-        while !self.valid && index + 1 < self.files.files().len() {
-            index += 1;
-            self.enter(index, F::Iter::seek_to_first)?;
+        match self.valid {
+            true => Ok(()),
+            false => self.enter_first(index + 1),
         }
-        Ok(())
+    }
+
+    /// Stands on the first entry of file `index` and those after it.
+    fn enter_first(&mut self, mut index: usize) -> Result<()> {
+        self.valid = false;
+        while !self.valid && index < self.files.files().len() {
+            self.enter(index, F::Iter::seek_to_first)?;
+            index += 1;
+        }
+        self.refuse_if(FileMeta::starts_after)
     }
 
     /// Applies `seek` to the file before file `end`; if that finds nothing, stands on the last
@@ -267,13 +294,33 @@ impl<F: FileSet> LevelIter<F> {
         seek: impl FnOnce(&mut F::Iter) -> Result<()>,
     ) -> Result<()> {
         self.valid = false;
-        let Some(mut index) = end.checked_sub(1) else {
+        let Some(index) = end.checked_sub(1) else {
             return Ok(());
         };
         self.enter(index, seek)?;
-        while !self.valid && index > 0 {
-            index -= 1;
-            self.enter(index, F::Iter::seek_to_last)?;
+        match self.valid {
+            true => Ok(()),
+            false => self.enter_last(index),
+        }
+    }
+
+    /// Stands on the last entry of the files before file `end`.
+    fn enter_last(&mut self, mut end: usize) -> Result<()> {
+        self.valid = false;
+        while !self.valid && end > 0 {
+            end -= 1;
+            self.enter(end, F::Iter::seek_to_last)?;
+        }
+        self.refuse_if(FileMeta::ends_before)
+    }
+
+    /// Refuses the current entry if its key is outside of the bounds of the current file.
+    fn refuse_if(&mut self, is_outside: fn(&FileMeta, &[u8]) -> bool) -> Result<()> {
+        let file = self.files.files().get(self.at);
+        let (true, Some(iter), Some(file)) = (self.valid, &self.iter, file) else { return Ok(()) };
+        if is_outside(file, iter.user_key()) {
+            self.valid = false;
+            return Err(self.files.outside_bounds(self.at));
         }
         Ok(())
     }
@@ -286,11 +333,11 @@ impl<F: FileSet> InternalIter for LevelIter<F> {
     }
 
     fn seek_to_first(&mut self) -> Result<()> {
-        self.enter_forward(0, F::Iter::seek_to_first)
+        self.enter_first(0)
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        self.enter_backward(self.files.files().len(), F::Iter::seek_to_last)
+        self.enter_last(self.files.files().len())
     }
 
     /// A file that is not open yet is left to the seek.
@@ -331,7 +378,7 @@ impl<F: FileSet> InternalIter for LevelIter<F> {
         }
         match self.valid {
             true => Ok(()),
-            false => self.enter_forward(self.at + 1, F::Iter::seek_to_first),
+            false => self.enter_first(self.at + 1),
         }
     }
 
@@ -347,7 +394,7 @@ impl<F: FileSet> InternalIter for LevelIter<F> {
         }
         match self.valid {
             true => Ok(()),
-            false => self.enter_backward(self.at, F::Iter::seek_to_last),
+            false => self.enter_last(self.at),
         }
     }
 
@@ -382,7 +429,7 @@ impl<F: FileSet> ScanCursor for LevelIter<F> {
             Some(file) if file.largest_seqno < seqno && file.contains(end) => {
                 self.enter_forward(index, |iter| iter.seek(end, u64::MAX))
             }
-            _ if index != self.at => self.enter_forward(index, F::Iter::seek_to_first),
+            _ if index != self.at => self.enter_first(index),
             _ => Ok(()),
         }
     }
@@ -400,7 +447,7 @@ impl<F: FileSet> ScanCursor for LevelIter<F> {
             Some(file) if file.largest_seqno < seqno && file.contains(start) => {
                 self.enter_backward(end, |iter| iter.seek_before(start, u64::MAX))
             }
-            _ if end != self.at + 1 => self.enter_backward(end, F::Iter::seek_to_last),
+            _ if end != self.at + 1 => self.enter_last(end),
             _ => Ok(()),
         }
     }

@@ -167,6 +167,34 @@ proptest! {
     }
 }
 
+/// The checksums of such files are right. A scan that seeks past versions of a key of the second would come back to the
+/// first, and so on.
+#[test]
+fn a_key_outside_of_the_bounds_of_its_file_is_damage_when_the_cursor_comes_from_the_other_one() {
+    let list =
+        |keys: &[u8]| -> Vec<Entry> { keys.iter().map(|key| (vec![*key], 256, vec![])).collect() };
+    let files = |first: &[u8], second: &[u8]| {
+        let metas = vec![meta(10, 20, true, SeqNo::new(1)), meta(30, 40, false, SeqNo::new(1))];
+        LevelIter::over(VecFiles::new(metas, vec![list(first), list(second)]))
+    };
+    let mut sound = files(&[10, 19], &[30, 40]);
+    sound.seek(&[19], u64::MAX).unwrap();
+    sound.next().unwrap();
+    sound.prev().unwrap();
+    assert_eq!(sound.user_key(), [19]);
+    for key in [5, 20, 25, 35] {
+        let mut above = files(&[10, 19], &[key.min(29), 40]);
+        above.seek(&[19], u64::MAX).unwrap();
+        assert!(above.next().unwrap_err().is_corruption() && !above.valid(), "{key}");
+        let mut below = files(&[10, key.max(20)], &[30, 40]);
+        below.seek(&[30], u64::MAX).unwrap();
+        assert!(below.prev().unwrap_err().is_corruption() && !below.valid(), "{key}");
+    }
+    assert!(files(&[9, 19], &[]).seek_to_first().unwrap_err().is_corruption());
+    assert!(files(&[], &[30, 41]).seek_to_last().unwrap_err().is_corruption());
+    assert!(files(&[19], &[9, 40]).seek(&[20], u64::MAX).is_ok(), "from nowhere it is not seen");
+}
+
 #[test]
 fn a_seek_opens_one_file_and_seeks_again_for_free() {
     let entries: Vec<Vec<Entry>> =
