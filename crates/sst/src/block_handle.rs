@@ -105,6 +105,9 @@ impl Packer {
 
     /// Makes the payload `out[start..]` a stored block that will lie at `offset` of the file, with as many
     /// bytes of padding as `padding` says. Returns its stored length.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a payload that is longer than what readers take.
     pub fn pack(
         &mut self,
         out: &mut Vec<u8>,
@@ -114,6 +117,11 @@ impl Packer {
         padding: impl FnOnce(Packed) -> usize,
     ) -> Result<u32> {
         let payload_len = out.len() - start;
+        if payload_len > MAX_BLOCK_BYTES {
+            let text =
+                format!("a block of {payload_len} bytes is over the limit of {MAX_BLOCK_BYTES}");
+            return Err(Error::InvalidArgument(text));
+        }
         let mut stored_as = Compression::None;
         if let Some(content) = self.compressor.compress(&out[start..], compression) {
             out.truncate(start);
@@ -262,6 +270,15 @@ mod tests {
             (0..2000).map(|_| terrace_base::Rng::next_u64(&mut rng) as u8).collect();
         assert_eq!(stored(&noise, Compression::Lz4).len(), noise.len() + TRAILER_BYTES);
         assert!(stored(&[7; 2000], Compression::Lz4).len() < 100);
+    }
+
+    #[test]
+    fn a_block_that_no_reader_takes_is_not_made() {
+        // Zeros that nobody touches take no memory.
+        let mut payload = vec![0; MAX_BLOCK_BYTES + 1];
+        let packed =
+            Packer::new(FileNumber::new(7)).pack(&mut payload, 0, 0, Compression::None, |_| 0);
+        assert!(matches!(packed, Err(Error::InvalidArgument(_))), "{packed:?}");
     }
 
     #[test]
