@@ -52,6 +52,14 @@ impl FileMeta {
         ]
     }
 
+    /// All of what sums over files are made of, in one sum.
+    pub(crate) fn total(&self) -> u64 {
+        let [entries, tombstones, range_tombstones, raw_bytes, _] = self.marks();
+        let counts = [entries, tombstones, range_tombstones, raw_bytes, self.size_bytes];
+        let referred = self.value_refs.iter().map(|reference| reference.bytes);
+        counts.into_iter().chain(referred).fold(0, u64::saturating_add)
+    }
+
     /// Whether the file may hold `key`.
     #[inline]
     pub fn contains(&self, key: &[u8]) -> bool {

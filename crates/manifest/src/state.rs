@@ -65,6 +65,10 @@ pub struct ManifestState {
 /// How many retired files are remembered.
 pub const MAX_RETIRED: usize = 4096;
 
+/// What files and segments of a store say of themselves is less than this in sum: a sum of some of it, or a few times
+/// that, stays within 64 bits.
+const MAX_TOTAL: u64 = 1 << 60;
+
 /// Adds the files that `edit` takes out for good; one that only moves to another level stays.
 fn retire(retired: &mut BTreeSet<FileNumber>, edit: &VersionEdit) {
     retired.extend(edit.segments_removed.iter().map(|number| number.file()));
@@ -522,10 +526,12 @@ impl Replay {
         if self.families.get(&0).is_none_or(|family| family.name != DEFAULT_FAMILY) {
             return Err(format!("family 0 is not there, or not called `{DEFAULT_FAMILY}`"));
         }
+        let mut total = self.segments.values().fold(0, |sum, s| s.size_bytes.saturating_add(sum));
         let mut families = BTreeMap::new();
         for (id, family) in self.families {
             let name = family.name;
-            let files = family.files.into_iter().flatten().collect();
+            let files: Vec<_> = family.files.into_iter().flatten().collect();
+            total = files.iter().fold(total, |sum, (_, file)| file.total().saturating_add(sum));
             let version = Version::empty()
                 .edited(files, &[])
                 .map_err(|why| format!("family {id} (`{name}`): {why}"))?;
@@ -542,6 +548,11 @@ impl Replay {
                 options,
             };
             families.insert(id, family);
+        }
+        if total > MAX_TOTAL {
+            return Err(
+                "the files that it names have more bytes and entries than files can have".into()
+            );
         }
         Ok(Some(ManifestState {
             families,

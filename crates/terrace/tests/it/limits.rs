@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use terrace::vfs::{SimVfs, Vfs};
 use terrace::{Db, Error, FilterPolicy, MAX_KEY_BYTES, Options, SyncMode, WriteBatch};
-use terrace_manifest::{FamilyState, Manifest, ManifestState};
+use terrace_base::{FileNumber, SegmentNumber};
+use terrace_manifest::{
+    FamilyEdit, FamilyState, FileMeta, Manifest, ManifestState, ValueRef, Version,
+};
 
 #[test]
 fn keys_and_batches_over_the_limits_are_refused_whole() {
@@ -97,24 +100,56 @@ fn options_out_of_range_name_the_field_and_the_range() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was created");
 }
 
+/// Makes a store with a manifest that says `state`, and opens it, for writing and not: both are refused as damage.
+fn assert_damaged(state: &ManifestState) {
+    let (sim, dir) = (SimVfs::new(1), Path::new("/store"));
+    sim.create_dir_all(dir).unwrap();
+    let vfs: Arc<dyn Vfs> = Arc::new(sim);
+    Manifest::create_of(vfs.clone(), dir, state).unwrap();
+    let mut options = Options::default();
+    options.advanced.vfs = vfs;
+    let written = Db::open(dir, options.clone()).err().unwrap();
+    assert!(matches!(written, Error::Corruption(_)), "{written}");
+    let read = Db::open_read_only(dir, options).err().unwrap();
+    assert!(matches!(read, Error::Corruption(_)), "{read}");
+}
+
 /// The checksums of such a manifest are right: only what it says is not.
 #[test]
 fn a_manifest_without_the_default_family_is_damaged() {
-    for other_name in [false, true] {
-        let (sim, dir) = (SimVfs::new(1), Path::new("/store"));
-        sim.create_dir_all(dir).unwrap();
-        let vfs: Arc<dyn Vfs> = Arc::new(sim);
+    let mut state = ManifestState::fresh(7);
+    let family = state.families.remove(&0).unwrap();
+    assert_damaged(&state);
+    state.families.insert(0, FamilyState { name: "other".into(), ..family });
+    assert_damaged(&state);
+}
+
+/// Where files are added up, builds that check for overflow ended with a panic.
+#[test]
+fn a_manifest_with_numbers_that_no_files_have_is_damaged() {
+    const HUGE: u64 = 1 << 62;
+    let referred = |file: &mut FileMeta| {
+        let segment = SegmentNumber::new(3);
+        file.value_refs = vec![ValueRef { segment, bytes: HUGE }];
+    };
+    let changes: [fn(&mut FileMeta); 4] = [
+        |file| file.size_bytes = HUGE,
+        |file| file.entry_count = HUGE,
+        |file| file.raw_bytes = HUGE,
+        referred,
+    ];
+    for change in changes {
+        let added = (10..15).map(|number| {
+            let number = FileNumber::new(number);
+            let (smallest, largest) = (b"a".to_vec(), b"b".to_vec());
+            let mut file = FileMeta { number, smallest, largest, ..FileMeta::default() };
+            change(&mut file);
+            (number.get() as u8 - 10, file)
+        });
+        let edit = FamilyEdit { added: added.collect(), ..FamilyEdit::default() };
         let mut state = ManifestState::fresh(7);
-        let family = state.families.remove(&0).unwrap();
-        if other_name {
-            state.families.insert(0, FamilyState { name: "other".into(), ..family });
-        }
-        Manifest::create_of(vfs.clone(), dir, &state).unwrap();
-        let mut options = Options::default();
-        options.advanced.vfs = vfs;
-        let written = Db::open(dir, options.clone()).err().unwrap();
-        assert!(matches!(written, Error::Corruption(_)), "{written}");
-        let read = Db::open_read_only(dir, options).err().unwrap();
-        assert!(matches!(read, Error::Corruption(_)), "{read}");
+        let family = state.families.get_mut(&0).unwrap();
+        family.version = Arc::new(Version::empty().apply(&edit).unwrap());
+        assert_damaged(&state);
     }
 }
