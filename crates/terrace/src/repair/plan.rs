@@ -315,7 +315,8 @@ impl Repair<'_> {
     fn name_families_of_log(&mut self, state: &mut ManifestState, log: &LogSurvey, proof: Proof) {
         let first_unknown = state.next_family_id;
         let is_nameless = |id: &u32| {
-            proof != Proof::Whole && !state.families.contains_key(id) && *id >= first_unknown
+            let may_be = (first_unknown..u32::MAX).contains(id);
+            proof != Proof::Whole && !state.families.contains_key(id) && may_be
         };
         let nameless: Vec<u32> = log.families.iter().copied().filter(is_nameless).collect();
         let is_told = nameless.iter().all(|id| log.names.contains_key(id));

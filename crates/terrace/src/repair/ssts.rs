@@ -157,7 +157,8 @@ impl Repair<'_> {
         let meta = file_meta(number, reader.size_bytes(), properties.clone());
         Ok(Sst {
             age: properties.as_old_as.unwrap_or(number),
-            family: properties.family.clone(),
+            // No family has the last number that there is: the manifest is to name the one after it.
+            family: properties.family.clone().filter(|(id, _)| *id < u32::MAX),
             // Where a hot table is, less is flushed than the entries say.
             flushed_seqno: match properties.flushed_seqno {
                 SeqNo::ZERO => properties.largest_seqno,

@@ -1,13 +1,16 @@
 //! Something else under the names of files: other segments, directories. It is moved to `lost/`, and the repair goes on.
 
 use super::{name, of_kind, repair, repaired, wrong};
-use crate::harness::DIR;
+use crate::harness::{DIR, small_options, stopped_clock};
 use crate::mutants::{file_number, specimen};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use terrace::vfs::{SimVfs, Vfs};
-use terrace::{RepairOptions, RepairReport};
-use terrace_base::SegmentNumber;
+use terrace::{Db, RepairOptions, RepairReport};
+use terrace_base::key::pack_trailer;
+use terrace_base::{FileNumber, SegmentNumber, SeqNo, ValueKind};
 use terrace_log::{LogOptions, LogWriter};
+use terrace_sst::{SstOptions, SstWriter};
 
 /// Where it is after the repair.
 fn in_lost(path: &Path) -> PathBuf {
@@ -169,4 +172,23 @@ fn a_directory_with_a_number_far_past_all_others_is_left_alone() {
     put_directory(&image, &path);
     assert!(repaired(&specimen, &image).was_sound);
     assert!(image.exists(&path.join("precious")).unwrap());
+}
+
+/// A manifest that names it is refused, since none can come after it: the repaired store did not open.
+#[test]
+fn an_sst_of_the_last_family_that_there_can_be_counts_as_one_that_names_none() {
+    let (sim, dir) = (SimVfs::new(1), Path::new(DIR));
+    sim.create_dir_all(dir).unwrap();
+    let family = Some((u32::MAX, "last".to_string()));
+    let sst_options = SstOptions { family, ..SstOptions::default() };
+    let path = dir.join("000010.sst");
+    let mut writer = SstWriter::create(&sim, &path, FileNumber::new(10), sst_options).unwrap();
+    writer.add(b"key", pack_trailer(SeqNo::new(7), ValueKind::Put), b"value").unwrap();
+    writer.finish().unwrap();
+    let mut options = small_options(Arc::new(sim.clone()), &stopped_clock());
+    options.column_families.clear();
+    terrace::repair(DIR, options.clone(), RepairOptions::default()).unwrap();
+    let db = Db::open(DIR, options).unwrap();
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    db.close().unwrap();
 }
