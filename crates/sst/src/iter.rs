@@ -533,12 +533,12 @@ impl InternalIter for SstIter {
         if !self.seek_by_model(user_key, trailer) {
             self.seek_by_index(user_key, trailer)?;
         }
-        // An ingested file has one version of a key, and what is stored looks old.
+        // What is stored of an ingested file looks old. It has one version of a key, unless somebody has written more.
         let is_ingested = self.reader.global_trailer > 0;
-        match is_ingested && self.valid && self.key == user_key && self.trailer > trailer {
-            true => self.next(),
-            false => Ok(()),
+        while is_ingested && self.valid && self.key == user_key && self.trailer > trailer {
+            self.next()?;
         }
+        Ok(())
     }
 
     fn seek_before(&mut self, user_key: &[u8], trailer: u64) -> Result<()> {

@@ -3,9 +3,9 @@
 use super::*;
 use crate::block_handle::TRAILER_BYTES;
 use crate::test_files::{KEYS, NUMBER, file, file_in_memory, key, open, path};
-use crate::{SstOptions, SstWriter};
+use crate::{SstOptions, SstWriter, Stamp};
 use terrace_base::checksum::block_checksum;
-use terrace_base::key::pack_trailer;
+use terrace_base::key::{pack_trailer, seek_trailer};
 use terrace_base::{SeqNo, ValueKind};
 use terrace_vfs::SimVfs;
 
@@ -173,4 +173,24 @@ fn a_separator_below_keys_of_its_block_is_damage_for_a_seek_backward() {
     let mut iter = reader.iter(ScanOptions::default());
     let error = iter.seek_before(&key(5), u64::MAX).unwrap_err();
     assert!(error.is_corruption() && !iter.valid(), "{error}");
+}
+
+/// A merge of such a file with others would wait for ever for the seek that comes to its target.
+#[test]
+fn a_seek_passes_all_versions_of_an_ingested_key_that_are_too_new() {
+    let sim = SimVfs::new(1);
+    let mut writer = SstWriter::create(&sim, path(), NUMBER, SstOptions::default()).unwrap();
+    // Nothing but ingestion itself refuses a file with several.
+    for kind in [ValueKind::Merge, ValueKind::Put, ValueKind::Delete] {
+        writer.add(b"k", pack_trailer(SeqNo::ZERO, kind), b"").unwrap();
+    }
+    writer.add(b"m", pack_trailer(SeqNo::ZERO, ValueKind::Put), b"").unwrap();
+    let (seqno, flushed_seqno) = (SeqNo::new(9), SeqNo::ZERO);
+    let stamp = Stamp { seqno, flushed_seqno, family: None, created_ms: 0 };
+    writer.finish_body().unwrap().finish(Some(stamp)).unwrap();
+    let mut iter = open(&sim).unwrap().iter(ScanOptions::default());
+    for (seqno, key) in [(8, b"m"), (9, b"k")] {
+        iter.seek(b"k", seek_trailer(SeqNo::new(seqno))).unwrap();
+        assert_eq!(iter.user_key(), key, "{seqno}");
+    }
 }
