@@ -36,6 +36,9 @@ const LENGTH_BYTES: usize = 4;
 /// LZ4 cannot expand by more than this factor, so a larger declared length is a lie.
 const MAX_LZ4_RATIO: usize = 256;
 
+/// Nor Zstandard, whose blocks hold at most 128 KiB and take at least 4 bytes: a header, and a byte that is repeated.
+const MAX_ZSTD_RATIO: usize = 32 << 10;
+
 /// How bytes are stored. The numbers are on disk and never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -188,10 +191,11 @@ pub fn payload_len(content: &[u8], compression: Compression, most: usize) -> Res
         _ => {
             let (len, packed) =
                 content.split_first_chunk::<LENGTH_BYTES>().ok_or(Fault::NoLength)?;
-            let most = match compression {
-                Compression::Lz4 => packed.len().saturating_mul(MAX_LZ4_RATIO).min(most),
-                _ => most,
+            let ratio = match compression {
+                Compression::Lz4 => MAX_LZ4_RATIO,
+                _ => MAX_ZSTD_RATIO,
             };
+            let most = packed.len().saturating_mul(ratio).min(most);
             (u32::from_le_bytes(*len) as usize, most)
         }
     };
