@@ -182,7 +182,7 @@ fn a_key_outside_of_the_bounds_of_its_file_is_damage_when_the_cursor_comes_from_
     sound.next().unwrap();
     sound.prev().unwrap();
     assert_eq!(sound.user_key(), [19]);
-    for key in [5, 20, 25, 35] {
+    for key in [5u8, 20, 25, 35] {
         let mut above = files(&[10, 19], &[key.min(29), 40]);
         above.seek(&[19], u64::MAX).unwrap();
         assert!(above.next().unwrap_err().is_corruption() && !above.valid(), "{key}");
