@@ -167,9 +167,10 @@ fn is_writable(dir: &Path) -> bool {
 }
 
 /// Removes the files of a store, and the directory if nothing else is in it. It goes on where an earlier call was
-/// interrupted. Nothing is removed while the store is open.
+/// interrupted, which may be just before the directory goes. Nothing is removed while the store is open.
 pub fn destroy(dir: &Path) -> Outcome<()> {
     if files_to_remove(dir)?.is_empty() {
+        remove_empty(dir);
         return Ok(());
     }
     let lock = PosixVfs::new().lock(&names::lock_path(dir)).map_err(|error| match &error {
@@ -182,9 +183,13 @@ pub fn destroy(dir: &Path) -> Outcome<()> {
         std::fs::remove_file(dir.join(name)).map_err(|error| failed(dir, &error))?;
     }
     drop(lock);
-    // Something of another's may be in it.
-    let _ = std::fs::remove_dir(dir);
+    remove_empty(dir);
     Ok(())
+}
+
+/// Removes a directory, unless something of another's is in it.
+fn remove_empty(dir: &Path) {
+    let _ = std::fs::remove_dir(dir);
 }
 
 /// The files of a store in the order in which they are removed: `CURRENT` first, since a half-removed store is none;
