@@ -89,7 +89,7 @@ pub unsafe extern "C" fn leveldb_destroy_db(
 ) {
     let destroy = || {
         // SAFETY: the rules of LevelDB.
-        let dir = unsafe { path(name) };
+        let dir = unsafe { path(name) }?;
         directory::refuse_leveldb(dir)?;
         directory::destroy(dir)
     };
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn leveldb_repair_db(
 ) {
     let repair = || {
         // SAFETY: the rules of LevelDB.
-        let (options, dir) = unsafe { (options.as_ref(), path(name)) };
+        let (options, dir) = unsafe { (options.as_ref(), path(name)?) };
         directory::refuse_leveldb(dir)?;
         let none = Options::default();
         let options = options.unwrap_or(&none);

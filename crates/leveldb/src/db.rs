@@ -33,11 +33,17 @@ impl Db {
     }
 }
 
+/// The directory of a store. No name is not the working directory: what a program forgot to name would be opened or
+/// destroyed there.
+///
 /// # Safety
-/// A string that ends with zero.
-pub(crate) unsafe fn path<'a>(name: *const c_char) -> &'a Path {
+/// NULL, or a string that ends with zero.
+pub(crate) unsafe fn path<'a>(name: *const c_char) -> Outcome<&'a Path> {
     // SAFETY: said above.
-    Path::new(OsStr::from_bytes(unsafe { string(name) }))
+    match unsafe { string(name) } {
+        [] => Err(Failure::argument("the name of the store is empty; name a directory")),
+        name => Ok(Path::new(OsStr::from_bytes(name))),
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -48,7 +54,7 @@ pub unsafe extern "C" fn leveldb_open(
 ) -> *mut Db {
     let open = || {
         // SAFETY: the rules of LevelDB.
-        let (options, dir) = unsafe { (options.as_ref(), path(name)) };
+        let (options, dir) = unsafe { (options.as_ref(), path(name)?) };
         let options = options.ok_or_else(|| Failure::argument("the options are NULL"))?;
         directory::refuse_leveldb(dir)?;
         directory::check_wanted(dir, options.create_if_missing, options.error_if_exists)?;

@@ -1,7 +1,7 @@
 //! Which directories are refused as LevelDB's, and what `leveldb_destroy_db` removes of a store.
 
 use super::*;
-use crate::admin::leveldb_destroy_db;
+use crate::admin::{leveldb_destroy_db, leveldb_repair_db};
 use crate::db::{leveldb_close, leveldb_open};
 use crate::options::{
     leveldb_options_create, leveldb_options_destroy, leveldb_options_set_create_if_missing,
@@ -110,6 +110,17 @@ fn an_empty_directory_is_destroyed_and_no_other() {
     std::fs::create_dir_all(dir.join("photos")).unwrap();
     destroy_db(&dir).unwrap();
     assert!(dir.join("photos").exists());
+}
+
+#[test]
+fn a_store_without_a_name_is_not_that_of_the_working_directory() {
+    let error = open(Path::new("")).unwrap_err();
+    assert!(error.starts_with("Invalid argument: ") && error.contains("is empty"), "{error}");
+    assert_eq!(destroy_db(Path::new("")).unwrap_err(), error);
+    let mut refused = ptr::null_mut();
+    // SAFETY: NULL options and names are allowed here.
+    unsafe { leveldb_repair_db(ptr::null(), ptr::null(), &mut refused) };
+    assert_eq!(outcome(refused).unwrap_err(), error);
 }
 
 #[test]
