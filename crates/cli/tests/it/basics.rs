@@ -24,6 +24,19 @@ fn what_is_put_is_there_until_it_is_deleted() {
 }
 
 #[test]
+fn several_ranges_are_deleted_or_none_of_them() {
+    let program = Program::new();
+    for key in ["a", "b", "c", "d", "e"] {
+        program.ok(&["put", key, "1"]);
+    }
+    let refused = ["delete", "--range", "a", "b", "--range", "e", "d"];
+    assert!(program.fails(1, &refused).contains("range is empty"));
+    assert_eq!(program.ok(&["scan", "--keys-only"]), "a\nb\nc\nd\ne\n");
+    program.ok(&["delete", "--range", "a", "b", "--range", "c", "e"]);
+    assert_eq!(program.ok(&["scan", "--keys-only"]), "b\ne\n");
+}
+
+#[test]
 fn keys_and_values_may_be_negative_numbers_and_others_with_a_dash_follow_two() {
     let program = Program::new();
     program.ok(&["put", "-1", "-5.5"]);
