@@ -49,6 +49,7 @@ enum Action {
     /// Move a key to the instance of a shard, or home
     Move {
         /// The key
+        #[arg(allow_negative_numbers = true)]
         key: OsString,
         /// Number of the shard, or `home`
         to: String,

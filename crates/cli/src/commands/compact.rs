@@ -16,11 +16,11 @@ use terrace_inspect::SizeBytes;
 #[derive(Debug, clap::Args)]
 pub struct CompactArgs {
     /// Only keys from this one on
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     from: Option<OsString>,
 
     /// Only keys below this one
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     to: Option<OsString>,
 
     /// Keys are hex (0x0a0b)

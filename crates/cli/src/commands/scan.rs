@@ -23,15 +23,15 @@ const READAHEAD_BYTES: usize = 256 << 10;
 #[derive(Debug, clap::Args)]
 pub struct ScanArgs {
     /// Only keys that start with this
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     prefix: Option<OsString>,
 
     /// Only keys from this one on
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     from: Option<OsString>,
 
     /// Only keys below this one
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     to: Option<OsString>,
 
     /// At most this many

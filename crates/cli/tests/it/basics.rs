@@ -46,6 +46,15 @@ fn keys_and_values_may_be_negative_numbers_and_others_with_a_dash_follow_two() {
     program.ok(&["delete", "-1"]);
     assert_eq!(program.run(&["get", "-1"]).code, 1);
     assert_eq!(program.run(&["put", "-k", "v"]).code, 2);
+    for key in ["-1", "-2", "-3"] {
+        program.ok(&["put", key, "v"]);
+    }
+    assert_eq!(program.ok(&["scan", "--from", "-2", "--to", "-3", "--keys-only"]), "-2\n");
+    assert_eq!(program.ok(&["scan", "--prefix", "-3", "--keys-only"]), "-3\n");
+    program.ok(&["compact", "--from", "-1", "--to", "-3"]);
+    program.ok(&["delete", "--range", "-1", "-3"]);
+    assert_eq!(program.ok(&["scan", "--prefix", "-3", "--keys-only", "--reverse"]), "-3\n");
+    assert_eq!(program.ok(&["scan", "--to", "-3"]), "");
 }
 
 #[test]
