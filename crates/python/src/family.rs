@@ -5,9 +5,9 @@ use crate::bulk_loader::BulkLoader;
 use crate::errors::raise;
 use crate::reader::Reader;
 use crate::view::View;
-use pyo3::exceptions::PyKeyError;
+use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyString};
 use std::ops::Bound as Limit;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ impl ColumnFamily {
         default: &Bound<'py, pyo3::types::PyTuple>,
     ) -> PyResult<Bound<'py, PyAny>> {
         if default.len() > 1 {
-            return Err(pyo3::exceptions::PyTypeError::new_err("pop takes one default at most"));
+            return Err(PyTypeError::new_err("pop takes one default at most"));
         }
         let (py, bytes) = (key.py(), bytes(key)?);
         let value = self.view.work(py, |seen| {
@@ -153,6 +153,11 @@ impl ColumnFamily {
         r#move: bool,
         below: bool,
     ) -> PyResult<u64> {
+        // Its characters would be paths.
+        if paths.is_instance_of::<PyString>() {
+            let text = "paths is a list of paths; put a single one into a list";
+            return Err(PyTypeError::new_err(text));
+        }
         let paths = paths.try_iter()?.map(|path| path?.extract::<PathBuf>());
         let paths: Vec<PathBuf> = paths.collect::<PyResult<_>>()?;
         let options = IngestOptions {

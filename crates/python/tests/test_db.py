@@ -468,6 +468,9 @@ def test_sorted_files_are_ingested_whole_or_not_at_all(db, tmp_path):
         db.ingest([first, second])
     with pytest.raises(terracedb.InvalidArgumentError):
         db.ingest([])
+    # Its characters are no paths.
+    with pytest.raises(TypeError, match="list of paths"):
+        db.ingest(str(first))
     assert dict(db.items()) == {b"b": b"old", b"x1": b"old"}
     assert db.ingest([first], move=True) == 4
     assert dict(db.items()) == {b"a": b"1", b"c": b"soon"} and db.expires_at(b"c")
