@@ -52,6 +52,29 @@ def test_after_close_everything_is_refused(tmp_path):
         assert len(list(again)) == 2000
 
 
+def test_a_relative_path_is_that_of_the_call_wherever_the_program_goes(tmp_path, monkeypatch):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    first, backups = terracedb.Db("store"), terracedb.Backups("backups")
+    writer = terracedb.SstWriter("file.sst")
+    first[b"k"] = writer[b"file"] = b"a"
+    monkeypatch.chdir(tmp_path / "b")
+    # Another store has the same path from here on.
+    with terracedb.Db("store") as second:
+        second[b"k"] = b"b"
+        first.flush()
+        backups.create(first)
+        writer.finish()
+        first.ingest([writer.path])
+        first.close()
+        second.flush()
+    assert not (tmp_path / "b" / "backups").exists()
+    for name, keys in ("a", 2), ("b", 1):
+        with terracedb.Db(tmp_path / name / "store") as db:
+            assert db[b"k"] == name.encode() and len(list(db)) == keys
+
+
 def test_objects_outlive_the_store(tmp_path):
     db = terracedb.Db(tmp_path / "s")
     db.update({b"%04d" % at: b"v" for at in range(1000)})

@@ -4,6 +4,7 @@
 #include "check.h"
 #include <math.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -542,6 +543,47 @@ static void a_fork(terrace_db *db) {
     CHECK(is(&value, "fork"));
 }
 
+/* A relative path is that of the call, wherever the program goes then: also to where another store has the same one. */
+static void another_working_directory(const char *dir) {
+    char path[4096];
+    terrace_db *here = NULL, *there = NULL;
+    terrace_backups *backups = NULL;
+    terrace_sst_writer *writer = NULL;
+    terrace_value value;
+    const char *places[] = {"../a/store", "store"}, *values[] = {"a", "b"};
+    snprintf(path, sizeof path, "%s-moves", dir);
+    CHECK(mkdir(path, 0700) == 0 && chdir(path) == 0);
+    CHECK(mkdir("a", 0700) == 0 && mkdir("b", 0700) == 0 && chdir("a") == 0);
+    OK(terrace_open("store", NULL, &here));
+    OK(terrace_put(here, NULL, B("k"), B("a")));
+    OK(terrace_backups_open("backups", &backups));
+    OK(terrace_sst_writer_create("file", NULL, NULL, &writer));
+    CHECK(chdir("../b") == 0);
+    OK(terrace_open("store", NULL, &there));
+    OK(terrace_put(there, NULL, B("k"), B("b")));
+    OK(terrace_flush(here));
+    OK(terrace_backups_create(backups, here, NULL));
+    OK(terrace_close(here));
+    terrace_db_free(here);
+    terrace_backups_free(backups);
+    CHECK(access("backups", F_OK) != 0);
+    FILE *mine = fopen("file", "w");
+    CHECK(mine != NULL && fclose(mine) == 0);
+    /* It removes the file that it has begun. */
+    terrace_sst_writer_free(writer);
+    CHECK(access("file", F_OK) == 0 && access("../a/file", F_OK) != 0);
+    OK(terrace_flush(there));
+    OK(terrace_close(there));
+    terrace_db_free(there);
+    for (int at = 0; at < 2; at++) {
+        OK(terrace_open(places[at], NULL, &here));
+        OK(terrace_get(here, NULL, NULL, B("k"), &value));
+        CHECK(is(&value, values[at]));
+        OK(terrace_close(here));
+        terrace_db_free(here);
+    }
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     terrace_options *options = terrace_options_new();
@@ -563,6 +605,7 @@ int main(int argc, char **argv) {
     terrace_db_free(db);
     after_close(argv[1]);
     closed_by_another(argv[1]);
+    another_working_directory(argv[1]);
     puts("all of it was refused");
     return 0;
 }

@@ -316,6 +316,32 @@ static void files_of_leveldb(const char *dir) {
     is_refused(path, few, "MANIFEST-000002\n");
 }
 
+/* A relative name is that of the open, wherever the program goes then: also to where another store has the same one. */
+static void another_working_directory(const char *dir) {
+    char path[4096];
+    const char *places[] = {"../a/store", "store"};
+    snprintf(path, sizeof path, "%s-moves", dir);
+    CHECK(mkdir(path, 0700) == 0 && chdir(path) == 0);
+    CHECK(mkdir("a", 0700) == 0 && mkdir("b", 0700) == 0 && chdir("a") == 0);
+    leveldb_t *here = leveldb_open(options, "store", &err);
+    CHECK(here != NULL && err == NULL && chdir("../b") == 0);
+    db = leveldb_open(options, "store", &err);
+    CHECK(db != NULL && err == NULL);
+    put("k", "v");
+    leveldb_put(here, writing, "k", 1, "v", 1, &err);
+    CHECK(err == NULL);
+    leveldb_compact_range(here, NULL, 0, NULL, 0);
+    leveldb_close(here);
+    leveldb_compact_range(db, NULL, 0, NULL, 0);
+    leveldb_close(db);
+    for (int at = 0; at < 2; at++) {
+        db = leveldb_open(options, places[at], &err);
+        CHECK(db != NULL && err == NULL);
+        get_is(reading, "k", "v");
+        leveldb_close(db);
+    }
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     CHECK(leveldb_major_version() == 1 && leveldb_minor_version() == 23);
@@ -381,6 +407,7 @@ int main(int argc, char **argv) {
     struct stat there;
     CHECK(stat(argv[1], &there) != 0);
     files_of_leveldb(argv[1]);
+    another_working_directory(argv[1]);
 
     /* An error replaces the one before. */
     size_t len;

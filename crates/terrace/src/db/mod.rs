@@ -83,7 +83,8 @@ pub struct ColumnFamily {
 }
 
 impl Db {
-    /// Opens the store in directory `path`, creating it if the options say so.
+    /// Opens the store in directory `path`, creating it if the options say so. A relative one is from the working directory on as
+    /// long as the store is open: a program that changes that names it from the root on.
     ///
     /// # Errors
     /// `Locked` if it is open elsewhere; `NotAStore`; `Corruption` if its files are damaged in a
