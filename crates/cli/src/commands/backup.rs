@@ -196,7 +196,7 @@ fn verify(backups: &Backups, id: Option<u64>) -> Result<Outcome> {
         bar.finish_and_clear();
         match verified {
             Ok(()) => writeln!(standard_output::read_or_not(), "backup {id} is sound")?,
-            Err(error @ terrace_backup::Error::Damaged { .. }) => {
+            Err(error) if is_of_this_one(&error) => {
                 writeln!(standard_output::read_or_not(), "backup {id}: {error}")?;
                 outcome = Outcome::Negative;
             }
@@ -204,6 +204,12 @@ fn verify(backups: &Backups, id: Option<u64>) -> Result<Outcome> {
         }
     }
     Ok(outcome)
+}
+
+/// Whether an error says nothing about other backups: it is damaged, or the device does not give it.
+fn is_of_this_one(error: &terrace_backup::Error) -> bool {
+    use terrace_backup::Error::{Damaged, Store};
+    matches!(error, Damaged { .. } | Store(terrace::Error::Io(_)))
 }
 
 fn restore(backups: &Backups, id: &str, dir: &Path) -> Result<Outcome> {

@@ -60,6 +60,24 @@ fn damage_is_told_and_nothing_is_restored() {
 }
 
 #[test]
+fn a_backup_that_cannot_be_read_keeps_no_other_from_being_verified() {
+    let program = Program::new();
+    two_backups(&program);
+    let entries = fs::read_dir(program.path("backups/files")).unwrap();
+    let files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    for file in files {
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+    }
+    let verified = program.run(&["backup", "verify", "backups"]);
+    assert_eq!((verified.code, verified.err.as_str()), (1, ""));
+    for (line, id) in verified.out.lines().zip(["1", "2"]) {
+        assert!(line.starts_with(&format!("backup {id}: ")), "{}", verified.out);
+    }
+    assert_eq!(verified.out.lines().count(), 2, "{}", verified.out);
+}
+
+#[test]
 fn a_damaged_store_drives_no_sound_backups_out() {
     let program = Program::with_store();
     program.ok(&["backup", "create", "terrace-data", "backups"]);
