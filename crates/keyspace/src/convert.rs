@@ -76,7 +76,7 @@ pub fn convert(from: &Db, to: &Db, placement: Placement) -> Result<Converted> {
 fn has_keys(family: &ColumnFamily) -> Result<bool> {
     let mut iter = family.iter()?;
     iter.seek_to_first()?;
-    Ok(iter.valid() && iter.key()[0] != 0xFF)
+    Ok(iter.valid() && iter.key().first() != Some(&0xFF))
 }
 
 struct Conversion<'d> {

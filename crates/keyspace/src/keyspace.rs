@@ -316,6 +316,9 @@ impl Keyspace {
     }
 }
 
+/// Where a server's keys begin. Another program may have written the one before them, which has no bytes.
+const FIRST_KEY: &[u8] = &[0];
+
 fn no_keyspace(db: &Db) -> Error {
     let has_families = [COLLECTIONS, ELEMENTS].iter().all(|name| db.column_family(name).is_some());
     Error::OtherStore(if has_families { UNMARKED } else { PLAIN }.into())
@@ -325,9 +328,8 @@ fn no_keyspace(db: &Db) -> Error {
 fn databases_of(collections: &ColumnFamily) -> Result<Databases> {
     let found = Databases::default();
     let mut iter = collections.iter()?;
-    iter.seek_to_first()?;
-    while iter.valid() && usize::from(iter.key()[0]) < MAX_DATABASES {
-        let db = iter.key()[0];
+    iter.seek(FIRST_KEY)?;
+    while let Some(&db) = iter.key().first().filter(|db| usize::from(**db) < MAX_DATABASES) {
         found.add(db);
         iter.seek(&[db + 1])?;
     }
@@ -337,6 +339,6 @@ fn databases_of(collections: &ColumnFamily) -> Result<Databases> {
 /// Whether there is a collection, of whatever database.
 fn has_user_keys(collections: &ColumnFamily) -> Result<bool> {
     let mut iter = collections.iter()?;
-    iter.seek_to_first()?;
-    Ok(iter.valid() && usize::from(iter.key()[0]) < MAX_DATABASES)
+    iter.seek(FIRST_KEY)?;
+    Ok(iter.key().first().is_some_and(|first| usize::from(*first) < MAX_DATABASES))
 }

@@ -57,6 +57,22 @@ fn put_set(turn: &mut terrace_keyspace::CommandBatch) {
     turn.set_add(0, b"s", std::iter::once(&b"m"[..])).unwrap();
 }
 
+/// No server has written it, but another program may have.
+#[test]
+fn a_key_without_bytes_hinders_no_open() {
+    for placement in [Placement::Range, Placement::Slots] {
+        let store = Store { placement: Some(placement), ..Store::new() };
+        store.keyspace(put_set).unwrap();
+        let db = store.engine();
+        db.column_family(COLLECTIONS).unwrap().put(b"", b"").unwrap();
+        db.close().unwrap();
+        let found = |turn: &mut terrace_keyspace::CommandBatch| {
+            assert!(turn.set(0, b"s").unwrap().is_some_and(|set| set.count == 1));
+        };
+        store.keyspace(found).unwrap();
+    }
+}
+
 #[test]
 fn an_empty_store_belongs_to_the_first_writer() {
     let store = Store::new();
