@@ -167,7 +167,8 @@ fn is_writable(dir: &Path) -> bool {
 }
 
 /// Removes the files of a store, and the directory if nothing else is in it. It goes on where an earlier call was
-/// interrupted, which may be just before the directory goes. Nothing is removed while the store is open.
+/// interrupted, which may be just before the directory goes. Nothing is removed while the store is open. A file that cannot be
+/// removed keeps no other: the error is the first one.
 pub fn destroy(dir: &Path) -> Outcome<()> {
     if files_to_remove(dir)?.is_empty() {
         remove_empty(dir);
@@ -179,10 +180,21 @@ pub fn destroy(dir: &Path) -> Outcome<()> {
         }
         _ => error.into(),
     })?;
+    let mut outcome: Outcome<()> = Ok(());
     for name in files_to_remove(dir)? {
-        std::fs::remove_file(dir.join(name)).map_err(|error| failed(dir, &error))?;
+        let (path, turn) = (dir.join(&name), turn(&name));
+        // With data that is left stays what tells whose it is.
+        if outcome.is_err() && turn > Turn::Data {
+            break;
+        }
+        let removed = std::fs::remove_file(&path).map_err(|error| failed(&path, &error));
+        if turn == Turn::First {
+            removed.clone()?;
+        }
+        outcome = outcome.and(removed);
     }
     drop(lock);
+    outcome?;
     remove_empty(dir);
     Ok(())
 }
@@ -192,18 +204,32 @@ fn remove_empty(dir: &Path) {
     let _ = std::fs::remove_dir(dir);
 }
 
-/// The files of a store in the order in which they are removed: `CURRENT` first, since a half-removed store is none;
-/// at the end those that tell what is left of a store from LevelDB's files, and `LOCK`.
+/// When a file is removed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    /// `CURRENT`: a half-removed store is none.
+    First,
+    Data,
+    /// What tells data that is left of a store from LevelDB's files.
+    Signs,
+    Lock,
+}
+
+fn turn(name: &str) -> Turn {
+    match names::parse(name) {
+        FileName::Current => Turn::First,
+        FileName::Evidence(_) | FileName::Reserve => Turn::Signs,
+        FileName::Lock => Turn::Lock,
+        _ => Turn::Data,
+    }
+}
+
+/// The files of a store in the order in which they are removed.
 fn files_to_remove(dir: &Path) -> Outcome<Vec<String>> {
     // Where nothing can be listed there is nothing to remove, as for LevelDB.
     let mut names = names_in(dir).unwrap_or_default();
     names.retain(|name| names::parse(name) != FileName::Other);
-    names.sort_by_key(|name| match names::parse(name) {
-        FileName::Current => 0,
-        FileName::Evidence(_) | FileName::Reserve => 2,
-        FileName::Lock => 3,
-        _ => 1,
-    });
+    names.sort_by_cached_key(|name| (turn(name), name.clone()));
     Ok(names)
 }
 

@@ -113,6 +113,28 @@ fn an_empty_directory_is_destroyed_and_no_other() {
 }
 
 #[test]
+fn what_cannot_be_removed_keeps_nothing_else_but_the_signs_of_a_store() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("store");
+    store(&dir);
+    // The first of the data, and a sign beside which no `LOG` makes them files of LevelDB.
+    std::fs::create_dir(dir.join("000000.sst")).unwrap();
+    write(&dir, &["LOG"], "a program's own");
+    let error = destroy_db(&dir).unwrap_err();
+    assert!(error.starts_with("IO error: ") && error.contains("000000.sst"), "{error}");
+    let left = there(&dir);
+    assert!(
+        left.iter().all(|name| turn(name) > Turn::Data
+            || names::parse(name) == FileName::Other
+            || name == "000000.sst"),
+        "{left:?}"
+    );
+    std::fs::remove_dir(dir.join("000000.sst")).unwrap();
+    destroy_db(&dir).unwrap();
+    assert_eq!(there(&dir), BTreeSet::from(["LOG".into()]));
+}
+
+#[test]
 fn a_store_without_a_name_is_not_that_of_the_working_directory() {
     let error = open(Path::new("")).unwrap_err();
     assert!(error.starts_with("Invalid argument: ") && error.contains("is empty"), "{error}");
