@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use terrace_cluster::{
-    Assignment, DbKey, Direction, Effect, Epoch, Exception, KeyCopy, KeyMove, MoveAnswer, MoveCall,
-    MoveEvent, MoveId, Mover, NodeId, Outcome, Refusal, ShardId, Site,
+    Assignment, DbKey, Direction, Effect, Epoch, Exception, KeyCopy, KeyMove, Misplaced,
+    MoveAnswer, MoveCall, MoveEvent, MoveId, Mover, NodeId, Outcome, Refusal, ShardId, Site,
 };
 use terrace_keyspace::move_point;
 use tokio::sync::{mpsc, oneshot};
@@ -335,8 +335,15 @@ impl Owner {
         let mut misplaced = self.owned.keys.read().exceptions.misplaced(&part);
         let count = misplaced.len() as u64;
         let needed: BTreeSet<&DbKey> = self.wishes.needed_at_home().collect();
-        misplaced.retain(|it| !self.mover.is_busy(&it.key) && !needed.contains(&it.key));
+        misplaced.retain(|it| !needed.contains(&it.key));
+        let (busy, misplaced): (Vec<_>, Vec<_>) =
+            misplaced.into_iter().partition(|it| self.mover.is_busy(&it.key));
         self.mover.want(misplaced);
+        for Misplaced { key, to, .. } in busy {
+            if let Some(to) = to {
+                self.mover.send_on(key, to);
+            }
+        }
         for key in needed {
             if let Some(at) = self.place_of(key) {
                 self.mover.recall(key.clone(), at);
@@ -414,7 +421,10 @@ impl Owner {
                         }
                     }
                     // What was ordered while it was moved.
-                    None => is_misplaced |= self.wishes.place_of(key) != at,
+                    None => {
+                        let wanted = self.wishes.place_of(key);
+                        is_misplaced |= finished.leaves_misplaced(key, at, wanted);
+                    }
                 }
             }
         }

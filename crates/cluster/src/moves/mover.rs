@@ -89,8 +89,23 @@ pub struct FinishedMove {
     pub is_split: bool,
     /// Those that home did not let go.
     pub refused: Vec<(DbKey, Refusal)>,
+    /// Those that have come home and wait to go on from there, and where to.
+    pub onward: BTreeMap<DbKey, ShardId>,
     /// How it ended.
     pub outcome: Outcome,
+}
+
+impl FinishedMove {
+    /// Whether a key of it that is `at` this place now (`None`: at home) is not on its way to where it is `wanted`. Then
+    /// what is missing of all that is wanted is to be looked at, which takes a time proportional to that.
+    pub fn leaves_misplaced(
+        &self,
+        key: &DbKey,
+        at: Option<ShardId>,
+        wanted: Option<ShardId>,
+    ) -> bool {
+        at != wanted && (wanted.is_none() || self.onward.get(key).copied() != wanted)
+    }
 }
 
 /// What is to be done for a move.
@@ -140,8 +155,8 @@ pub struct Mover<V> {
     /// Where keys go once they are home.
     onward: HashMap<DbKey, ShardId>,
     moves: BTreeMap<MoveId, KeyMove<V>>,
-    /// The keys of `moves`.
-    busy: HashSet<DbKey>,
+    /// The keys of `moves`, and which way they go.
+    busy: HashMap<DbKey, Direction>,
     /// Of keys that were in a move that is to be split. Few: until they are moved, or not wanted any more.
     batch_limits: HashMap<DbKey, BatchLimit>,
     keys: Budget,
@@ -163,7 +178,7 @@ impl<V: Clone> Mover<V> {
             recall_turn: None,
             onward: HashMap::new(),
             moves: BTreeMap::new(),
-            busy: HashSet::new(),
+            busy: HashMap::new(),
             batch_limits: HashMap::new(),
             keys: Budget::new(limits.keys_per_second, now),
             bytes: Budget::new(limits.bytes_per_second, now),
@@ -177,8 +192,8 @@ impl<V: Clone> Mover<V> {
         intents: impl IntoIterator<Item = (DbKey, Intent)>,
     ) -> Vec<MoveEffects<V>> {
         let resumed = KeyMove::resume(intents).into_iter().map(|(resumed, effects)| {
-            let id = resumed.id();
-            self.busy.extend(resumed.keys().iter().cloned());
+            let (id, direction) = (resumed.id(), resumed.direction());
+            self.busy.extend(resumed.keys().iter().map(|key| (key.clone(), direction)));
             self.moves.insert(id, resumed);
             (id, effects)
         });
@@ -206,12 +221,19 @@ impl<V: Clone> Mover<V> {
         }
     }
 
+    /// A key that is in a move goes there from home, if that is where the move brings it: [`Self::want`] has forgotten it.
+    pub fn send_on(&mut self, key: DbKey, to: ShardId) {
+        if self.busy.get(&key) == Some(&Direction::Home) {
+            self.onward.insert(key, to);
+        }
+    }
+
     /// A command needs the key at home: it comes before all others, and does not go away again by the
     /// present plan.
     pub fn recall(&mut self, key: DbKey, from: ShardId) {
         self.onward.remove(&key);
         self.keep_limit(&key);
-        if !self.busy.contains(&key) {
+        if !self.busy.contains_key(&key) {
             let recalls = self.recalls.entry(from).or_default();
             if recalls.keys.insert(key.clone()) {
                 recalls.queue.push_back(key);
@@ -248,7 +270,7 @@ impl<V: Clone> Mover<V> {
 
     /// Whether a key is in a move that is under way.
     pub fn is_busy(&self, key: &DbKey) -> bool {
-        self.busy.contains(key)
+        self.busy.contains_key(key)
     }
 
     /// Whether nothing is under way.
@@ -367,7 +389,7 @@ impl<V: Clone> Mover<V> {
             && let Some(key) = queue.pop_front()
         {
             let limit = self.batch_limits.get(&key).map_or(most, |limit| limit.keys);
-            if self.busy.contains(&key) {
+            if self.busy.contains_key(&key) {
                 busy.push(key);
             } else if limit <= keys.len() {
                 queue.push_front(key);
@@ -384,7 +406,7 @@ impl<V: Clone> Mover<V> {
         let id = MoveId { epoch: self.epoch, number: self.next_number };
         self.next_number += 1;
         self.keys.spend(keys.len() as u64);
-        self.busy.extend(keys.iter().cloned());
+        self.busy.extend(keys.iter().map(|key| (key.clone(), direction)));
         let (begun, effects) = KeyMove::begin(id, direction, other, keys);
         self.moves.insert(id, begun);
         (id, effects)
@@ -418,6 +440,7 @@ impl<V: Clone> Mover<V> {
         let is_of_one =
             matches!(outcome, Outcome::Undone(Some(Refusal::TooLarge | Refusal::NotHere)));
         let is_split = is_of_one && key_count > 1;
+        let mut onward = BTreeMap::new();
         for key in it.keys() {
             self.busy.remove(key);
             match is_split {
@@ -432,6 +455,7 @@ impl<V: Clone> Mover<V> {
                 && let Some(to) = self.onward.remove(key)
             {
                 self.enqueue(Direction::Out, to, key.clone());
+                onward.insert(key.clone(), to);
             }
         }
         self.finished.push(FinishedMove {
@@ -440,6 +464,7 @@ impl<V: Clone> Mover<V> {
             keys: it.keys().to_vec(),
             is_split,
             refused: it.refused().to_vec(),
+            onward,
             outcome,
         });
     }
@@ -454,7 +479,7 @@ impl<V: Clone> Mover<V> {
     ) -> Vec<(DbKey, MoveId)> {
         let is_stale = |key: &DbKey| {
             let is_there = exceptions.get(key.db, &key.key).is_some_and(|it| it.at == at);
-            !is_there && !self.busy.contains(key)
+            !is_there && !self.busy.contains_key(key)
         };
         let stale = copies.into_iter().filter(|(key, _)| is_stale(key));
         let newest = |copy: KeyCopy| match copy.state {
@@ -462,5 +487,84 @@ impl<V: Clone> Mover<V> {
             CopyState::Hidden | CopyState::Live => copy.id,
         };
         stale.map(|(key, copy)| (key.clone(), newest(copy))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::moves::key_move::MoveCall;
+
+    const FROM: ShardId = ShardId(2);
+    const TO: ShardId = ShardId(3);
+
+    /// What happens next to a move of one key after these effects, all answers good; `None` when it is over.
+    fn next_event(effects: &[Effect<u32>]) -> Option<MoveEvent<u32>> {
+        effects.iter().find_map(|effect| match effect {
+            Effect::Hold | Effect::DrainCalls => Some(MoveEvent::Drained),
+            Effect::Send { call, ticket, .. } => {
+                let answer = match call {
+                    MoveCall::Begin => MoveAnswer::Begun(vec![Ok(())]),
+                    MoveCall::Export => MoveAnswer::Exported(vec![1]),
+                    _ => MoveAnswer::Done,
+                };
+                Some(MoveEvent::Answered(*ticket, answer))
+            }
+            _ => None,
+        })
+    }
+
+    /// Else each batch of a plan that sends keys from one instance to another would make its caller look at all of them.
+    #[test]
+    fn a_key_goes_on_from_home_although_what_is_wanted_is_looked_at_meanwhile() {
+        const STEPS: usize = 7;
+        for looked_at in 0..STEPS {
+            let key = DbKey::new(0, "k");
+            let limits = MoveLimits::default();
+            let mut mover = Mover::new(Epoch(5), limits, Duration::ZERO, |_: &u32| 1);
+            mover.want([Misplaced { key: key.clone(), from: Some(FROM), to: Some(TO) }]);
+            let (id, mut effects) = mover.poll(Duration::ZERO).unwrap();
+            let mut step = 0;
+            while let Some(event) = next_event(&effects) {
+                if step == looked_at {
+                    mover.want([]);
+                    mover.send_on(key.clone(), TO);
+                    mover.send_on(DbKey::new(0, "in no move"), TO);
+                }
+                step += 1;
+                effects = mover.on(id, event);
+            }
+            assert_eq!(step, STEPS);
+            let finished = mover.take_finished();
+            assert_eq!(finished[0].onward, BTreeMap::from([(key.clone(), TO)]));
+            let leaves = |at, wanted| finished[0].leaves_misplaced(&key, at, wanted);
+            assert!(!leaves(None, Some(TO)) && !leaves(None, None));
+            assert!(leaves(None, Some(FROM)) && leaves(Some(FROM), None));
+            let (id, _) = mover.poll(Duration::ZERO).unwrap();
+            let next = mover.get(id).unwrap();
+            assert_eq!(
+                (next.direction(), next.other(), next.keys()),
+                (Direction::Out, TO, &[key][..])
+            );
+            assert_eq!(mover.waiting_count(), 0);
+        }
+    }
+
+    /// It is looked at again at the end of its move, and does not leave again when it comes home later.
+    #[test]
+    fn a_key_that_goes_out_is_not_sent_on() {
+        let key = DbKey::new(0, "k");
+        let mut mover = Mover::new(Epoch(5), MoveLimits::default(), Duration::ZERO, |_: &u32| 1);
+        mover.want([Misplaced { key: key.clone(), from: None, to: Some(FROM) }]);
+        let (id, mut effects) = mover.poll(Duration::ZERO).unwrap();
+        mover.send_on(key.clone(), TO);
+        while let Some(event) = next_event(&effects) {
+            effects = mover.on(id, event);
+        }
+        let finished = mover.take_finished();
+        assert!(finished[0].onward.is_empty());
+        assert!(finished[0].leaves_misplaced(&key, Some(FROM), Some(TO)));
+        assert!(!finished[0].leaves_misplaced(&key, Some(FROM), Some(FROM)));
+        assert_eq!((mover.poll(Duration::ZERO), mover.waiting_count()), (None, 0));
     }
 }
