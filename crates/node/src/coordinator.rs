@@ -74,20 +74,27 @@ impl NodeCoordinator {
         view.owned.get(&shard).cloned()
     }
 
-    /// Calls an instance in the name of an owned shard. What it replies counts only while the lease is
-    /// sure: later another owner may have changed it. The command may have been executed all the same.
+    /// Calls an instance in the name of an owned shard. What it replies counts only while the lease of the term is
+    /// sure: later another owner may have changed it. The command may have been executed all the same. The present lease may
+    /// be a later one, if this thread stood still since it routed the command: then the call is not made, since the instance need not
+    /// know yet that the term is over.
     fn call_instance(
         &self,
         shard: ShardCall,
         call: OutgoingCall,
         done: Box<dyn FnOnce(Reply) + Send>,
     ) {
-        let (shared, generation) = (self.shared.clone(), self.shared.stamp.generation());
+        let shared = self.shared.clone();
+        let Some(generation) = shared.view.load().generation_in(shard.shard, shard.epoch) else {
+            return done(Err(Unserved::Moved(self.revision())));
+        };
         let under_way = self.shared.calls.enter();
         let checked: Box<dyn FnOnce(Reply) + Send> = Box::new(move |reply| {
             drop(under_way);
-            let is_sure = shared.stamp.covers(generation);
-            done(if is_sure { reply } else { Err(Unserved::Unreachable(shared.me)) });
+            done(match reply {
+                Ok(_) if !shared.stamp.covers(generation) => Err(Unserved::Unreachable(shared.me)),
+                reply => reply,
+            });
         });
         if shard.instance == self.shared.me {
             return self.execute(CallMode::Instance(shard), call, checked);

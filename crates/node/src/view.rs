@@ -142,6 +142,11 @@ impl OwnedShard {
 }
 
 impl View {
+    /// Of the lease that an owned shard was claimed with, if that was in this term.
+    pub fn generation_in(&self, shard: ShardId, epoch: Epoch) -> Option<u64> {
+        self.owned.get(&shard).filter(|owned| owned.epoch == epoch).map(|owned| owned.generation)
+    }
+
     /// Where commands for a shard go that this node does not own. They wait for an owner until the shard has been without
     /// one for `patience`.
     pub fn route_to_owner(

@@ -5,8 +5,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use terrace::{Db, Options, SystemClock};
-use terrace_cluster::{Epoch, ShardCall, ShardId};
-use terrace_metadata::Embedded;
+use terrace_cluster::{
+    CallTarget, DbKey, Epoch, OutgoingCall, ReplyProtocol, Route, ShardCall, ShardId, Unserved,
+};
+use terrace_metadata::{Embedded, Metadata};
 
 async fn two_nodes(dir: &tempfile::TempDir, name: &str) -> TestCluster {
     let db = Db::open(dir.path(), Options::default()).unwrap();
@@ -92,4 +94,48 @@ async fn a_node_that_leaves_answers_what_is_under_way() {
     assert!(under_way.may_reply() && !leaving.is_finished());
     drop(under_way);
     leaving.await.unwrap();
+}
+
+/// A thread that stood still since it routed a command may come after the node has lost its lease and got another one. What
+/// has the key need not know by then that the term is over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_of_a_term_that_is_over_is_not_made_under_a_later_lease() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options::default()).unwrap();
+    let metadata = Arc::new(Embedded::open(&db, Arc::new(SystemClock::default())).unwrap());
+    let cluster = TestCluster::start_leased(metadata, 2, "terms").await;
+    let (node, key) = (&cluster.nodes[0], cluster.keys_of(0, 1).remove(0));
+    let (moved, other) = (DbKey::new(0, key.clone()), cluster.nodes[1].id());
+    // It takes no shard meanwhile.
+    wait_for("the drain", async || node.node().drain(other, false).await.ok()).await;
+    wait_for("a write", async || node.front.run(&format!("SET {key} 1")).await.ok()).await;
+    let there = Some(ShardId(2));
+    wait_for("the move", async || node.node().move_key(moved.clone(), there).await.ok()).await;
+    let coordinator = node.node().coordinator();
+    let route = || {
+        drop(coordinator.guard());
+        match coordinator.route(0, key.as_bytes()) {
+            Route::Instance(call) => Some(call),
+            _ => None,
+        }
+    };
+    let before = wait_for("the first term", async || route()).await;
+    cluster.nodes[1].store.refuse_epochs(true);
+    let entries = node.metadata.snapshot(b"/terrace/").await.unwrap().entries;
+    let alive = format!("/node/{}", node.id());
+    let alive = entries.iter().find(|entry| entry.key.ends_with(alive.as_bytes()));
+    // It may have been lost already.
+    if let Some(lease) = alive.and_then(|entry| entry.lease) {
+        let _gone = node.metadata.revoke(lease).await;
+    }
+    let later = async || route().filter(|call| call.epoch > before.epoch);
+    wait_for("the next term", later).await;
+    let requests = Arc::new(format!("GET {key}").into_bytes());
+    let call = OutgoingCall { db: 0, protocol: ReplyProtocol::Resp2, requests };
+    let (done, reply) = tokio::sync::oneshot::channel();
+    let done = Box::new(move |reply| _ = done.send(reply));
+    coordinator.call(CallTarget::Instance(before), call, done);
+    let reply = reply.await.unwrap();
+    assert!(matches!(reply, Err(Unserved::Moved(_))), "{reply:?}");
+    cluster.nodes[1].store.refuse_epochs(false);
 }

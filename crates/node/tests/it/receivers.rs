@@ -52,13 +52,22 @@ async fn a_node_at_the_address_of_another_takes_no_keys_for_it() {
     // A request for the second node, by its address, is refused.
     assert!(cluster.nodes[0].node().drain(cluster.nodes[1].id(), false).await.is_err());
     assert!(!cluster.nodes[2].node().status().await.is_draining);
-    let shard = ShardCall { instance: cluster.nodes[1].id(), shard: ShardId(1), epoch: Epoch(1) };
-    let requests = Arc::new(format!("SET {key} 2").into_bytes());
-    let call = OutgoingCall { db: 0, protocol: ReplyProtocol::Resp2, requests };
-    let (done, reply) = tokio::sync::oneshot::channel();
-    let done = Box::new(move |reply| _ = done.send(reply));
-    cluster.nodes[0].node().coordinator().call(CallTarget::Instance(shard), call, done);
-    assert_eq!(reply.await.unwrap(), Err(Unserved::Unreachable(shard.instance)));
+    let (coordinator, instance) = (cluster.nodes[0].node().coordinator(), cluster.nodes[1].id());
+    let reply = wait_for("a reply in a term of the first node", async || {
+        let epoch = coordinator.topology()?.shards[&ShardId(1)].owner?.epoch;
+        let shard = ShardCall { instance, shard: ShardId(1), epoch };
+        let requests = Arc::new(format!("SET {key} 2").into_bytes());
+        let call = OutgoingCall { db: 0, protocol: ReplyProtocol::Resp2, requests };
+        let (done, reply) = tokio::sync::oneshot::channel();
+        let done = Box::new(move |reply| _ = done.send(reply));
+        coordinator.call(CallTarget::Instance(shard), call, done);
+        match reply.await.unwrap() {
+            Err(Unserved::Moved(_)) => None,
+            reply => Some(reply),
+        }
+    })
+    .await;
+    assert_eq!(reply, Err(Unserved::Unreachable(instance)));
     // The move is settled when the second node is back, and the key is where it was.
     cluster.nodes[1].start(|_| {}).await;
     assert!(order.await.unwrap().is_err());
