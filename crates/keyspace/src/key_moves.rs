@@ -181,13 +181,11 @@ impl Keyspace {
                 Ok(None) => continue,
                 Err(why) => return Ok(Err(why)),
             };
+            // Written in any case, also if there is nothing: who watches it does not see what is written while it is away.
+            batch.delete_text(key.db, &key.key);
             match next.exception {
                 Some(_) => batch.clear_key(key.db, &key.key)?,
-                None => {
-                    // Written in any case: it may have been written while it was away, and who watches it sees that.
-                    batch.delete_text(key.db, &key.key);
-                    batch.put_exported(value_of(key, values.get(number))?)?;
-                }
+                None => batch.put_exported(value_of(key, values.get(number))?)?,
             }
             batch.change_record(RecordChange::Home(key.clone(), next))?;
         }

@@ -4,6 +4,7 @@ use super::harness::{PLACEMENT, START_MS, small_options, store};
 use std::sync::Arc;
 use terrace::vfs::SimVfs;
 use terrace_base::ManualClock;
+use terrace_cluster::{DbKey, Direction, Epoch, MoveId, ShardId};
 use terrace_keyspace::{ExpireIf, Keyspace, Mode, PutOptions, Watch};
 
 fn watch<'k>(
@@ -172,4 +173,27 @@ fn what_is_watched_has_a_bound() {
     assert_eq!((watched.keys().len(), watched.held_bytes()), (20, held));
     put(&space, &names[50]);
     assert!(watched.is_unchanged(space.db()).unwrap());
+}
+
+/// A transaction may have been let in by the routes of before, and takes the lock of the watched key after the commit.
+#[test]
+fn a_key_that_leaves_is_changed_by_that_also_if_it_does_not_exist() {
+    let (space, _vfs, _clock) = store();
+    put(&space, b"text");
+    add(&space, b"set", None);
+    let (here, there) = (ShardId(1), ShardId(2));
+    for (number, name) in (1..).zip([&b"text"[..], b"set", b"nothing"]) {
+        let (keys, id) = ([DbKey::new(0, name)], MoveId { epoch: Epoch(1), number });
+        let (watched, other) = (
+            watch(&space, None, std::iter::once((0, name))),
+            watch(&space, None, std::iter::once((0, &b"other"[..]))),
+        );
+        let begun = space.begin_move(here, id, Direction::Out, there, &keys).unwrap();
+        assert_eq!(begun, [Ok(())]);
+        assert!(space.export_home(id, &keys, 1 << 20).unwrap().is_ok());
+        assert!(watched.is_unchanged(space.db()).unwrap(), "it is still here");
+        assert_eq!(space.commit_move(id, &keys, &[]).unwrap(), Ok(()));
+        assert!(!watched.is_unchanged(space.db()).unwrap(), "{}", name.escape_ascii());
+        assert!(other.is_unchanged(space.db()).unwrap());
+    }
 }
