@@ -440,6 +440,17 @@ impl CommandBatch {
         Ok(strings.keys + collections.keys)
     }
 
+    /// Whether walks show this key: it is there, and was not brought here by a move of which nothing more is known.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn is_shown(&mut self, db: u8, key: &[u8]) -> Result<bool> {
+        // Asked before and after: it may be dropped, or brought, meanwhile.
+        let was_hidden = self.space.moves.hides(db, key);
+        let is_there = self.key_type(db, key)?.is_some();
+        Ok(is_there && !was_hidden && !self.space.moves.hides(db, key))
+    }
+
     /// Some key, found from its first bytes on: of the keys that begin alike, a random next byte
     /// between the least and the greatest leads to the first key at or behind it. Keys that stand
     /// alone are more likely than those in crowds. Three searches for each byte at which keys part.

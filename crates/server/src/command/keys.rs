@@ -412,9 +412,9 @@ fn scan(call: &mut Call<'_>) -> Outcome {
 fn keys(call: &mut Call<'_>) -> Outcome {
     let (db, pattern) = (call.session.db, call.arg(1));
     if let Some(key) = glob::literal(pattern) {
-        let exists = call.batch.key_type(db, &key)?.is_some();
-        call.reply.array(usize::from(exists));
-        if exists {
+        let is_shown = call.batch.is_shown(db, &key)?;
+        call.reply.array(usize::from(is_shown));
+        if is_shown {
             call.reply.bulk(&key);
         }
         return Ok(());

@@ -171,6 +171,33 @@ fn a_watched_key_that_was_away_counts_as_changed() {
     }
 }
 
+/// What a move has brought that is not committed, or was undone, is in no reply to `KEYS`, also if that looks for one key only.
+#[test]
+fn a_pattern_that_is_one_key_does_not_show_what_is_not_known_to_have_come() {
+    let cluster = NodeCluster::start(Placement::Slots, 2, &[]);
+    cluster.wait_until_swept();
+    let key = cluster.key_of(0, "leaving");
+    let mut client = cluster.client(0);
+    assert_eq!(client.say(&format!("SET {key} value")), ok());
+    let (home, there) = (&cluster.one(0).server().space, &cluster.one(1).server().space);
+    let (keys, id) = ([DbKey::new(0, key.as_str())], MoveId { epoch: Epoch(1 << 40), number: 1 });
+    let begun = home.begin_move(ShardId(1), id, Direction::Out, ShardId(2), &keys).unwrap();
+    assert_eq!(begun, [Ok(())]);
+    let values = home.export_home(id, &keys, 1 << 20).unwrap().unwrap();
+    there.import_keys(id, &keys, &values).unwrap().unwrap();
+    let patterns = [key.clone(), format!("{key}*")];
+    for pattern in &patterns {
+        assert_eq!(client.say(&format!("KEYS {pattern}")), array([bulk(&key)]), "{pattern}");
+    }
+    home.undo_move(ShardId(1), id, &keys).unwrap().unwrap();
+    assert_eq!(client.say(&format!("DEL {key}")), int(1));
+    for pattern in &patterns {
+        assert_eq!(client.say(&format!("KEYS {pattern}")), array([]), "{pattern}");
+    }
+    there.drop_copies(id, &keys).unwrap();
+    home.forget_move(id, &keys).unwrap();
+}
+
 /// A flush beside the move of a key: what was there before does not come back by a move that is not committed, and what
 /// is written afterwards stays.
 #[test]
