@@ -12,7 +12,7 @@ use crate::command::{ANNOUNCE, CommandSpec, EXECUTE, is_flush_option};
 use crate::session::Caller;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use terrace_cluster::{CallTarget, FlushId, Placement, Route, ShardId, Topology, Unserved};
+use terrace_cluster::{CallTarget, FlushId, Route, ShardId, Topology, Unserved};
 use terrace_resp::{Command, parse_integer, write_request};
 
 /// Stores that cursors can tell from one another.
@@ -48,10 +48,9 @@ impl Placing<'_> {
             return Place::Here(false);
         }
         let words: Vec<&[u8]> = args.iter().collect();
-        let by_key = topology.placement == Placement::Range;
         let merge = match spec.name {
             "scan" => return self.scan(&shards, words),
-            "tscan" => Merge::Sorted { by_key, shape: tscan_shape(&words) },
+            "tscan" => Merge::Sorted { shape: tscan_shape(&words) },
             "keys" => Merge::Concatenated,
             "dbsize" => Merge::Sum { all: true },
             "randomkey" => Merge::Any,

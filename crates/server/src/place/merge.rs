@@ -1,7 +1,5 @@
 //! One reply from those of the parts of a command.
 
-use std::cmp::Ordering;
-use terrace_cluster::slot_of;
 use terrace_resp::{
     Aggregate, Limits, Protocol, Reply, ReplyParser, ReplyStep, ReplyWriter, parse_integer,
 };
@@ -29,10 +27,9 @@ pub(crate) enum Merge {
     Places(Vec<Vec<usize>>),
     /// Arrays, one after the other.
     Concatenated,
-    /// Pages of `TSCAN`, each in order: keys alone if `shape.0`, and `shape.1` of them at most.
+    /// Pages of `TSCAN`, each of the least keys of a store, whatever the placement: keys alone if `shape.0`, and `shape.1` of
+    /// them at most. So the page is of the least keys of all stores, and a client goes on behind the last one.
     Sorted {
-        /// The order is that of keys, else that of slots and then of keys.
-        by_key: bool,
         /// See above.
         shape: (bool, usize),
     },
@@ -139,7 +136,7 @@ impl Merge {
                 writer.array(all.len());
                 all.iter().for_each(|element| element.write(writer));
             }
-            Self::Sorted { by_key, shape } => sorted(*by_key, *shape, replies, writer)?,
+            Self::Sorted { shape } => sorted(*shape, replies, writer)?,
             Self::Page { at, next, stores } => page((*at, *next, *stores), replies, writer)?,
             Self::Any => {
                 let found: Vec<_> =
@@ -230,7 +227,6 @@ fn in_places(
 type Row<'r> = (Vec<u8>, Vec<Reply<'r>>);
 
 fn sorted(
-    by_key: bool,
     (keys_only, limit): (bool, usize),
     replies: Vec<Reply<'_>>,
     writer: &mut ReplyWriter<'_>,
@@ -248,13 +244,9 @@ fn sorted(
             rows.push((bulk(row.first()?)?.to_vec(), row));
         }
     }
-    let order = |(a, _): &Row<'_>, (b, _): &Row<'_>| match by_key {
-        true => a.cmp(b),
-        false => slot_of(a).cmp(&slot_of(b)).then_with(|| a.cmp(b)),
-    };
-    rows.sort_by(order);
+    rows.sort_by(|(a, _), (b, _)| a.cmp(b));
     // One that was moved meanwhile.
-    rows.dedup_by(|a, b| order(a, b) == Ordering::Equal);
+    rows.dedup_by(|(a, _), (b, _)| a == b);
     rows.truncate(limit);
     let width = if is_nested || keys_only { 1 } else { 2 };
     writer.array(rows.len() * width);
@@ -356,7 +348,7 @@ mod tests {
 
     #[test]
     fn pages_in_order_become_one_in_order() {
-        let merge = Merge::Sorted { by_key: true, shape: (false, 2) };
+        let merge = Merge::Sorted { shape: (false, 2) };
         let row = |key: &str| format!("$1\r\n{key}\r\n$1\r\nv\r\n");
         let (one, other) =
             (format!("*2\r\n{}", row("c")), format!("*4\r\n{}{}", row("a"), row("d")));

@@ -154,6 +154,25 @@ fn a_range_is_read_in_order_over_all_stores() {
 }
 
 #[test]
+fn pages_of_keys_in_order_lead_through_all_of_them() {
+    let wanted: Vec<String> = ('a'..='z').map(String::from).collect();
+    for placement in [Placement::Slots, Placement::Range] {
+        let cluster = FakeCluster::new(placement, 3, &[]);
+        let mut client = cluster.client(1);
+        wanted.iter().for_each(|key| assert_eq!(client.call(&["SET", key.as_str(), "v"]), ok()));
+        let (mut found, mut start) = (Vec::new(), "-".to_string());
+        loop {
+            let page = client.call(&["TSCAN", start.as_str(), "+", "LIMIT", "4", "KEYS"]);
+            let Reply::Array(page) = page else { panic!("no page") };
+            let Some(last) = page.last() else { break };
+            start = format!("{}\0", text(last));
+            found.extend(page.iter().map(text));
+        }
+        assert_eq!(found, wanted, "{placement}");
+    }
+}
+
+#[test]
 fn a_transaction_is_executed_where_its_keys_are() {
     let cluster = three();
     let (here, there) = (cluster.key_of(0, "a"), cluster.key_of(1, "b"));
