@@ -66,7 +66,7 @@ enum Action {
         #[command(flatten)]
         at: At,
     },
-    /// Take all shards away from a node, as before it is stopped for longer
+    /// Take all shards away from a node that has too much to do; others use its store as long as it runs
     Drain {
         /// Its id, the beginning of its id, or HOST:PORT as clients reach it
         node: String,
