@@ -175,15 +175,12 @@ impl Coordinator for NodeCoordinator {
     }
 
     fn when_released(&self, db: u8, key: &[u8], done: Box<dyn FnOnce() + Send>) {
-        if let Some(owned) = self.owner_of(key) {
-            let mut keys = owned.keys.write();
-            let (is_over, limit) = (keys.is_over, self.shared.config.hold_limit);
-            let held = keys.held.get_mut(&DbKey::new(db, key));
-            if let Some(held) = held.filter(|held| !is_over && held.time_left(limit).is_some()) {
-                return held.waiting.push(Callback::new(done));
-            }
-        }
-        done();
+        let (done, limit) = (Callback::new(done), self.shared.config.hold_limit);
+        let at_once = match self.owner_of(key) {
+            Some(owned) => owned.wait_for_release(&DbKey::new(db, key), limit, done),
+            None => Some(done),
+        };
+        at_once.into_iter().for_each(Callback::call);
     }
 
     fn when_served(&self, shard: ShardId, done: Box<dyn FnOnce() + Send>) {

@@ -147,7 +147,7 @@ impl Drop for Owner {
         {
             let mut keys = self.owned.keys.write();
             keys.is_over = true;
-            keys.held.values_mut().for_each(|held| released.append(&mut held.waiting));
+            keys.held.values_mut().for_each(|held| released.extend(held.take_waiting()));
         }
         released.into_iter().for_each(Callback::call);
     }
@@ -528,7 +528,7 @@ impl Owner {
         {
             let mut keys = self.owned.keys.write();
             for key in &parts.keys {
-                released.extend(keys.held.remove(key).into_iter().flat_map(|held| held.waiting));
+                released.extend(keys.held.remove(key).iter_mut().flat_map(Held::take_waiting));
             }
         }
         released.into_iter().for_each(Callback::call);
@@ -547,7 +547,7 @@ impl Owner {
             for held in keys.held.values_mut() {
                 match held.time_left(limit) {
                     Some(left) => next = Some(next.unwrap_or(left).min(left)),
-                    None => waiting.append(&mut held.waiting),
+                    None => waiting.extend(held.take_waiting()),
                 }
             }
         }

@@ -45,13 +45,19 @@ pub(crate) struct AwayKeys {
 /// Since when a key is held, and who is called when it is released, or has been held for too long.
 pub(crate) struct Held {
     since: Instant,
-    pub waiting: Vec<Callback>,
+    /// In a lock of its own: see [`OwnedShard::wait_for_release`].
+    waiting: Mutex<Vec<Callback>>,
 }
 
 impl Held {
     /// From now on.
     pub fn new() -> Self {
-        Self { since: Instant::now(), waiting: Vec::new() }
+        Self { since: Instant::now(), waiting: Mutex::default() }
+    }
+
+    /// Those who wait, to be called.
+    pub fn take_waiting(&mut self) -> Vec<Callback> {
+        std::mem::take(self.waiting.get_mut())
     }
 
     /// How much longer commands wait, who may wait for this long in all; `None` if they do not any more.
@@ -133,6 +139,26 @@ impl OwnedShard {
             return Route::Held;
         }
         self.route_home(me)
+    }
+
+    /// Lets a command wait until a key is released, or has been held for `limit`; gives back what is to be called at once, without
+    /// a lock. The keys are only read here: the shard's task reads all of them for some time, and a thread that wanted to write them
+    /// meanwhile would let all routes of the shard wait.
+    pub fn wait_for_release(
+        &self,
+        key: &DbKey,
+        limit: Duration,
+        done: Callback,
+    ) -> Option<Callback> {
+        let keys = self.keys.read();
+        let may_wait = |held: &&Held| !keys.is_over && held.time_left(limit).is_some();
+        match keys.held.get(key).filter(may_wait) {
+            Some(held) => {
+                held.waiting.lock().push(done);
+                None
+            }
+            None => Some(done),
+        }
     }
 
     /// Where commands for what is at home go.
@@ -241,5 +267,43 @@ mod tests {
         assert_eq!(route(&view, Duration::ZERO), refused, "it has taken too long");
         see(&mut view, Some((2, true)), start);
         assert!(view.vacant.is_empty() && view.changes_for(shard, PATIENCE).is_none());
+    }
+
+    /// A plan is looked at, with many keys that are away.
+    #[test]
+    fn commands_wait_for_a_held_key_while_what_is_away_is_read() {
+        let key = DbKey::new(0, "k");
+        let mut keys = AwayKeys::default();
+        keys.held.insert(key.clone(), Held::new());
+        let (orders, _received) = mpsc::unbounded_channel();
+        let owned = Arc::new(OwnedShard {
+            shard: ShardId(1),
+            epoch: Epoch(1),
+            instance: NodeId([1; 20]),
+            generation: 1,
+            keys: RwLock::new(keys),
+            orders,
+        });
+        let reading = owned.keys.read();
+        let (called, is_called) = std::sync::mpsc::channel();
+        let (let_in, is_let_in) = std::sync::mpsc::channel();
+        let (by, its_key) = (owned.clone(), key.clone());
+        let thread = std::thread::spawn(move || {
+            let done = Callback::new(Box::new(move || called.send(()).unwrap()));
+            let_in.send(by.wait_for_release(&its_key, PATIENCE, done).is_none()).unwrap();
+        });
+        assert_eq!(is_let_in.recv_timeout(PATIENCE), Ok(true), "it has to wait for the reader");
+        drop(reading);
+        thread.join().unwrap();
+        assert!(is_called.try_recv().is_err());
+        let waiting = owned.keys.write().held.get_mut(&key).unwrap().take_waiting();
+        waiting.into_iter().for_each(Callback::call);
+        assert_eq!(is_called.try_recv(), Ok(()));
+        // Not after its time, nor when nobody will release it.
+        let waits =
+            |limit| owned.wait_for_release(&key, limit, Callback::new(Box::new(|| {}))).is_none();
+        assert!(waits(PATIENCE) && !waits(Duration::ZERO));
+        owned.keys.write().is_over = true;
+        assert!(!waits(PATIENCE));
     }
 }
