@@ -100,7 +100,7 @@ pub struct SstIter {
     key: Vec<u8>,
     trailer: u64,
     value: ValueRange,
-    /// The entry from which a step left its block last.
+    /// The entry on which the cursor stood before it came into the current block.
     left: (Vec<u8>, u64),
     /// Blocks entered one after another since the last seek or turn.
     streak: u32,
@@ -167,13 +167,13 @@ impl SstIter {
     /// A cursor over another file that reads in the same way, not valid before its first seek. Keeps the buffers, but not
     /// what single large blocks made of them.
     pub fn moved_to(self, reader: Arc<SstReader>) -> Self {
-        let Self { mut key, mut window, mut unpacked, options, .. } = self;
+        let Self { mut key, left: (left_key, _), mut window, mut unpacked, options, .. } = self;
         key.clear();
         window.bytes.clear();
         window.bytes.shrink_to(options.readahead_bytes);
         unpacked.clear();
         unpacked.shrink_to(MAX_KEPT_UNPACKED_BYTES);
-        Self { key, window, unpacked, ..Self::new(reader, options) }
+        Self { key, left: (left_key, 0), window, unpacked, ..Self::new(reader, options) }
     }
 
     /// The file the cursor is over.
@@ -230,14 +230,7 @@ impl SstIter {
         self.valid = true;
     }
 
-    /// A step is about to leave the block from the current entry.
-    fn leave_block(&mut self) {
-        self.left.0.clear();
-        self.left.0.extend_from_slice(&self.key);
-        self.left.1 = self.trailer;
-    }
-
-    /// Stands on entry `at` of a block beside the one that was left, of which the entry that was left is to be `left_is`.
+    /// Stands on entry `at` of the block that a step has just entered, of which the entry that it left is to be `left_is`.
     fn settle_beside(&mut self, at: usize, left_is: Ordering) -> Result<()> {
         self.settle(at);
         let (key, trailer) = &self.left;
@@ -292,12 +285,12 @@ impl SstIter {
         Ok(())
     }
 
-    /// Puts the prefix of the current block into the key.
+    /// Puts the prefix of the current block into the key. The key before it is kept, and its buffer exchanged for the other.
     fn begin_key(&mut self) {
-        let mut key = std::mem::take(&mut self.key);
+        let mut key = std::mem::take(&mut self.left.0);
         key.clear();
         key.extend_from_slice(self.block().prefix());
-        self.key = key;
+        self.left = (std::mem::replace(&mut self.key, key), self.trailer);
     }
 
     /// The block from what was read ahead, from the cache, or from the file, together with
@@ -423,7 +416,6 @@ impl SstIter {
         if !std::mem::take(&mut self.valid) {
             return Ok(());
         }
-        self.leave_block();
         if self.enter_next_by_model() {
             return self.settle_beside(0, Ordering::Less);
         }
@@ -449,7 +441,6 @@ impl SstIter {
         if !std::mem::take(&mut self.valid) || (self.index_at, self.block_at) == (0, 0) {
             return Ok(());
         }
-        self.leave_block();
         let Some(mut index) = self.enter_index(self.index_at)? else { return Ok(()) };
         let mut block_at = self.block_at;
         if block_at == 0 {

@@ -175,14 +175,27 @@ struct Rank<'a> {
 }
 
 impl Rank<'_> {
-    /// Whether it comes before `next` in internal order. With equal heads, lengths up to four decide, then the tails:
-    /// a short head is padded with zeros.
+    /// Whether it comes before `next` in internal order. Most often the heads say so.
+    #[inline]
     fn precedes(&self, next: &Self) -> bool {
-        let lengths = || self.rest_len.min(HEAD_BYTES).cmp(&next.rest_len.min(HEAD_BYTES));
-        let order = self.head.cmp(&next.head).then_with(lengths);
-        let order = order.then_with(|| self.tail.cmp(next.tail));
+        self.head < next.head || (self.head == next.head && self.rest_precedes(next))
+    }
+
+    /// As [`Self::precedes`], for equal heads.
+    fn rest_precedes(&self, next: &Self) -> bool {
+        let order = compare_rests((self.rest_len, self.tail), (next.rest_len, next.tail));
         order.then_with(|| next.trailer.cmp(&self.trailer)) == Ordering::Less
     }
+}
+
+/// Compares two rests with equal heads, each given by its length and its tail.
+///
+/// With equal heads, the shorter of two rests of which one is at most four bytes long is a prefix
+/// of the other (the padding is zeros), so lengths up to four decide, then the tails.
+#[inline]
+pub(super) fn compare_rests(left: (usize, &[u8]), right: (usize, &[u8])) -> Ordering {
+    let lengths = left.0.min(HEAD_BYTES).cmp(&right.0.min(HEAD_BYTES));
+    lengths.then_with(|| left.1.cmp(right.1))
 }
 
 fn parse_header(bytes: &[u8]) -> Checked<Layout> {

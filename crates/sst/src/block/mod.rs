@@ -9,7 +9,7 @@ pub(crate) mod search;
 pub(crate) mod writer;
 
 use crate::block_handle::Checked;
-use format::{ENTRY_TRAILER_BYTES, HEADER_BYTES, Layout, tail_len};
+use format::{ENTRY_TRAILER_BYTES, HEADER_BYTES, Layout, compare_rests, tail_len};
 use search::{HEAD_BYTES, Head, head_of};
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -367,13 +367,10 @@ impl<'a> BlockRef<'a> {
 }
 
 /// Compares two rests with equal heads, the left one given by length and tail.
-///
-/// With equal heads, the shorter of two rests of which one is at most four bytes long is a prefix
-/// of the other (the padding is zeros), so lengths up to four decide, then the tails.
 #[inline]
 pub(crate) fn compare_rest(left_len: usize, left_tail: &[u8], right: &[u8]) -> Ordering {
-    let lengths = left_len.min(HEAD_BYTES).cmp(&right.len().min(HEAD_BYTES));
-    lengths.then_with(|| left_tail.cmp(right.get(HEAD_BYTES..).unwrap_or_default()))
+    let right_tail = right.get(HEAD_BYTES..).unwrap_or_default();
+    compare_rests((left_len, left_tail), (right.len(), right_tail))
 }
 
 #[cfg(test)]
