@@ -319,7 +319,7 @@ impl LearnedWriter {
                 return Err(NoModel::TooManyTies);
             }
             let bytes = encode(&blocks, &self.continued, &self.lens);
-            if bytes.len() * INDEX_PART > index_bytes as usize {
+            if bytes.len() > MAX_BLOCK_BYTES.min(index_bytes as usize / INDEX_PART) {
                 return Err(NoModel::TooManyBytes);
             }
             let len = bytes.len() as u64;

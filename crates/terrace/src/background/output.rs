@@ -13,8 +13,8 @@
 //! A file ends when it has its target size, or when its index, filters and models take too much memory
 //! until it ends; from half of that on it ends at the end of a
 //! grandparent (a file of the level below the output's), so that the two levels' files line up and
-//! later merges rewrite less; and it ends before it overlaps too many grandparents, also where there are only range
-//! tombstones.
+//! later merges rewrite less; and it ends before it overlaps too many grandparents, or its range tombstones are more than
+//! a block takes, also where there are no entries.
 //!
 //! Whatever goes wrong, dropping the [`Output`] removes every file it started. Called by `flush`
 //! and `compaction/job`.
@@ -26,9 +26,10 @@ use crate::version::unpublished::remove_unpublished;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use terrace_base::{FileNumber, RangeTombstones, Result};
+use terrace_base::range_tombstone::Fragment;
+use terrace_base::{FileNumber, RangeTombstones, Result, SeqNo};
 use terrace_manifest::{FileMeta, names};
-use terrace_sst::{SstOptions, SstSummary, SstWriter};
+use terrace_sst::{MAX_BLOCK_BYTES, SstOptions, SstSummary, SstWriter};
 use terrace_vfs::Vfs;
 
 /// Raw bytes between two looks at the file's size.
@@ -37,6 +38,8 @@ const LOOK_BYTES: usize = 16 << 10;
 const CHARGE_BYTES: u64 = 1 << 20;
 /// Bytes of grandparents that one file may overlap, in target files.
 const MAX_GRANDPARENT_FILES: u64 = 10;
+/// Bytes of range tombstones between two places where files end: those of a file are in one block.
+const MAX_TOMBSTONE_BYTES: usize = MAX_BLOCK_BYTES / 2;
 
 /// Where and how files are written.
 pub(crate) struct OutputContext<'a> {
@@ -63,6 +66,8 @@ pub(crate) struct Output<'a> {
     context: OutputContext<'a>,
     /// Of the whole output.
     tombstones: Arc<RangeTombstones>,
+    /// Where files must end for their range tombstones, last first.
+    tombstone_cuts: Vec<Vec<u8>>,
     cancel: &'a AtomicBool,
     grandparents: &'a [Arc<FileMeta>],
     /// The first grandparent that does not end before the last key.
@@ -91,9 +96,15 @@ impl<'a> Output<'a> {
     /// An output that will carry `tombstones`, all of them. No file is created before the first
     /// entry.
     pub fn new(context: OutputContext<'a>, tombstones: RangeTombstones) -> Self {
+        let tombstone_cuts = match context.target_file_bytes {
+            // One file.
+            u64::MAX => Vec::new(),
+            _ => tombstone_cuts(&tombstones, MAX_TOMBSTONE_BYTES),
+        };
         Self {
             context,
             tombstones: Arc::new(tombstones),
+            tombstone_cuts,
             cancel: &GO_ON,
             grandparents: &[],
             grandparent_at: 0,
@@ -122,6 +133,9 @@ impl<'a> Output<'a> {
     #[inline]
     pub fn add(&mut self, user_key: &[u8], trailer: u64, value: &[u8]) -> Result<()> {
         let passed_ends = self.may_cut_tombstones() && self.cut_tombstones(Some(user_key))?;
+        if !self.tombstone_cuts.is_empty() {
+            self.cut_long_tombstones(Some(user_key))?;
+        }
         let passed = self.pass_grandparents(user_key) || passed_ends;
         if let Some(open) = &self.open {
             let full = self.full_at.as_ref().is_some_and(|last| last != user_key);
@@ -147,6 +161,7 @@ impl<'a> Output<'a> {
         if self.may_cut_tombstones() {
             self.cut_tombstones(None)?;
         }
+        self.cut_long_tombstones(None)?;
         if self.open.is_none() && self.has_tombstones(None) {
             self.start_file()?;
         }
@@ -246,10 +261,8 @@ impl<'a> Output<'a> {
             if self.grandparent_bytes + after.size_bytes <= self.most_grandparent_bytes() {
                 continue;
             }
-            if self.open.is_none() && self.has_tombstones(Some(&after.smallest)) {
-                self.start_file()?;
-            }
-            self.end_file(Some(&after.smallest))?;
+            self.cut_long_tombstones(Some(&after.smallest))?;
+            self.cut_at(&after.smallest)?;
             self.grandparent_bytes = 0;
         }
         let passed = self.grandparent_at > from;
@@ -257,6 +270,23 @@ impl<'a> Output<'a> {
             self.grandparent_bytes = 0;
         }
         Ok(passed)
+    }
+
+    /// Ends files where [`tombstone_cuts`] says so, up to `next`, or the end of all.
+    fn cut_long_tombstones(&mut self, next: Option<&[u8]>) -> Result<()> {
+        let is_due = |cut: &mut Vec<u8>| next.is_none_or(|next| cut.as_slice() <= next);
+        while let Some(cut) = self.tombstone_cuts.pop_if(is_due) {
+            self.cut_at(&cut)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the file at `cut`, past all entries so far: also one that has range tombstones alone.
+    fn cut_at(&mut self, cut: &[u8]) -> Result<()> {
+        if self.open.is_none() && self.has_tombstones(Some(cut)) {
+            self.start_file()?;
+        }
+        self.end_file(Some(cut))
     }
 
     /// Whether there are range tombstones from where the open or next file begins up to `end`.
@@ -275,6 +305,23 @@ impl<'a> Output<'a> {
         open.size_bytes >= target / 2
             || self.grandparent_bytes + next > self.most_grandparent_bytes()
     }
+}
+
+/// Where files are to end so that each stores at most some `most_bytes` of the range tombstones, last first.
+fn tombstone_cuts(tombstones: &RangeTombstones, most_bytes: usize) -> Vec<Vec<u8>> {
+    let mut cuts = Vec::new();
+    let mut bytes = 0;
+    for Fragment { start, end, seqnos } in tombstones.fragments() {
+        // With the lengths of the three.
+        let len = start.len() + end.len() + (seqnos.len() + 2) * size_of::<SeqNo>();
+        if bytes > 0 && bytes + len > most_bytes {
+            cuts.push(start.to_vec());
+            bytes = 0;
+        }
+        bytes += len;
+    }
+    cuts.reverse();
+    cuts
 }
 
 /// What the manifest records of a file that was written.

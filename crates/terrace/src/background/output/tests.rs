@@ -4,7 +4,7 @@ use super::*;
 use crate::metrics::training::TrainingTally;
 use std::sync::atomic::AtomicU64;
 use terrace_base::key::pack_trailer;
-use terrace_base::{FileNumber, RangeTombstone, SeqNo, ValueKind};
+use terrace_base::{RangeTombstone, ValueKind};
 use terrace_vfs::{Fault, FaultKind, SimVfs};
 
 const DIR: &str = "/store";
@@ -15,6 +15,7 @@ struct Disk {
     limiter: RateLimiter,
     next: AtomicU64,
     max_writer_bytes: usize,
+    max_tombstone_bytes: usize,
 }
 
 impl Disk {
@@ -28,6 +29,7 @@ impl Disk {
             limiter: RateLimiter::new(0),
             next: AtomicU64::new(1),
             max_writer_bytes: usize::MAX,
+            max_tombstone_bytes: MAX_TOMBSTONE_BYTES,
         }
     }
 
@@ -60,6 +62,7 @@ impl Disk {
             seqno: SeqNo::new(9),
         }));
         let mut output = Output::new(context, set).aligned_to(grandparents);
+        output.tombstone_cuts = tombstone_cuts(&output.tombstones, self.max_tombstone_bytes);
         for (key, seqno, len) in entries {
             output.add(&key, pack_trailer(SeqNo::new(seqno), ValueKind::Put), &vec![7; len])?;
         }
@@ -197,6 +200,30 @@ fn range_tombstones_alone_overlap_a_bounded_part_of_the_grandparents() {
         assert_eq!((&first.smallest, &last.largest), (&key(0), &key(160)));
         let gaps = deletes.windows(2).filter(|pair| pair[0].largest != pair[1].smallest);
         assert_eq!(gaps.count(), 1);
+    }
+}
+
+/// A file has them in one block, of which the length is bounded.
+#[test]
+fn a_file_ends_before_it_has_more_range_tombstones_than_fit() {
+    let mut disk = Disk::new();
+    // Five of them.
+    disk.max_tombstone_bytes = 200;
+    let bounds = (0..60).map(|n| (format!("{:06}", n * 10), format!("{:06}", n * 10 + 5)));
+    let bounds: Vec<(String, String)> = bounds.collect();
+    let tombstones: Vec<(&str, &str)> =
+        bounds.iter().map(|(start, end)| (&**start, &**end)).collect();
+    let target = 1 << 20;
+    let below: Vec<_> = (0..20).map(|n| grandparent(n * 30 + 7, n * 30 + 36, target)).collect();
+    for grandparents in [Vec::new(), below] {
+        for entries in [0, 600] {
+            let files = disk.write(target, &tombstones, &grandparents, plain(entries)).unwrap();
+            assert!(files.len() >= 12, "{files:?}");
+            check_disjoint(&files);
+            assert_eq!(files.iter().map(|f| f.entry_count).sum::<u64>(), entries);
+            assert!(files.iter().all(|f| (1..=5).contains(&f.range_tombstone_count)), "{files:?}");
+            assert_eq!(files.iter().map(|f| f.range_tombstone_count).sum::<u64>(), 60);
+        }
     }
 }
 
