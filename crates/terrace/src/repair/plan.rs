@@ -235,8 +235,9 @@ impl Repair<'_> {
         // Of families with the same name the one made last keeps it.
         let mut owned: BTreeMap<std::cmp::Reverse<u32>, Vec<Sst>> = BTreeMap::new();
         let mut unowned = Vec::new();
+        // What names the last number that there is names no family.
         let mut owners: BTreeSet<u32> =
-            state.families.keys().chain(&log.families).copied().collect();
+            state.families.keys().chain(log.families.range(..u32::MAX)).copied().collect();
         for (number, mut sst) in readable {
             if !take_all && state.retired.contains(&number) {
                 continue;
@@ -269,9 +270,11 @@ impl Repair<'_> {
         if unowned.is_empty() {
             return;
         }
-        let id = match owners.iter().all(|id| *id == 0) && first_unknown <= 1 {
+        let is_of_default = owners.iter().all(|id| *id == 0) && first_unknown <= 1;
+        let next = owners.last().map_or(1, |last| last + 1).max(state.next_family_id);
+        let id = match is_of_default || next == u32::MAX {
             true => 0,
-            false => owners.last().map_or(1, |last| last + 1).max(state.next_family_id),
+            false => next,
         };
         let name = match id {
             0 => "default".to_string(),
@@ -279,12 +282,11 @@ impl Repair<'_> {
         };
         let list: Vec<String> = unowned.iter().map(|sst| sst.meta.number.to_string()).collect();
         let list = list.join(", ");
-        match (id, proof) {
-            (0, _) => {}
-            _ => self.lost(format!(
+        if !is_of_default {
+            self.lost(format!(
                 "whose the SSTs {list} are: an earlier build wrote them, and they do not say. They are merged into \
                  the family `{name}`, where of equal keys only the newest shows; the files are kept in lost/"
-            )),
+            ));
         }
         self.add_unnamed(&name, families.entry(id).or_default(), unowned);
     }

@@ -174,21 +174,38 @@ fn a_directory_with_a_number_far_past_all_others_is_left_alone() {
     assert!(image.exists(&path.join("precious")).unwrap());
 }
 
+/// The store that a repair makes of SSTs with a key each, which say that they are of these families.
+fn made_of(ssts: &[(&str, Option<u32>)]) -> Db {
+    let (sim, dir) = (SimVfs::new(1), Path::new(DIR));
+    sim.create_dir_all(dir).unwrap();
+    for (number, (key, family)) in (10..).zip(ssts) {
+        let family = family.map(|id| (id, format!("family-{id}")));
+        let options = SstOptions { family, ..SstOptions::default() };
+        let path = dir.join(format!("{number:06}.sst"));
+        let mut writer = SstWriter::create(&sim, &path, FileNumber::new(number), options).unwrap();
+        let trailer = pack_trailer(SeqNo::new(number), ValueKind::Put);
+        writer.add(key.as_bytes(), trailer, b"value").unwrap();
+        writer.finish().unwrap();
+    }
+    let mut options = small_options(Arc::new(sim), &stopped_clock());
+    options.column_families.clear();
+    terrace::repair(DIR, options.clone(), RepairOptions::default()).unwrap();
+    Db::open(DIR, options).unwrap()
+}
+
 /// A manifest that names it is refused, since none can come after it: the repaired store did not open.
 #[test]
 fn an_sst_of_the_last_family_that_there_can_be_counts_as_one_that_names_none() {
-    let (sim, dir) = (SimVfs::new(1), Path::new(DIR));
-    sim.create_dir_all(dir).unwrap();
-    let family = Some((u32::MAX, "last".to_string()));
-    let sst_options = SstOptions { family, ..SstOptions::default() };
-    let path = dir.join("000010.sst");
-    let mut writer = SstWriter::create(&sim, &path, FileNumber::new(10), sst_options).unwrap();
-    writer.add(b"key", pack_trailer(SeqNo::new(7), ValueKind::Put), b"value").unwrap();
-    writer.finish().unwrap();
-    let mut options = small_options(Arc::new(sim.clone()), &stopped_clock());
-    options.column_families.clear();
-    terrace::repair(DIR, options.clone(), RepairOptions::default()).unwrap();
-    let db = Db::open(DIR, options).unwrap();
+    let db = made_of(&[("key", Some(u32::MAX))]);
     assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    db.close().unwrap();
+}
+
+/// Else it gets a family of its own, which would be the last that there can be.
+#[test]
+fn an_sst_that_names_none_is_of_the_default_family_if_no_other_can_come() {
+    let db = made_of(&[("elsewhere", Some(u32::MAX - 1)), ("key", None)]);
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    assert!(db.get("elsewhere").unwrap().is_none());
     db.close().unwrap();
 }
