@@ -538,8 +538,8 @@ impl InternalIter for SstIter {
             true => self.prev()?,
             false => self.seek_to_last()?,
         }
-        let order = compare_internal(&self.key, self.trailer, user_key, trailer);
-        match self.valid && order != Ordering::Less {
+        let order = || compare_internal(&self.key, self.trailer, user_key, trailer);
+        match self.valid && order() != Ordering::Less {
             true => Err(self.out_of_order()),
             false => Ok(()),
         }
