@@ -87,7 +87,8 @@ impl AsyncDb {
         store: terrace::Options,
         options: AsyncOptions,
     ) -> Result<Self> {
-        let (path, calls) = (path.as_ref().to_path_buf(), Calls::new(options.max_calls.max(1)));
+        let path = store.advanced.vfs.absolute(path.as_ref());
+        let calls = Calls::new(options.max_calls.max(1));
         let db = calls.run(move || Db::open(path, store)).await?;
         Ok(Self { db, calls })
     }

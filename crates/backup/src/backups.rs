@@ -41,9 +41,9 @@ pub struct Listed {
 }
 
 impl Backups {
-    /// Opens the backups in `dir`, which is made if it is missing. Where there is no right to write, as on a snapshot or for
-    /// another user, they can be listed, verified and restored, and what would change something is an error; others may
-    /// read them at the same time.
+    /// Opens the backups in `dir`, which is made if it is missing; a relative one is that of the call. Where there is no right
+    /// to write, as on a snapshot or for another user, they can be listed, verified and restored, and what would change
+    /// something is an error; others may read them at the same time.
     ///
     /// # Errors
     /// `dir` is not empty and holds no backups, or another process has them open.
@@ -60,9 +60,10 @@ impl Backups {
     pub fn open_with(vfs: Arc<dyn Vfs>, dir: impl AsRef<Path>) -> Result<Self> {
         let dir = match dir.as_ref() {
             // The directory of the process, whose files are to be looked at as well.
-            empty if empty.as_os_str().is_empty() => PathBuf::from("."),
-            dir => dir.to_path_buf(),
+            empty if empty.as_os_str().is_empty() => Path::new("."),
+            dir => dir,
         };
+        let dir = vfs.absolute(dir);
         if !holds_only_backups(&*vfs, &dir)? {
             return Err(Error::NotBackups(dir));
         }

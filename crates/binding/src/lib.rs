@@ -1,17 +1,15 @@
 //! What the bindings to other languages share: options by name and text, error codes with messages, handles that a
-//! forked process cannot use, paths that do not depend on the working directory, and repairs.
+//! forked process cannot use, and repairs.
 //!
 //! Floor 5: uses the engine's public interface, and of the file system the locks that the child of a fork lets go of. The
 //! C library, the Python package and the LevelDB interface stand on it.
 
-mod absolute;
 mod address;
 mod failure;
 mod fork;
 mod option_text;
 mod repair;
 
-pub use absolute::absolute_path;
 pub use address::address;
 pub use failure::{Code, Failure, Outcome, guard};
 pub use fork::{Kept, generation};

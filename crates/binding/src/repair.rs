@@ -27,6 +27,7 @@ pub fn repair(
     how: RepairOptions,
     served: &ServedStores,
 ) -> Outcome<RepairReport> {
+    let dir = &options.advanced.vfs.absolute(dir);
     let how = RepairOptions { family_signs: served.family_signs, ..how };
     let mut doubted = Ok(());
     let tell = |report: &RepairReport| -> Outcome<()> {

@@ -6,7 +6,7 @@ use crate::options::Options;
 use crate::store::Db;
 use std::ffi::c_char;
 use terrace_backup::Error as BackupError;
-use terrace_binding::{Code, Failure, Kept, Outcome, absolute_path};
+use terrace_binding::{Code, Failure, Kept, Outcome};
 
 /// A directory of backups, which share the files that did not change between them. Any number of threads may use it: what
 /// changes the directory takes turns. No other process can open it meanwhile.
@@ -71,8 +71,8 @@ unsafe fn open(
     out.set(std::ptr::null_mut());
     // SAFETY: said above.
     let (at, options) = unsafe { (path(at)?, Options::of(options)?) };
-    let opened = terrace_backup::Backups::open_with(options.advanced.vfs, absolute_path(at));
-    out.give(Backups { kept: Kept::new(opened.map_err(failure)?) });
+    let opened = terrace_backup::Backups::open_with(options.advanced.vfs, at).map_err(failure)?;
+    out.give(Backups { kept: Kept::new(opened) });
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use crate::store::Db;
 use std::ffi::c_char;
 use std::path::PathBuf;
 use terrace::{IngestOptions, IngestPosition, IngestSource};
-use terrace_binding::{Failure, Kept, Outcome, absolute_path};
+use terrace_binding::{Failure, Kept, Outcome};
 
 /// The files stay, and what they have counts as written just then.
 pub const TERRACE_INGEST_DEFAULT: i32 = 0;
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn terrace_sst_writer_create(
         let named = options.column_families.iter().find(|(other, _)| other == name);
         let family = named.map_or(&options.default_family, |(_, family)| family);
         let vfs = options.advanced.vfs.clone();
-        let created = terrace::SstWriter::create_on(vfs, absolute_path(path), family)?;
+        let created = terrace::SstWriter::create_on(vfs, path, family)?;
         out.give(SstWriter { kept: Kept::new(Some(created)) });
         Ok(())
     })

@@ -7,7 +7,7 @@ use crate::text::handed_out;
 use std::ffi::c_char;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace::ColumnFamily;
-use terrace_binding::{Failure, Kept, Outcome, absolute_path};
+use terrace_binding::{Failure, Kept, Outcome};
 
 /// An open store. Any number of threads may use it at the same time.
 pub struct Db {
@@ -82,7 +82,7 @@ unsafe fn open(
     out.set(std::ptr::null_mut());
     // SAFETY: said above.
     let (at, options) = unsafe { (path(at)?, Options::of(options)?) };
-    out.give(Opened::handle(how(&absolute_path(at), options)?));
+    out.give(Opened::handle(how(at, options)?));
     Ok(())
 }
 

@@ -288,6 +288,10 @@ impl<'a> Way<'a> {
 }
 
 impl Vfs for EncryptedVfs {
+    fn absolute(&self, path: &Path) -> PathBuf {
+        self.below.absolute(path)
+    }
+
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn RandomFile>> {
         let file = self.below.open(path, mode)?;
         match Kind::of(path) {

@@ -79,6 +79,8 @@ pub fn rewrite(
     target: &Target,
     each: &mut dyn FnMut(u64),
 ) -> Result<Rewritten> {
+    let dir = below.absolute(dir);
+    let dir = dir.as_path();
     let folders = folders(&**below, dir)?;
     let _lock = lock(&**below, &names::lock_path(dir), "for writing")?;
     let _readers = lock_out_readers(&**below, dir)?;

@@ -13,7 +13,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
-use terrace_binding::{Failure, Kept, Outcome, absolute_path, guard};
+use terrace_binding::{Failure, Kept, Outcome, guard};
 
 /// An open store.
 pub struct Db {
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn leveldb_open(
         directory::refuse_leveldb(dir)?;
         directory::check_wanted(dir, options.create_if_missing, options.error_if_exists)?;
         let files = options.open_files();
-        let db = terrace::Db::open(absolute_path(dir), options.of_terrace(&files))?;
+        let db = terrace::Db::open(dir, options.of_terrace(&files))?;
         if options.error_if_exists {
             directory::check_new(dir, &db)?;
         }

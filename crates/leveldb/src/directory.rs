@@ -170,6 +170,7 @@ fn is_writable(dir: &Path) -> bool {
 /// interrupted, which may be just before the directory goes. Nothing is removed while the store is open. A file that cannot be
 /// removed keeps no other: the error is the first one.
 pub fn destroy(dir: &Path) -> Outcome<()> {
+    let dir = &PosixVfs::new().absolute(dir);
     if files_to_remove(dir)?.is_empty() {
         remove_empty(dir);
         return Ok(());

@@ -20,6 +20,7 @@ const FAMILY_SIGNS: &[FamilySign] =
 /// Those of [`terrace::repair`]; `InvalidArgument` if the keys have another order: with nothing changed if that can be
 /// read as the store is, else with the tree unchanged.
 pub fn repair(dir: &Path, options: Options, order: &Order) -> Outcome<()> {
+    let dir = &options.advanced.vfs.absolute(dir);
     refuse_other_order(dir, &options, order)?;
     let how = RepairOptions { family_signs: FAMILY_SIGNS, ..RepairOptions::default() };
     let reopens = Options { create_if_missing: false, ..options.clone() };

@@ -10,7 +10,7 @@ use pyo3::types::PyTuple;
 use std::path::PathBuf;
 use std::sync::Arc;
 use terrace_backup::Error as BackupError;
-use terrace_binding::{Code, Failure, Kept, absolute_path};
+use terrace_binding::{Code, Failure, Kept};
 
 /// A directory of backups.
 #[pyclass(module = "terracedb", frozen)]
@@ -73,7 +73,6 @@ impl Backups {
     #[pyo3(signature = (path, *, encryption_key_file=None))]
     fn new(py: Python<'_>, path: PathBuf, encryption_key_file: Option<PathBuf>) -> PyResult<Self> {
         let vfs = file_system(encryption_key_file)?;
-        let path = absolute_path(&path);
         let open = || terrace_backup::Backups::open_with(vfs, path).map_err(failure);
         let opened = Arc::new(wait(py, open, raise)?);
         Ok(Self { backups: Kept::new(RwLock::new(Some(opened))) })

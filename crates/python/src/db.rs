@@ -15,7 +15,7 @@ use pyo3::types::{PyDict, PyTuple};
 use std::path::PathBuf;
 use std::sync::Arc;
 use terrace::Error;
-use terrace_binding::{Outcome, absolute_path};
+use terrace_binding::Outcome;
 
 /// An open store. All threads may use it.
 #[pyclass(module = "terracedb", extends = ColumnFamily, frozen)]
@@ -47,7 +47,6 @@ impl Db {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<Self>> {
         let options = store_options(options, column_families)?;
-        let path = absolute_path(&path);
         let open = || -> Outcome<View> {
             let db = match read_only {
                 false => terrace::Db::open(&path, options)?,

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::path::PathBuf;
-use terrace_binding::{Failure, Kept, Outcome, absolute_path};
+use terrace_binding::{Failure, Kept, Outcome};
 
 /// A sorted file. As a `with` block it is finished at its end, and removed by an exception.
 #[pyclass(module = "terracedb", frozen)]
@@ -49,7 +49,7 @@ impl SstWriter {
         let mut family = terrace::CfOptions::default();
         set_family_options(&mut family, options)?;
         let vfs = file_system(encryption_key_file)?;
-        let path = absolute_path(&path);
+        let path = vfs.absolute(&path);
         let create = || terrace::SstWriter::create_on(vfs, &path, &family).map_err(Failure::from);
         let created = wait(py, create, raise)?;
         Ok(Self { writer: Kept::new(Mutex::new(Some(Box::new(created)))), path })

@@ -4,7 +4,7 @@
 
 use crate::{AppendFile, CreateOptions, OpenMode, RandomFile, ReadRequest, Result, Vfs};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A call of a file system or of a file, without its path.
@@ -76,6 +76,10 @@ pub trait Interposed: Clone + Send + Sync + 'static {
 }
 
 impl<I: Interposed> Vfs for I {
+    fn absolute(&self, path: &Path) -> PathBuf {
+        self.files().absolute(path)
+    }
+
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn RandomFile>> {
         let file = self.around(Call::Open, path, || self.files().open(path, mode))?;
         Ok(seen(self, file))

@@ -20,7 +20,7 @@ pub use sim::{Fault, FaultKind, OpClass, SimVfs};
 pub use terrace_base::{Error, Result};
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The first bytes of every file that is kept encrypted (crate `terrace-encryption`). No file of a store begins so
@@ -29,9 +29,15 @@ pub const ENCRYPTED_MAGIC: [u8; 8] = *b"\x93TERCRY\x1a";
 
 /// A file system.
 ///
-/// Paths are used as they are given. Durability is explicit: file contents by
+/// Paths are used as they are given; who keeps one takes its [absolute form](Vfs::absolute). Durability is explicit: file contents by
 /// [`AppendFile::sync`] and [`Vfs::sync_file`], directory entries by [`Vfs::sync_dir`]; nothing else promises any.
 pub trait Vfs: Send + Sync + 'static {
+    /// `path` from the root of the file system on, for what stays open: a relative one is another place as soon as the program
+    /// changes its working directory, where files of the same names may be those of another store. No link is resolved, and
+    /// nothing need be there. Where there is no working directory, as this default says, every path stays as it is.
+    fn absolute(&self, path: &Path) -> PathBuf {
+        path.to_path_buf()
+    }
     /// Opens an existing file for reading. What is no regular file is an error, at once.
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn RandomFile>>;
     /// Creates a file for appending; it must not exist. The directory is not synced.

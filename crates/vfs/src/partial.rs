@@ -49,7 +49,8 @@ impl<'a> PartialDir<'a> {
         if target.file_name().is_none() {
             return Err(refusal(target, ErrorKind::InvalidInput, "a new directory needs a name"));
         }
-        let path = partial_path(target);
+        let target = vfs.absolute(target);
+        let path = partial_path(&target);
         let was_there = vfs.exists(&path)?;
         if was_there && !vfs.is_own_dir(&path)? {
             let text = "the new directory is filled there first, but it is a link or another user's; move it away";
@@ -76,7 +77,6 @@ impl<'a> PartialDir<'a> {
         })?;
         // After a power cut the lock must be there if anything else is.
         vfs.sync_dir(&path)?;
-        let target = target.to_path_buf();
         let is_made = is_locked || !was_there;
         let this = Self { vfs, target, path, is_own, is_made, is_finished: false, _lock: lock };
         if !others.is_empty() {

@@ -11,6 +11,7 @@ mod circle;
 mod crash;
 mod damage;
 mod turns;
+mod working_directory;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -29,7 +29,8 @@ struct Page;
 impl ColumnFamily {
     /// As [`Db::ingest`].
     pub fn ingest<P: AsRef<Path>>(&self, files: &[P], options: &IngestOptions) -> Result<Ingested> {
-        let files: Vec<PathBuf> = files.iter().map(|file| file.as_ref().to_path_buf()).collect();
+        let vfs = &self.inner().base.vfs;
+        let files: Vec<PathBuf> = files.iter().map(|file| vfs.absolute(file.as_ref())).collect();
         run::ingest(&self.inner().background, &self.family, &files, options)
     }
 }

@@ -83,8 +83,8 @@ pub struct ColumnFamily {
 }
 
 impl Db {
-    /// Opens the store in directory `path`, creating it if the options say so. A relative one is from the working directory on as
-    /// long as the store is open: a program that changes that names it from the root on.
+    /// Opens the store in directory `path`, creating it if the options say so. A relative one is that of the call,
+    /// wherever the program goes while the store is open, and errors name files from the root on.
     ///
     /// # Errors
     /// `Locked` if it is open elsewhere; `NotAStore`; `Corruption` if its files are damaged in a
@@ -376,7 +376,7 @@ impl Db {
         current_metrics::of(self.inner())
     }
 
-    /// The directory.
+    /// The directory, from the root of the file system on.
     pub fn path(&self) -> &Path {
         &self.inner().base.dir
     }

@@ -52,7 +52,7 @@ pub struct SstWriter {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SstFile {
-    /// Where it lies.
+    /// Where it lies, from the root of the file system on.
     pub path: PathBuf,
     /// Its length.
     pub size_bytes: u64,
@@ -73,7 +73,8 @@ pub struct SstFile {
 impl SstWriter {
     /// Creates the file at `path`, which must not exist. Of `options` the filters, the compression (of the last
     /// level) and whether an index is learned say how it is written; values are not separated. With a merge operator
-    /// the file may have operands, and its name is stored with them.
+    /// the file may have operands, and its name is stored with them. A relative path is that of the call, wherever the program
+    /// goes before the file is finished.
     pub fn create(path: impl AsRef<Path>, options: &CfOptions) -> Result<Self> {
         Self::create_on(Arc::new(PosixVfs::new()), path, options)
     }
@@ -86,18 +87,18 @@ impl SstWriter {
     ) -> Result<Self> {
         let all = Options { default_family: options.clone(), ..Options::default() };
         all.check()?;
-        Self::of_family(vfs, path.as_ref(), &all.family(options))
+        let path = vfs.absolute(path.as_ref());
+        Self::of_family(vfs, path, &all.family(options))
     }
 
     /// As [`SstWriter::create_on`], as a family of an open store writes its files.
     pub(crate) fn of_family(
         vfs: Arc<dyn Vfs>,
-        path: &Path,
+        path: PathBuf,
         options: &FamilyOptions,
     ) -> Result<Self> {
         let sst = options.sst(LEVEL_COUNT - 1, SystemClock::default().wall_ms());
         let sst = SstOptions { family: None, ..sst };
-        let path = path.to_path_buf();
         let writer = terrace_sst::SstWriter::create(&*vfs, &path, EXTERNAL_FILE_NUMBER, sst)?;
         Ok(Self {
             writer: Some(writer),

@@ -15,6 +15,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
     options.check()?;
     let start = options.advanced.clock.monotonic_us();
     let vfs = options.advanced.vfs.clone();
+    let dir = &vfs.absolute(dir);
     if options.create_if_missing {
         vfs.create_dir_all(dir)?;
     }

@@ -64,6 +64,7 @@ struct Found {
 pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
     options.check()?;
     let vfs = options.advanced.vfs.clone();
+    let dir = &vfs.absolute(dir);
     if !vfs.exists(&names::current_path(dir))? {
         return Err(not_a_store(dir, "there is no CURRENT file"));
     }

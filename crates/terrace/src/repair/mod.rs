@@ -146,8 +146,8 @@ pub fn repair_telling<E: From<Error>>(
     how: RepairOptions,
     tell: impl FnOnce(&RepairReport) -> std::result::Result<(), E>,
 ) -> std::result::Result<RepairReport, E> {
-    let dir = dir.as_ref();
     let vfs = options.advanced.vfs.clone();
+    let dir = &vfs.absolute(dir.as_ref());
     let report = run(dir, options, how)?;
     tell(&report)?;
     if !how.dry_run {

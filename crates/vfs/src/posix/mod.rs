@@ -1,6 +1,7 @@
 //! The machine's file system. Everything is retried when interrupted, and what a file system
 //! refuses (direct I/O, reserved room, batches) falls back to what it grants.
 
+mod absolute;
 #[cfg(feature = "io-uring")]
 mod batch;
 mod direct;
@@ -24,7 +25,7 @@ use rustix::process::{Resource, geteuid, getrlimit, setrlimit};
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use terrace_base::{Error, Result};
 
@@ -155,6 +156,10 @@ fn free_bytes(dir: &Path) -> io::Result<u64> {
 }
 
 impl Vfs for PosixVfs {
+    fn absolute(&self, path: &Path) -> PathBuf {
+        absolute::absolute(path)
+    }
+
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn RandomFile>> {
         Ok(Arc::new(at("open", path, PosixRandomFile::open(path, mode))?))
     }

@@ -4,7 +4,6 @@ use super::*;
 use crate::{MOST_ZEROS_AHEAD_BYTES, ReadRequest};
 use proptest::prelude::*;
 use std::io::ErrorKind;
-use std::path::PathBuf;
 use tempfile::TempDir;
 use terrace_base::{Rng, SplitMix64};
 

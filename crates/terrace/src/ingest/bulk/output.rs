@@ -31,7 +31,7 @@ pub(super) fn write(
                 let number = take()?;
                 files.push(number);
                 let path = names::temp_path(&env.base.dir, number);
-                none.insert(SstWriter::of_family(env.base.vfs.clone(), &path, &options)?)
+                none.insert(SstWriter::of_family(env.base.vfs.clone(), path, &options)?)
             }
         };
         writer.add(entry.key, entry.kind, entry.value)?;
