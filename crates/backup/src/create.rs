@@ -125,7 +125,7 @@ impl Backups {
             return Err(terrace::Error::InvalidArgument(why.into()).into());
         }
         let checkpoint = Checkpoint { vfs: &**store_vfs, dir: checkpoint_dir(db)? };
-        db.checkpoint(&checkpoint.dir)?;
+        db.checkpoint_for_backup()?;
         let mut names = store_vfs.list(&checkpoint.dir)?;
         names.sort_unstable();
         let created_ms = db.options().advanced.clock.wall_ms();

@@ -26,8 +26,8 @@ pub enum Error {
     },
     /// The target of a restore exists and is not an empty directory.
     TargetNotEmpty(PathBuf),
-    /// A restore cannot be made there, for the reason given: the target has no name, or where it is filled first there
-    /// are other files, or another restore.
+    /// A restore cannot be made there, for the reason given: the target has no name, or a store has it for its own use, or where
+    /// it is filled first there are other files, or another restore.
     Target(String),
 }
 

@@ -4,7 +4,7 @@ use crate::backups::{Backups, content};
 use crate::copy::{check, copy};
 use crate::error::{Error, Result};
 use std::path::Path;
-use terrace_manifest::names;
+use terrace_manifest::{names, own_dirs};
 use terrace_vfs::{PartialDir, is_refusal};
 
 impl Backups {
@@ -13,7 +13,8 @@ impl Backups {
     /// name when it is whole and durable. `progress` gets the bytes written so far.
     ///
     /// # Errors
-    /// There is no such backup, it is damaged, `target` cannot be replaced by a new directory, or a file cannot be
+    /// There is no such backup, it is damaged, `target` cannot be replaced by a new directory or is one that a store has for its
+    /// own use, or a file cannot be
     /// written. Nothing is left at `target`, unless only the last sync failed.
     pub fn restore(
         &self,
@@ -23,6 +24,9 @@ impl Backups {
     ) -> Result<()> {
         let (target, vfs) = (target.as_ref(), &*self.vfs);
         let _turn = self.reads();
+        if let Some(why) = own_dirs::refusal(vfs, target)? {
+            return Err(Error::Target(why));
+        }
         if vfs.exists(target)? && !vfs.list(target)?.is_empty() {
             return Err(Error::TargetNotEmpty(target.into()));
         }

@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use terrace::vfs::{PosixVfs, Vfs};
 use terrace_base::Error;
-use terrace_manifest::{backup_work, names};
+use terrace_manifest::{names, own_dirs};
 use terrace_vfs::{PARTIAL_LOCK_NAME, PartialDir, partial_path};
 
 /// The locked file, which no store has.
@@ -118,28 +118,15 @@ pub fn remove_left(dir: &Path) -> Result<()> {
     }
 }
 
-/// Refuses a name for a new directory that a store has another use for: what is there would be removed or taken for what it
-/// lacks.
+/// Refuses a directory for a new store that another one has for its own use.
 ///
 /// # Errors
 /// It is one.
 pub fn check_name(dir: &Path) -> Result<()> {
-    let store = match dir.parent() {
-        Some(here) if here.as_os_str().is_empty() => Path::new("."),
-        Some(parent) => parent,
-        None => return Ok(()),
-    };
-    let mut of_store = [names::lost_dir(store)].into_iter().chain(backup_work::dirs(store));
-    if of_store.any(|path| path.file_name() == dir.file_name())
-        && is_file(&names::current_path(store))
-    {
-        bail!(
-            "{} is a directory that the store {} has for its own use; name another one",
-            dir.display(),
-            store.display()
-        );
+    match own_dirs::refusal(&PosixVfs::new(), dir)? {
+        Some(why) => bail!("{why}"),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn is_file(path: &Path) -> bool {

@@ -7,7 +7,7 @@
 //!
 //! [`file_meta`], [`level`], [`version`] and [`edit`] are the data; [`codec`] their bytes;
 //! [`state`] applies edits; [`manifest`] is the file and its switch; [`evidence`] says what was synced; [`shape`] prints and parses
-//! LSM shapes; [`dump`] prints a manifest whatever its state; [`names`] are those of a store's files, [`renamed`] tells of files that have another, and [`backup_work`] is a place for them. The format is specified in
+//! LSM shapes; [`dump`] prints a manifest whatever its state; [`names`] are those of a store's files, [`renamed`] tells of files that have another, [`backup_work`] is a place for them, and [`own_dirs`] keeps new stores out of such places. The format is specified in
 //! `docs/format/manifest.md`.
 
 #![forbid(unsafe_code)]
@@ -22,6 +22,7 @@ pub mod file_meta;
 pub mod level;
 pub mod manifest;
 pub mod names;
+pub mod own_dirs;
 pub mod renamed;
 pub mod salvage;
 pub mod shape;

@@ -233,6 +233,26 @@ fn a_store_that_cannot_be_written_is_refused_before_its_directory_is_touched() {
     db.close().unwrap();
 }
 
+/// It would be removed by the next backup, or taken for what the store lacks by a repair.
+#[test]
+fn no_store_is_made_where_another_has_files_of_its_own() {
+    let sim = SimVfs::new(10);
+    let (db, backups) = (open(&sim), backups(&sim));
+    write(&db, 0, 0..10);
+    for round in 0..2 {
+        backups.create(&db, &mut quiet()).unwrap();
+        for own in ["/store/lost", "/store/backup-work", "/store/backup-work.partial"] {
+            let refused = backups.restore(1, own, &mut quiet());
+            assert!(matches!(refused, Err(Error::Target(_))), "{round}: {own}: {refused:?}");
+            let refused = db.checkpoint(own);
+            let is_refused = matches!(refused, Err(terrace::Error::InvalidArgument(_)));
+            assert!(is_refused, "{round}: {own}: {refused:?}");
+        }
+    }
+    db.checkpoint("/store/copy").unwrap();
+    db.close().unwrap();
+}
+
 /// A store is not backed up into its own directory, and what somebody has put where its checkpoint is made stays.
 #[test]
 fn no_backup_is_made_over_the_files_of_somebody_else_or_into_the_store() {

@@ -13,12 +13,25 @@ use std::path::Path;
 use terrace_base::SegmentNumber;
 use terrace_log::{LogOptions, LogPosition, LogWriter};
 use terrace_manifest::evidence::{Claims, EVIDENCE_FILES, EvidenceFile};
-use terrace_manifest::{Manifest, ManifestState, names};
+use terrace_manifest::{Manifest, ManifestState, backup_work, names, own_dirs};
 use terrace_vfs::{PartialDir, Vfs, is_refusal, is_unreadable};
 
 /// Makes `target`, which must not exist or be empty, a store with the present contents of
 /// `inner`. On an error nothing is left at `target`, unless the last sync of its parent fails.
 pub(crate) fn create(inner: &Inner, target: &Path) -> Result<()> {
+    match own_dirs::refusal(&*inner.base.vfs, target)? {
+        Some(why) => Err(Error::InvalidArgument(why)),
+        None => make(inner, target),
+    }
+}
+
+/// As [`create`], where the store has a directory for that.
+pub(crate) fn create_for_backup(inner: &Inner) -> Result<()> {
+    let [work, _] = backup_work::dirs(&inner.base.dir);
+    make(inner, &work)
+}
+
+fn make(inner: &Inner, target: &Path) -> Result<()> {
     inner.commit.check_writable()?;
     let vfs = &*inner.base.vfs;
     if vfs.exists(target)? && !vfs.list(target)?.is_empty() {

@@ -334,10 +334,16 @@ impl Db {
     /// beside its place, as `path.partial`, and gets its name when it is whole.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if `path` is not empty or ends in no name, or if `path.partial` has
-    /// files of others or is being filled, by another checkpoint to the same path.
+    /// [`Error::InvalidArgument`] if `path` is not empty, ends in no name, or is a directory that a store has for its own use, or if
+    /// `path.partial` has files of others or is being filled, by another checkpoint to the same path.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
         checkpoint::create(self.inner(), path.as_ref())
+    }
+
+    /// As [`Db::checkpoint`], in the store's own directory for that: for the crate that makes backups.
+    #[doc(hidden)]
+    pub fn checkpoint_for_backup(&self) -> Result<()> {
+        checkpoint::create_for_backup(self.inner())
     }
 
     /// Makes everything written so far durable, whatever the sync mode.
