@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
+use terrace::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 /// Reads a size: `4096`, `64K`, `512M`, `1.5G` (binary, as are `KiB`...); `MB`... are decimal.
 pub fn size(text: &str) -> Result<usize, String> {
@@ -57,9 +58,29 @@ pub fn bytes(text: &OsStr, hex: bool) -> Result<Vec<u8>> {
     Ok(digits.as_bytes().chunks(2).map(byte).collect::<Result<_, _>>()?)
 }
 
+/// Why no store takes a record with so long a key and value. It is to be known before a store is made for it, or it is in a
+/// batch with others.
+pub fn too_long(key: usize, value: usize) -> Option<String> {
+    let over = |what, len, most| format!("the {what} has {len} bytes; {most} is the most");
+    if key > MAX_KEY_BYTES {
+        return Some(over("key", key, MAX_KEY_BYTES));
+    }
+    (value > MAX_VALUE_BYTES).then(|| over("value", value, MAX_VALUE_BYTES))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whatever the engine refuses.
+    #[test]
+    fn a_record_that_no_batch_takes_is_known_before() {
+        for (key, value) in [(MAX_KEY_BYTES, 1), (MAX_KEY_BYTES + 1, 1), (1, MAX_VALUE_BYTES)] {
+            assert_eq!(too_long(key, value).is_some(), key > MAX_KEY_BYTES, "{key} {value}");
+        }
+        let why = too_long(1, MAX_VALUE_BYTES + 1).unwrap();
+        assert!(why.starts_with("the value has "), "{why}");
+    }
 
     #[test]
     fn sizes_are_binary_unless_written_otherwise() {

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, anyhow};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
-use terrace::{ColumnFamily, Db, MAX_KEY_BYTES, MAX_VALUE_BYTES, Options, SyncMode, WriteBatch};
+use terrace::{ColumnFamily, Db, Options, SyncMode, WriteBatch};
 use terrace_inspect::SizeBytes;
 
 /// A batch is written when it has this many bytes, however few records that is.
@@ -177,21 +177,12 @@ impl Load<'_> {
     }
 }
 
-/// Refuses a record that no batch takes; it is the one that `records` has read last.
+/// Refuses a record that no batch takes, and that would take those before it along; it is the one that `records` has read last.
 fn check_length(record: &Record, records: &Records) -> Result<()> {
-    match too_long(record.key.len(), record.value.len()) {
+    match arguments::too_long(record.key.len(), record.value.len()) {
         Some(why) => Err(anyhow!("{}: {why}", records.lines().place())),
         None => Ok(()),
     }
-}
-
-/// Why a record with so long a key and value cannot be in a batch: it would take those before it along.
-fn too_long(key: usize, value: usize) -> Option<String> {
-    let over = |what, len, most| format!("the {what} has {len} bytes; {most} is the most");
-    if key > MAX_KEY_BYTES {
-        return Some(over("key", key, MAX_KEY_BYTES));
-    }
-    (value > MAX_VALUE_BYTES).then(|| over("value", value, MAX_VALUE_BYTES))
 }
 
 impl LoadArgs {
@@ -204,20 +195,5 @@ impl LoadArgs {
             key_field: self.key_field.clone(),
             value_field: self.value_field.clone(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Whatever the engine refuses must be refused before it is in a batch with others.
-    #[test]
-    fn a_record_that_no_batch_takes_is_known_before() {
-        for (key, value) in [(MAX_KEY_BYTES, 1), (MAX_KEY_BYTES + 1, 1), (1, MAX_VALUE_BYTES)] {
-            assert_eq!(too_long(key, value).is_some(), key > MAX_KEY_BYTES, "{key} {value}");
-        }
-        let why = too_long(1, MAX_VALUE_BYTES + 1).unwrap();
-        assert!(why.starts_with("the value has "), "{why}");
     }
 }

@@ -3,7 +3,7 @@
 use crate::arguments;
 use crate::outcome::Outcome;
 use crate::store::{IfMissing, StoreArgs};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::io::Read;
 use std::time::Duration;
@@ -43,6 +43,9 @@ pub fn run(args: &PutArgs) -> Result<Outcome> {
         true => standard_input()?,
         false => arguments::bytes(&args.value, args.hex)?,
     };
+    if let Some(why) = arguments::too_long(key.len(), value.len()) {
+        bail!("{why}");
+    }
     let (options, name) = (args.store.options(), args.family.as_deref());
     let (db, family) = args.store.open_family(options, IfMissing::Create, name)?;
     match args.ttl {
@@ -53,7 +56,7 @@ pub fn run(args: &PutArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// All of it; a byte over the limit is enough for the engine to refuse it.
+/// All of it; a byte over the limit is enough to refuse it.
 fn standard_input() -> Result<Vec<u8>> {
     let mut value = Vec::new();
     let input = std::io::stdin().lock();

@@ -305,6 +305,7 @@ fn arguments_are_checked() {
     assert!(said.contains("memory_budget") && said.contains("4 MiB"), "{said}");
     let long = "k".repeat(65_537);
     assert!(program.fails(1, &["put", &long, "v"]).contains("65536"));
+    assert!(!program.store().exists(), "an empty store was made");
 }
 
 #[test]
