@@ -173,8 +173,12 @@ fn a_cluster_by_ranges_keeps_the_order_of_keys() {
 fn what_cannot_be_started_says_why() {
     let program = Program::new();
     let fails = |words: &[&str]| program.fails(1, &[&["cluster"], words].concat());
-    let boundaries = fails(&["up", "--instances", "3", "--range", "m"]);
-    assert!(boundaries.contains("3 nodes have 2 keys between their ranges"), "{boundaries}");
+    for key in ["m", "-5"] {
+        let boundaries = fails(&["up", "--instances", "3", "--range", key]);
+        assert!(boundaries.contains("3 nodes have 2 keys between their ranges"), "{boundaries}");
+    }
+    let unreached = fails(&["create", "nonsense", "--range", "-5", "-3"]);
+    assert!(unreached.contains("HOST:PORT is needed"), "{unreached}");
     let twice = fails(&["up", "--set", "port=1"]);
     assert!(twice.contains("sets port itself"), "{twice}");
     assert!(fails(&["up", "--set", "maxmemory"]).contains("OPTION=VALUE"));

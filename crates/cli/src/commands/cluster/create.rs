@@ -22,7 +22,7 @@ pub struct CreateArgs {
     #[arg(required = true, value_name = "HOST:PORT")]
     nodes: Vec<String>,
     /// By ranges of keys instead of slots: the first key of the second shard, of the third, ...
-    #[arg(long, value_name = "KEY", num_args = 0..)]
+    #[arg(long, value_name = "KEY", num_args = 0.., allow_negative_numbers = true)]
     range: Option<Vec<String>>,
 }
 

@@ -49,7 +49,7 @@ pub struct UpArgs {
     #[arg(long, default_value = "terrace")]
     name: String,
     /// By ranges of keys instead of slots: the first key of the second node, of the third, ...
-    #[arg(long, value_name = "KEY", num_args = 0..)]
+    #[arg(long, value_name = "KEY", num_args = 0.., allow_negative_numbers = true)]
     range: Option<Vec<String>>,
     /// An option of every node, as `terrace serve` has it: --set cluster-redirect=moved
     #[arg(long = "set", value_name = "OPTION=VALUE")]
