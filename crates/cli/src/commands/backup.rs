@@ -206,10 +206,12 @@ fn verify(backups: &Backups, id: Option<u64>) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Whether an error says nothing about other backups: it is damaged, or the device does not give it.
+/// Whether an error says nothing about other backups: it is damaged, which an encrypted file says by itself, its key is not
+/// given, or the device does not give it.
 fn is_of_this_one(error: &terrace_backup::Error) -> bool {
+    use terrace::Error::{Corruption, Io, Unsupported};
     use terrace_backup::Error::{Damaged, Store};
-    matches!(error, Damaged { .. } | Store(terrace::Error::Io(_)))
+    matches!(error, Damaged { .. } | Store(Corruption(_) | Unsupported(_) | Io(_)))
 }
 
 fn restore(backups: &Backups, id: &str, dir: &Path) -> Result<Outcome> {

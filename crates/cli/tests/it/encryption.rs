@@ -1,7 +1,7 @@
 //! Encryption at rest from the command line: keys, every command that opens a store, a server, conversions.
 
 use crate::process::Server;
-use crate::program::Program;
+use crate::program::{Program, corrupt};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -93,6 +93,31 @@ fn every_command_works_on_an_encrypted_store_and_none_without_its_keys() {
     let wrong = program.fails(1, &["get", "a", "--key-file", "others"]);
     assert!(wrong.contains("another key 1 than the one given"), "{wrong}");
     assert_eq!(program.ok(&with_keys(&["get", "a"])).trim_end(), SECRET);
+}
+
+#[test]
+fn an_encrypted_backup_that_is_not_whole_keeps_no_other_from_being_verified() {
+    let program = Program::new();
+    program.ok(&["keys", "new", "keys"]);
+    for key in ["a", "b"] {
+        program.ok(&with_keys(&["put", key, SECRET]));
+        program.ok(&with_keys(&["backup", "create", "terrace-data", "backups"]));
+    }
+    let verify = |arguments: &[&str], why: &str| {
+        let verified = program.run(arguments);
+        assert_eq!((verified.code, verified.err.as_str()), (1, ""));
+        for (line, id) in verified.out.lines().zip(["1", "2"]) {
+            let is_told = line.starts_with(&format!("backup {id}: ")) && line.contains(why);
+            assert!(is_told, "{}", verified.out);
+        }
+        assert_eq!(verified.out.lines().count(), 2, "{}", verified.out);
+    };
+    verify(&["backup", "verify", "backups"], "it is encrypted");
+    for entry in fs::read_dir(program.path("backups/files")).unwrap() {
+        let path = entry.unwrap().path();
+        corrupt(&path, fs::read(&path).unwrap().len() / 2);
+    }
+    verify(&with_keys(&["backup", "verify", "backups"]), "is damaged");
 }
 
 #[test]
