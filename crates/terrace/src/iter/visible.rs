@@ -99,7 +99,7 @@ pub(crate) struct Visible<I> {
     stepped_over: u64,
     /// Keys stepped over that range tombstones cover, and times that runs were asked to move past such keys.
     covered_steps: u64,
-    /// Keys stepped over that are too new to be seen.
+    /// Keys stepped over of which all versions are too new to be seen.
     too_new: u64,
     /// A move that would make all of these more than this is refused.
     most_stepped_over: u64,
@@ -210,12 +210,6 @@ impl<I: ScanCursor> Visible<I> {
     fn note_step(&mut self, is_covered: bool) -> Result<()> {
         self.stepped_over += u64::from(!is_covered);
         self.covered_steps += u64::from(is_covered);
-        self.check_steps()
-    }
-
-    /// A key is stepped over of which all versions are too new, as far as it shows.
-    fn note_too_new(&mut self) -> Result<()> {
-        self.too_new += 1;
         self.check_steps()
     }
 
@@ -396,13 +390,18 @@ impl<I: ScanCursor> Visible<I> {
                 }
                 continue;
             }
+            if skip == Skip::TooNew && !same_key(user_key, &self.key) {
+                // None of its versions was old enough.
+                skip = Skip::Nothing;
+                self.too_new += 1;
+                self.check_steps()?;
+            }
             let trailer = self.iter.trailer();
             if trailer_seqno(trailer) > self.view.seqno {
-                if skip != Skip::TooNew || !same_key(user_key, &self.key) {
+                if skip != Skip::TooNew {
                     self.key.clear();
                     self.key.extend_from_slice(user_key);
                     (skip, steps) = (Skip::TooNew, 0);
-                    self.note_too_new()?;
                 }
                 steps = (steps + 1) % MAX_STEPS;
                 match steps {
@@ -453,7 +452,8 @@ impl<I: ScanCursor> Visible<I> {
             self.key.clear();
             self.key.extend_from_slice(user_key);
             let Some(trailer) = self.take_newest_backward()? else {
-                self.note_too_new()?;
+                self.too_new += 1;
+                self.check_steps()?;
                 continue;
             };
             let live = live_value(trailer, || &self.value, self.view.now_ms)?;
