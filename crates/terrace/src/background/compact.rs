@@ -30,6 +30,7 @@ use crate::version::install::{self, Change};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use terrace_base::sync::Instant;
 use terrace_base::{FileNumber, SegmentNumber};
 use terrace_manifest::names::{self, FileName};
@@ -132,17 +133,18 @@ fn is_idle(env: &JobEnv, jobs: &mut SchedulerState) -> bool {
     env.base.dynamic.compact_when_idle() && now.saturating_sub(jobs.quiet_since_us) >= IDLE_AFTER_US
 }
 
-/// Chooses, runs and installs one compaction; false if there was nothing to do.
-pub(crate) fn run_next(env: &JobEnv) -> Result<bool> {
+/// Chooses, runs and installs one compaction; gives how long it had the scheduler's lock if it found nothing to do.
+pub(crate) fn run_next(env: &JobEnv) -> Result<Option<Duration>> {
     if env.base.health.check_may_free().is_err() {
-        return Ok(false);
+        return Ok(Some(Duration::ZERO));
     }
     let (job, claim) = {
         let mut jobs = env.jobs.scheduler.lock();
+        let start = Instant::now();
         // While the disk is full one merge at a time is tried: it may free room, or have none.
         let full = env.base.health.is_disk_full();
         if full && (!jobs.running.is_empty() || env.base.health.makes_way()) {
-            return Ok(false);
+            return Ok(Some(Duration::ZERO));
         }
         note_stuck(env, &jobs);
         let occasion = match is_idle(env, &mut jobs) {
@@ -158,14 +160,14 @@ pub(crate) fn run_next(env: &JobEnv) -> Result<bool> {
         }
         let job = match next {
             Next::Job(job) => job,
-            Next::Nothing => return Ok(false),
+            Next::Nothing => return Ok(Some(start.elapsed())),
             Next::NoRoom(no_room) => {
                 drop(jobs);
                 if no_room.stops_writes && !full {
                     // Now it is for deletions and for every merge to make room.
                     env.base.health.full("compaction", no_room.cause);
                 }
-                return Ok(false);
+                return Ok(Some(start.elapsed()));
             }
         };
         let claim = Claim::new(env, &mut jobs, &job.choice);
@@ -174,11 +176,10 @@ pub(crate) fn run_next(env: &JobEnv) -> Result<bool> {
         (job, claim)
     };
     let result = execute(env, &job);
-    // The inputs are let go of before the end is announced, so that a waiter finds
-    // them free to be deleted.
+    // The inputs are let go of before the end is announced, so that a waiter finds them free to be deleted.
     drop(job);
     drop(claim);
-    result.map(|_| true)
+    result.map(|_| None)
 }
 
 /// Finds out, while something fails, in which families no compaction can make room in a full L0, so

@@ -313,11 +313,11 @@ fn next_flush(env: &JobEnv, oldest_first: bool) -> Option<Arc<Family>> {
 fn compaction_loop(env: &JobEnv) {
     let scheduler = &env.jobs.scheduler;
     while !scheduler.is_stopping() && !scheduler.lock().lets_one_end() {
-        let (generation, start) = (scheduler.lock().generation, Instant::now());
+        let generation = scheduler.lock().generation;
         // What failed is not chosen again before its pause is over.
         let looked = match compact::run_next(env) {
-            Ok(true) => continue,
-            Ok(false) => Some(start.elapsed()),
+            Ok(None) => continue,
+            Ok(took) => took,
             Err(error) => {
                 env.base.report("compaction", &error);
                 None

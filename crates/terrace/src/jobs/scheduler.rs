@@ -177,6 +177,8 @@ pub(crate) struct SchedulerState {
     pub ended: u64,
     /// Callers of `wait_idle`: idle compaction need not wait for a quiet time.
     pub settling: usize,
+    /// Writers that wait for a merge of L0: no thread that merges rests meanwhile.
+    pub stopped: usize,
     /// Groups committed when last looked at, and since when there are no more.
     pub last_groups: u64,
     pub quiet_since_us: u64,
@@ -270,12 +272,18 @@ impl Scheduler {
         self.work.wait_for(jobs, timeout);
     }
 
-    /// Waits for this long, whatever comes up, or until the store stops.
+    /// Waits for this long, whatever comes up, or until writers wait for a merge, or the store stops.
     pub fn rest(&self, jobs: &mut MutexGuard<'_, SchedulerState>, rest: Duration) {
         let until = Instant::now() + rest;
-        while !self.is_stopping() && Instant::now() < until {
+        while jobs.stopped == 0 && !self.is_stopping() && Instant::now() < until {
             self.wait_for_work(jobs, until.saturating_duration_since(Instant::now()));
         }
+    }
+
+    /// Says that a writer waits for a merge from now on, until it takes itself off those that are `stopped`.
+    pub fn hurry(&self, jobs: &mut SchedulerState) {
+        jobs.stopped += 1;
+        self.work.notify_all();
     }
 
     /// As [`Self::wait_for_work`], but not if some may have come up since the state was of this `generation`.
@@ -430,6 +438,10 @@ mod tests {
         jobs.compaction_threads = usize::MAX;
         assert_eq!(jobs.breath_after_look(Duration::MAX), LONGEST_LOOK_REST);
         assert_eq!(jobs.breath_after_look(Duration::ZERO), Duration::ZERO);
+        // Writers are stopped until something is merged.
+        let scheduler = Scheduler::default();
+        scheduler.hurry(&mut scheduler.lock());
+        scheduler.rest(&mut scheduler.lock(), Duration::from_secs(600));
         // The store stops: nobody waits for it.
         let scheduler = Scheduler::default();
         scheduler.stop();

@@ -269,11 +269,13 @@ fn wait_while(
     settle: impl FnMut() -> Result<()>,
 ) -> Result<()> {
     let (stalls, health) = (&env.base.counters.stalls, &env.base.health);
+    let scheduler = &env.jobs.scheduler;
+    let is_for_merge = cause == StallCause::L0Files;
     // Then it only removes, and waits as long as there is some room.
     let removes = health.is_disk_full();
     let mut since = Instant::now();
     let mut told = false;
-    let look = |_: &mut SchedulerState| {
+    let look = |jobs: &mut SchedulerState| {
         if told {
             let now = Instant::now();
             stalls.waited(cause, now - since);
@@ -288,14 +290,18 @@ fn wait_while(
         }
         if !told {
             told = true;
+            if is_for_merge {
+                scheduler.hurry(jobs);
+            }
             stalls.stopped(cause);
             event::stalled(&family.name, cause.text(), true);
             env.base.events.stall(&family.name, StallCondition::Stopped, Some(cause.name()));
         }
         Ok(None)
     };
-    let waited = env.jobs.scheduler.wait_until_with(look, settle);
+    let waited = scheduler.wait_until_with(look, settle);
     if told {
+        scheduler.lock().stopped -= usize::from(is_for_merge);
         note_condition(env, family);
     }
     waited
