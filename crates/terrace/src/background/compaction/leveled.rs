@@ -36,8 +36,8 @@ use super::pick::{
     Choice, File, LAST_LEVEL, Manual, ManualStep, PickInput, Reason, Span, deletes_ranges,
     is_dense, is_one_range, mostly_deletes_keys, patience, slowdown, total_bytes,
 };
+use super::windows::{self, Bounds, met_range};
 use crate::options::FamilyOptions;
-use std::ops::Range;
 use terrace_manifest::{FileMeta, LEVEL_COUNT, Version};
 
 /// Up to this many L0 batches the last level takes L0 merges itself: a merge then writes at most
@@ -54,9 +54,6 @@ const IDLE_RATIO: f64 = 3.0;
 const MAX_MERGE_FILES: u64 = 24;
 /// As [`MAX_MERGE_FILES`], when idle.
 const MAX_IDLE_FILES: u64 = 64;
-/// Most files of one such merge, however small they are: of each file all windows are looked at that begin with it, while
-/// flushes and other merges wait.
-pub(super) const MAX_WINDOW_FILES: usize = 512;
 
 /// The base level and the target of every level.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -298,11 +295,6 @@ fn merge_backlog(input: &PickInput<'_>) -> Option<Choice> {
     }
 }
 
-/// Index range of the files that `file` overlaps in `level`.
-fn met_range(input: &PickInput<'_>, level: usize, file: &FileMeta) -> Range<usize> {
-    input.version.level(level).overlapping_range(file.start_bound(), file.end_bound())
-}
-
 /// Merges a window of adjacent files of `level` into the next filled level (or the next one): the
 /// window of at most about `wanted_bytes` that meets the fewest bytes per byte, if these are at
 /// most `most_ratio`.
@@ -324,42 +316,10 @@ fn merge_level(
         Reason::Idle => filled?,
         _ => level + 1,
     };
-    let below_files = input.files(below);
-    let met: Vec<Range<usize>> = files.iter().map(|file| met_range(input, below, file)).collect();
-    let busy_files: Vec<bool> = files.iter().map(|file| input.is_busy(file)).collect();
-    let mut below_bytes_before = vec![0];
-    let mut below_busy_before = vec![0];
-    for (at, f) in below_files.iter().enumerate() {
-        below_bytes_before.push(below_bytes_before[at] + f.size_bytes);
-        below_busy_before.push(below_busy_before[at] + u64::from(input.is_busy(f)));
-    }
     let most_bytes = input.options.target_file_bytes.saturating_mul(most_files);
-    let mut windows: Vec<(f64, Range<usize>)> = Vec::new();
-    for (first, begins) in met.iter().enumerate() {
-        let met_from = begins.start;
-        let mut bytes = 0;
-        let mut best: Option<(f64, Range<usize>)> = None;
-        for (at, file) in files.iter().enumerate().skip(first).take(MAX_WINDOW_FILES) {
-            let met_to = met[at].end.max(met_from);
-            let met_bytes = below_bytes_before[met_to] - below_bytes_before[met_from];
-            let busy = below_busy_before[met_to] > below_busy_before[met_from];
-            bytes += file.size_bytes;
-            if busy || busy_files[at] || (at > first && bytes + met_bytes > most_bytes) {
-                break;
-            }
-            let ratio = met_bytes as f64 / bytes.max(1) as f64;
-            if best.as_ref().is_none_or(|(least, _)| ratio <= *least) {
-                best = Some((ratio, first..at + 1));
-            }
-            if bytes >= wanted_bytes {
-                break;
-            }
-        }
-        windows.extend(best.filter(|(ratio, _)| *ratio <= most_ratio));
-    }
-    windows.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut tries = windows.into_iter();
-    tries.find_map(|(_, window)| input.complete(level, files[window].to_vec(), below, reason))
+    let bounds = Bounds { wanted_bytes, most_bytes, most_ratio };
+    windows::best_first(input, level, below, bounds)
+        .find_map(|window| input.complete(level, files[window].to_vec(), below, reason))
 }
 
 /// Brings down a file that a rewrite would make smaller: into the next level, piece by piece if it deletes ranges and meets

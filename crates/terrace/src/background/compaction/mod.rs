@@ -1,4 +1,4 @@
-//! Compaction: `pick` is the vocabulary of a choice, `leveled` and `tiered` choose, and `under_deletions` what to rewrite
+//! Compaction: `pick` is the vocabulary of a choice, `leveled` (with `windows`) and `tiered` choose, and `under_deletions` what to rewrite
 //! below deletions that stay ([`above`]); `job` merges, without what these hide (`hiding`),
 //! `values` moves separated values on the way; `kept_room` is what a merge leaves free. What survives a merge is `retain`'s business, how it
 //! is written `output`'s.
@@ -12,6 +12,7 @@ pub(crate) mod pick;
 pub(crate) mod tiered;
 mod under_deletions;
 pub(crate) mod values;
+mod windows;
 
 use crate::options::{CompactionStyle, FamilyOptions};
 use pick::{Choice, Manual, ManualStep, PickInput};

@@ -7,7 +7,7 @@ use super::pick::{Choice, Compaction, File, Manual, ManualStep, PickInput, Value
 use super::under_deletions::{self, MOST_PAIRS};
 use super::{
     level_targets, leveled, pending_bytes, pick, pick_deleted_ranges, pick_idle, pick_manual,
-    pick_values,
+    pick_values, windows,
 };
 use crate::background::retain::tests::script;
 use crate::jobs::scheduler::{Rewrites, RunningCompaction};
@@ -319,9 +319,8 @@ fn a_level_is_merged_down_above_its_target_and_only_then() {
     assert!(level_targets(&version, &options).iter().all(Option::is_none));
 }
 
-/// To look at all windows takes the square of their files, and is done under the scheduler's lock.
-#[test]
-fn of_a_level_of_very_small_files_a_merge_takes_a_bounded_number() {
+/// Files of 10 KiB above one of `below_bytes`.
+fn many_small_files(below_bytes: u64) -> Drawn {
     const FILES: u64 = 3000;
     let file = |number: u64, (from, to): (u64, u64), size_bytes: u64| FileMeta {
         number: FileNumber::new(number),
@@ -331,20 +330,36 @@ fn of_a_level_of_very_small_files_a_merge_takes_a_bounded_number() {
         ..FileMeta::default()
     };
     let small = (0..FILES).map(|at| (5, file(at + 2, (at, at), 10 << 10)));
-    let added = small.chain([(6, file(1, (0, FILES), 1 << 20))]).collect();
+    let added = small.chain([(6, file(1, (0, FILES), below_bytes))]).collect();
     let edit = FamilyEdit { added, ..FamilyEdit::default() };
-    let mut drawn = Drawn { version: Version::empty().apply(&edit).unwrap(), ..Drawn::empty() };
+    Drawn { version: Version::empty().apply(&edit).unwrap(), ..Drawn::empty() }
+}
+
+/// Several count as one: to look at all windows takes the square of their number, under the scheduler's lock.
+#[test]
+fn of_very_small_files_a_merge_takes_as_many_bytes_as_of_larger_ones() {
+    let inputs = |choice: Choice| -> Vec<(u8, usize, u64)> {
+        let Choice::Merge(merge) = choice else { panic!("{choice:?}") };
+        let input = |(level, files): &(u8, Vec<File>)| (*level, files.len(), files[0].number.get());
+        merge.inputs.iter().map(input).collect()
+    };
+    let mut drawn = many_small_files(1 << 20);
     drawn.set_option("target", "1M");
-    let Choice::Merge(merge) = pick(&drawn.input()) else { panic!("L5 is larger than L6") };
-    let counts: Vec<_> = merge.inputs.iter().map(|(level, files)| (*level, files.len())).collect();
-    assert_eq!(counts, [(5, leveled::MAX_WINDOW_FILES), (6, 1)]);
-    // A step of `compact_range` takes as many as its bytes allow.
+    assert_eq!(windows::part_count(&drawn.input(), 5, 6, 24 << 20), 750);
+    // L5 is over its target by half of what it has.
+    assert_eq!(inputs(pick(&drawn.input())), [(5, 1500, 2), (6, 1, 1)]);
     let mut manual = Manual::new(Bound::Unbounded, Bound::Unbounded);
-    let ManualStep::Do(Choice::Merge(merge)) = pick_manual(&drawn.input(), &mut manual) else {
+    let ManualStep::Do(choice) = pick_manual(&drawn.input(), &mut manual) else {
         panic!("there is something to merge");
     };
     let (most, below) = (24 << 20, 1 << 20);
-    assert_eq!(merge.inputs[0].1.len(), (most - below) / (10 << 10));
+    assert_eq!(inputs(choice)[0].1, (most - below) / (10 << 10));
+    // One that is busy divides them.
+    drawn.busy.insert(FileNumber::new(702));
+    assert_eq!(inputs(pick(&drawn.input())), [(5, 1500, 703), (6, 1, 1)]);
+    // Idle, all of them write little per byte, and a part of them much.
+    let drawn = many_small_files(64 << 20);
+    assert_eq!(inputs(pick_idle(&drawn.input())), [(5, 3000, 2), (6, 1, 1)]);
 }
 
 /// The files that `compact_range` takes at a time are those that are within bounds with all that lies below from the first
