@@ -19,8 +19,6 @@ use std::sync::Arc;
 
 /// A memtable is full when it refers to one part in this many of the live bytes of the value log.
 const UNFLUSHED_SHARE: u64 = 64;
-/// Up to this many families, each batch of a group is asked for each of them.
-const FEW_FAMILIES: usize = 16;
 /// Bytes of separated values that a memtable may always refer to, or two segments if that is less.
 const MIN_UNFLUSHED_BYTES: u64 = 4 << 20;
 
@@ -39,14 +37,10 @@ pub(crate) fn make_room(
         flushed: log.flush_room.most_bytes(&env.base),
     };
     let mut rotated = false;
-    if families.len() > FEW_FAMILIES {
-        for family in written_to(families, group) {
-            rotated |= rotate_if_full(env, lead, log, family, group, most)?;
-        }
-    } else {
-        for family in families {
-            let touched = || group.iter().any(|p| p.batch.touches(family.id));
-            if families.len() == 1 || touched() {
+    for (at, pending) in group.iter().enumerate() {
+        for id in pending.batch.families() {
+            let is_done = group[..at].iter().any(|before| before.batch.touches(id));
+            if !is_done && let Some(family) = family_of(families, id) {
                 rotated |= rotate_if_full(env, lead, log, family, group, most)?;
             }
         }
@@ -108,14 +102,6 @@ fn rotate_if_full(
         rotate(env, log, family, needed)?;
     }
     Ok(is_full)
-}
-
-/// Those of `families` that the group writes to. Costs no look at the others.
-fn written_to<'f>(families: &'f [Arc<Family>], group: &[Pending]) -> Vec<&'f Arc<Family>> {
-    let mut ids: Vec<u32> = group.iter().flat_map(|p| p.batch.families()).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    ids.into_iter().filter_map(|id| family_of(families, id)).collect()
 }
 
 /// Size at which a memtable is full: a hot table of `hot_bytes` takes some of its memory, but nothing of what may be flushed.
