@@ -99,19 +99,21 @@ impl WalkBounds {
     /// Whether a key between `lower` and `upper` is seen.
     pub fn look_at(&self, engine_key: &[u8]) -> Step {
         let Some(part) = &self.part else { return Step::Show };
-        let Some((slot, rest)) = engine_key.split_first_chunk::<SLOT_BYTES>() else {
-            return Step::Show;
-        };
-        let Some((&db, key)) = rest.split_first() else { return Step::Show };
         let from = |slot: [u8; SLOT_BYTES]| [&slot[..], &[self.db], &part.start].concat();
+        let mut slot = [0; SLOT_BYTES];
+        slot.iter_mut().zip(engine_key).for_each(|(to, byte)| *to = *byte);
+        // Another program may have written a key that is too short for a server's: it comes before all of its slot.
+        let Some((&db, key)) = engine_key.get(SLOT_BYTES..).and_then(<[u8]>::split_first) else {
+            return Step::Seek(from(slot));
+        };
         if (db, key) < (self.db, &part.start[..]) {
-            return Step::Seek(from(*slot));
+            return Step::Seek(from(slot));
         }
         let is_before_end = part.end.borrow().as_deref().is_none_or(|end| key < end);
         if db == self.db && is_before_end {
             return Step::Show;
         }
-        Step::Seek(from((u16::from_be_bytes(*slot) + 1).to_be_bytes()))
+        Step::Seek(from((u16::from_be_bytes(slot) + 1).to_be_bytes()))
     }
 }
 

@@ -5,7 +5,8 @@ use crate::range::harness::{small_options, stopped_clock};
 use terrace::vfs::SimVfs;
 use terrace::{CfOptions, Db, Options};
 use terrace_keyspace::{
-    COLLECTIONS, ELEMENTS, Error, KeyLayout, Keyspace, Mode, Placement, StoreKind,
+    COLLECTIONS, ELEMENTS, Error, KeyLayout, KeyRange, Keyspace, Mode, Placement, SeenKey,
+    StoreKind,
 };
 
 const MARK: &[u8] = b"\xFFkeyspace";
@@ -71,6 +72,28 @@ fn a_key_without_bytes_hinders_no_open() {
         };
         store.keyspace(found).unwrap();
     }
+}
+
+/// With slots a server's keys have the two bytes of a slot and that of a database in front.
+#[test]
+fn keys_of_less_than_a_slot_and_a_database_are_walked_by() {
+    let store = Store { placement: Some(Placement::Slots), ..Store::new() };
+    store.keyspace(put_string).unwrap();
+    let db = store.engine();
+    for key in [&b"\x01"[..], b"\0\0", b"\0\x01", b"\x3F\xFF"] {
+        db.put(key, b"v").unwrap();
+    }
+    db.close().unwrap();
+    let walk = |turn: &mut terrace_keyspace::CommandBatch| {
+        let mut shown = Vec::new();
+        let seen = |key: SeenKey<'_>| {
+            shown.push(key.key.to_vec());
+            true
+        };
+        turn.walk_keys(0, KeyRange::default(), true, seen).unwrap();
+        assert_eq!(shown, [b"k"]);
+    };
+    store.keyspace(walk).unwrap();
 }
 
 #[test]
