@@ -190,10 +190,13 @@ impl CommandBatch {
             return order;
         }
         let lowest = prefix_of(db, set);
-        match self.space().elements().estimate(&lowest[..]..key) {
-            Ok(below) if below.keys > set.count / 2 => Order::Down,
-            Ok(_) => Order::Up,
-            Err(_) => order,
+        let Some(end) = encode::end_of(&lowest) else { return order };
+        let elements = self.space().elements();
+        // Both sides: where scores change often, each has several versions of its members.
+        match (elements.estimate(&lowest[..]..key), elements.estimate(key..&end[..])) {
+            (Ok(below), Ok(above)) if below.keys > above.keys => Order::Down,
+            (Ok(_), Ok(_)) => Order::Up,
+            _ => order,
         }
     }
 
