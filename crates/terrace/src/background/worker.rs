@@ -329,7 +329,7 @@ fn compaction_loop(env: &JobEnv) {
             None => scheduler.wait_for_work(&mut jobs, TICK),
             Some(took) => {
                 let breath = jobs.breath_after_look(took);
-                scheduler.rest(&mut jobs, breath);
+                scheduler.rest(&mut jobs, breath, || env.base.health.is_disk_full());
                 let rest = jobs.rest_after_look(took, TICK);
                 scheduler.wait_for_work_since(&mut jobs, generation, rest);
             }

@@ -272,10 +272,19 @@ impl Scheduler {
         self.work.wait_for(jobs, timeout);
     }
 
-    /// Waits for this long, whatever comes up, or until writers wait for a merge, or the store stops.
-    pub fn rest(&self, jobs: &mut MutexGuard<'_, SchedulerState>, rest: Duration) {
+    /// Waits for this long, whatever comes up, or until writers wait for a merge, or the store stops, or there is work and
+    /// `is_urgent` holds.
+    pub fn rest(
+        &self,
+        jobs: &mut MutexGuard<'_, SchedulerState>,
+        rest: Duration,
+        is_urgent: impl Fn() -> bool,
+    ) {
         let until = Instant::now() + rest;
-        while jobs.stopped == 0 && !self.is_stopping() && Instant::now() < until {
+        let is_over = |jobs: &SchedulerState| {
+            jobs.stopped > 0 || is_urgent() || self.is_stopping() || Instant::now() >= until
+        };
+        while !is_over(jobs) {
             self.wait_for_work(jobs, until.saturating_duration_since(Instant::now()));
         }
     }
@@ -441,11 +450,13 @@ mod tests {
         // Writers are stopped until something is merged.
         let scheduler = Scheduler::default();
         scheduler.hurry(&mut scheduler.lock());
-        scheduler.rest(&mut scheduler.lock(), Duration::from_secs(600));
-        // The store stops: nobody waits for it.
+        let long = Duration::from_secs(600);
+        scheduler.rest(&mut scheduler.lock(), long, || false);
         let scheduler = Scheduler::default();
+        scheduler.rest(&mut scheduler.lock(), long, || true);
+        // The store stops: nobody waits for it.
         scheduler.stop();
-        scheduler.rest(&mut scheduler.lock(), Duration::from_secs(600));
+        scheduler.rest(&mut scheduler.lock(), long, || false);
     }
 
     #[test]
