@@ -32,7 +32,7 @@ use terrace_sst::ScanOptions;
 /// The share of the memory budget that one iterator may hold as values read ahead.
 const WINDOW_SHARE: usize = 64;
 
-/// Most keys that are not shown that an iterator with [`ReadOptions::in_memory`] steps over; about a millisecond.
+/// Most keys that an iterator with [`ReadOptions::in_memory`] steps over and does not show; about a millisecond.
 pub const MAX_STEPPED_OVER_IN_MEMORY: u64 = 4096;
 
 /// What a read sees and how it reads.
@@ -72,8 +72,8 @@ pub struct ReadOptions {
     /// does not have) gives [`NotInMemory`](crate::Error::NotInMemory) instead, with nothing read and nothing changed,
     /// so that a thread which must not wait can leave it to another one. Filters and learned
     /// indexes that are not in memory are done without. An iterator gives the same error before it steps over more
-    /// than [`MAX_STEPPED_OVER_IN_MEMORY`] keys that are deleted, expired, covered by range deletes, or newer than what it
-    /// reads. A refused read costs no more than a cached one, and the repetition counts as one read.
+    /// than [`MAX_STEPPED_OVER_IN_MEMORY`] keys that are deleted, expired, covered by range deletes, or first written after
+    /// the moment that it reads at. A refused read costs no more than a cached one, and the repetition counts as one read.
     pub in_memory: bool,
     /// Above 0: an iterator reads ahead in sequential pieces of at least this size.
     pub readahead_bytes: usize,
