@@ -273,7 +273,7 @@ options! {
         "timeout" => timeout: u64 = "0", SECONDS, Live,
             "Seconds after which a connection is closed that nothing came from or went to; 0 is never.";
         "tcp-keepalive" => tcp_keepalive: u64 = "300", SECONDS, Live,
-            "Seconds between probes of silent connections; 0 sends none.";
+            "Seconds between probes of silent connections, 32,767 at most; 0 sends none.";
         "tcp-backlog" => tcp_backlog: u32 = "511", Kind::Whole { min: 1, max: 65_535 }, Start,
             "Connections that may wait to be accepted.";
         "client-output-buffer-limit" => client_output_buffer_limit: OutputLimits =

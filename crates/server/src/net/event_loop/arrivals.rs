@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 /// Connections that are accepted at a time; then clients have their turns.
 const MAX_ACCEPTED: usize = 64;
 
+/// The longest pause between probes that Linux takes; with a longer one it would take none of the three numbers.
+const MAX_KEEPALIVE_SECONDS: u32 = 32_767;
+
 impl EventLoop {
     pub(super) fn register_listeners(&mut self) -> io::Result<()> {
         for (number, bound) in self.listeners.iter_mut().enumerate() {
@@ -125,6 +128,7 @@ impl EventLoop {
 
 fn set_keepalive(socket: &TcpStream, seconds: u32) {
     use rustix::net::sockopt;
+    let seconds = seconds.min(MAX_KEEPALIVE_SECONDS);
     let idle = Duration::from_secs(u64::from(seconds));
     let interval = Duration::from_secs(u64::from((seconds / 3).max(1)));
     let set = sockopt::set_socket_keepalive(socket, true)
@@ -133,5 +137,28 @@ fn set_keepalive(socket: &TcpStream, seconds: u32) {
         .and_then(|()| sockopt::set_tcp_keepcnt(socket, 3));
     if let Err(error) = set {
         tracing::debug!(%error, "no keepalive");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::sockopt;
+
+    /// A number that the system refuses would leave a silent connection to its defaults: two hours.
+    #[test]
+    fn every_number_of_seconds_between_probes_is_one_that_the_system_takes() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        for (wanted, idle, interval) in
+            [(1, 1, 1), (300, 300, 100), (32_767, 32_767, 10_922), (100_000_000, 32_767, 10_922)]
+        {
+            let theirs = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let socket = TcpStream::from_std(theirs);
+            set_keepalive(&socket, wanted);
+            assert!(sockopt::socket_keepalive(&socket).unwrap());
+            assert_eq!(sockopt::tcp_keepidle(&socket).unwrap(), Duration::from_secs(idle));
+            assert_eq!(sockopt::tcp_keepintvl(&socket).unwrap(), Duration::from_secs(interval));
+            assert_eq!(sockopt::tcp_keepcnt(&socket).unwrap(), 3);
+        }
     }
 }
