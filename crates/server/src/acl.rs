@@ -31,6 +31,8 @@ pub use user::{Access, DEFAULT_USER, User};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -294,10 +296,13 @@ impl Acl {
     /// As [`Self::load`], and those of the device.
     pub fn load_file(&self, path: &Path) -> Result<(), AclError> {
         let failed = |error: std::io::Error| AclError::System(error.to_string());
-        if std::fs::metadata(path).map_err(failed)?.len() > MAX_FILE_BYTES {
-            return Err(AclError::System("the file of users is too long".into()));
+        let (file, mut text) = (File::open(path).map_err(failed)?, Vec::new());
+        // A device such as /dev/zero has no end.
+        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text).map_err(failed)?;
+        match text.len() as u64 > MAX_FILE_BYTES {
+            true => Err(AclError::System("the file of users is too long".into())),
+            false => self.load(&text),
         }
-        self.load(&std::fs::read(path).map_err(failed)?)
     }
 
     /// ACL SAVE: replaces the file at once or not at all; only its owner can read a new one.

@@ -391,6 +391,8 @@ fn files_survive_and_are_private() {
     let mode = std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
     assert!(acl.load_file(&folder.path().join("nosuch")).is_err());
+    let endless = acl.load_file(std::path::Path::new("/dev/zero")).unwrap_err().to_string();
+    assert!(endless.contains("too long"), "{endless}");
 }
 
 /// One rule, mostly sound.

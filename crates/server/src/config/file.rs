@@ -6,6 +6,8 @@ use super::table::{OptionSpec, Settings};
 use super::user_rules::{UserChange, UserRules};
 use super::value::Kind;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, Value};
@@ -48,7 +50,14 @@ fn document(path: &Path) -> Result<DocumentMut, ConfigError> {
         return Err(complaint(path, "it is a pipe; name a file, which can be read again"));
     }
     check_len(path, found.len())?;
-    let text = std::fs::read_to_string(path).map_err(|e| complaint(path, e))?;
+    let mut text = String::new();
+    // A device such as /dev/zero says that it has no bytes, and has no end.
+    let read = File::open(path)
+        .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text))
+        .map_err(|e| complaint(path, e))?;
+    if read as u64 > MAX_FILE_BYTES {
+        return Err(complaint(path, format!("more than {MAX_FILE_BYTES} bytes")));
+    }
     text.parse::<DocumentMut>().map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
         let line =

@@ -442,6 +442,13 @@ fn a_pipe_is_no_configuration() {
 }
 
 #[test]
+fn a_device_is_read_as_far_as_a_file_may_go() {
+    Config::load(Some(Path::new("/dev/null")), [], []).unwrap();
+    let refused = Config::load(Some(Path::new("/dev/zero")), [], []).unwrap_err().to_string();
+    assert!(refused.contains("more than 4194304 bytes"), "{refused}");
+}
+
+#[test]
 fn reload_of_a_bad_file_changes_nothing() {
     let (_folder, path) = file("timeout = 1\n");
     let config = Config::load(Some(&path), [], []).unwrap();
