@@ -124,6 +124,10 @@ pub struct CommandBatch {
     /// With slots: databases, as bits, that the batch marks as written to.
     marked: u128,
     held: HeldLocks,
+    /// See [`Self::wait_for_keys`].
+    waits_for_keys: bool,
+    /// See [`Self::take_held_up`].
+    is_held_up: bool,
     /// See [`Self::took_part`].
     took_part: Cell<bool>,
     undo: Vec<Undo>,
@@ -172,6 +176,8 @@ impl CommandBatch {
             marked: 0,
             space,
             held: HeldLocks::default(),
+            waits_for_keys: true,
+            is_held_up: false,
             took_part: Cell::new(false),
             undo: Vec::new(),
             rows_passed: Cell::new(0),
@@ -193,6 +199,7 @@ impl CommandBatch {
             self.end_view();
         }
         self.steps_before = self.deleted_steps.get();
+        self.is_held_up = false;
         if self.mode == Mode::Device {
             self.look_at_the_clock();
         }
@@ -275,6 +282,17 @@ impl CommandBatch {
         self.took_part.get()
     }
 
+    /// Whether a command in [`Mode::Device`] waits for keys that another batch is writing, as it does at first. If not, it is
+    /// to be run again when one is free ([`Keyspace::on_release`]), as in [`Mode::Memory`].
+    pub fn wait_for_keys(&mut self, waits: bool) {
+        self.waits_for_keys = waits;
+    }
+
+    /// Whether the current command was refused a key, since another batch was writing it; once.
+    pub fn take_held_up(&mut self) -> bool {
+        std::mem::take(&mut self.is_held_up)
+    }
+
     /// Takes the locks of keys that a command is going to write. In [`Mode::Device`], once per batch
     /// and for all its keys.
     pub fn lock<'k>(&mut self, db: u8, keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
@@ -284,28 +302,25 @@ impl CommandBatch {
     /// As [`Self::lock`], for keys of several databases.
     pub fn lock_in<'k>(&mut self, keys: impl Iterator<Item = (u8, &'k [u8])>) -> Result<()> {
         self.took_part.set(true);
-        match self.mode {
-            Mode::Memory => {
-                let before = self.held.list.len();
-                for (db, key) in keys {
-                    let stripe = Locks::stripe(db, key);
-                    if self.held.has(stripe) {
-                        continue;
-                    }
-                    if !self.space.locks.take_or_want(stripe) {
-                        for stripe in self.held.list.split_off(before) {
-                            self.held.forget(stripe);
-                            self.space.locks.give_back(stripe);
-                        }
-                        return Err(Error::Elsewhere(Wait::Key));
-                    }
-                    self.held.add(stripe);
+        let stripes = keys.map(|(db, key)| Locks::stripe(db, key));
+        if self.mode == Mode::Device && self.waits_for_keys {
+            self.take_in_order(&mut stripes.collect());
+            return Ok(());
+        }
+        let before = self.held.list.len();
+        for stripe in stripes {
+            if self.held.has(stripe) {
+                continue;
+            }
+            if !self.space.locks.take_or_want(stripe) {
+                for stripe in self.held.list.split_off(before) {
+                    self.held.forget(stripe);
+                    self.space.locks.give_back(stripe);
                 }
+                self.is_held_up = true;
+                return Err(Error::Elsewhere(Wait::Key));
             }
-            Mode::Device => {
-                let mut stripes: Vec<u16> = keys.map(|(db, key)| Locks::stripe(db, key)).collect();
-                self.take_in_order(&mut stripes);
-            }
+            self.held.add(stripe);
         }
         Ok(())
     }

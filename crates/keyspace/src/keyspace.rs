@@ -72,10 +72,9 @@ pub struct Keyspace {
 }
 
 impl Keyspace {
-    /// `call` is called whenever a key is free again that a batch in [`Mode::Memory`] was refused
+    /// `call` is called whenever a key is free again that a batch was refused
     /// because another batch was writing it ([`Wait::Key`]). It must not wait, nor use the keyspace.
     ///
-    /// [`Mode::Memory`]: crate::Mode::Memory
     /// [`Wait::Key`]: crate::Wait::Key
     pub fn on_release(&self, call: impl Fn() + Send + Sync + 'static) {
         self.locks.on_release(Box::new(call));

@@ -10,7 +10,7 @@ use crate::server::Server;
 use crate::session::{Caller, Origin, Replies, Session, SessionMark};
 use std::time::Instant;
 use terrace_cluster::ShardId;
-use terrace_keyspace::{CommandBatch, Wait};
+use terrace_keyspace::{CommandBatch, Mode, Wait};
 use terrace_resp::{
     Command, Limits, OwnedCommand, ReplyWriter, RequestParser, Step, parse_integer,
 };
@@ -340,9 +340,11 @@ impl ClientState {
                     let call = (&mut *session, &mut *output, &mut *batch_replies);
                     match run(command, batch, server, call, &mut clock) {
                         Executed::Replied => {}
-                        // A line of words is not to be parsed twice.
-                        Executed::Elsewhere(wait @ (Wait::Device | Wait::Walk))
-                            if command.bytes() > MAX_COPIED_BYTES && !command.is_line() =>
+                        // A line of words is not to be parsed twice. A loop counts how often a command was refused a key.
+                        Executed::Elsewhere(wait)
+                            if command.bytes() > MAX_COPIED_BYTES
+                                && !command.is_line()
+                                && (wait != Wait::Key || batch.mode() == Mode::Device) =>
                         {
                             return (at - command.bytes(), Progress::Elsewhere(wait, 1));
                         }

@@ -83,7 +83,7 @@ impl Connection {
         return_slot.leave(self.is_readable);
         let is_flushed = !self.waits_to_send() && state.output.is_empty();
         let socket = self.transport.shared_socket().filter(|_| is_flushed);
-        Some(Offload { state, wait, home: home.clone(), token, socket, return_slot })
+        Some(Offload { state, wait, tries: 0, home: home.clone(), token, socket, return_slot })
     }
 
     /// Takes the state back from an offload, if that is over. If not, the loop is woken when it is.

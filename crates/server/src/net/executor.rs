@@ -3,6 +3,10 @@
 //!
 //! Commands and commits have threads of their own, since a command may wait for a key whose lock is held
 //! by a batch that waits for its commit. Both go back to the loop by its [`LoopHandle`].
+//!
+//! A command whose key another batch is writing keeps no thread: it lies here until a key is free, and is tried again. One for
+//! which others were faster each time waits with a thread, but no more than half of them do that, so that what needs another key, or
+//! none, finds one.
 
 use super::loop_handle::{BatchCommit, Committed, LoopHandle};
 use super::offload::Offload;
@@ -16,15 +20,74 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use terrace_keyspace::Mode;
 
+/// How often a command is tried whose key another batch is writing, until a thread waits for the key.
+const MAX_TRIES: u32 = 4;
+
 #[derive(Default)]
 struct Queue {
     offloads: VecDeque<Offload>,
+    /// Those whose next command was refused a key, until one is free.
+    held_up: VecDeque<Offload>,
+    /// How often a key has become free that a batch was refused.
+    releases: u64,
     commits: VecDeque<(BatchCommit, Arc<LoopHandle>)>,
     /// Command threads that wait for an offload.
     idle: usize,
     /// Command threads that execute one.
     busy: usize,
+    /// Those of them that wait for its keys.
+    patient: usize,
     is_closing: bool,
+}
+
+/// What a command thread executes.
+struct Turn {
+    /// `None` when it has been executed.
+    offload: Option<Offload>,
+    /// Whether the thread waits for its keys.
+    is_patient: bool,
+    /// How many keys had become free when it began.
+    releases: u64,
+}
+
+impl Queue {
+    /// The next turn of a thread, if there is something to do; `most_patient` threads wait for keys at a time.
+    fn begin_turn(&mut self, most_patient: usize) -> Option<Turn> {
+        while let Some(offload) = self.offloads.pop_front() {
+            let is_patient = offload.tries >= MAX_TRIES;
+            if is_patient && self.patient >= most_patient {
+                self.held_up.push_back(offload);
+                continue;
+            }
+            self.patient += usize::from(is_patient);
+            self.busy += 1;
+            return Some(Turn { offload: Some(offload), is_patient, releases: self.releases });
+        }
+        None
+    }
+
+    /// A turn is over. Whether something is to be tried again.
+    fn end_turn(&mut self, turn: Turn) -> bool {
+        self.busy -= 1;
+        match turn.offload {
+            // The key that it was refused may be free since.
+            Some(offload) if self.releases != turn.releases => self.offloads.push_back(offload),
+            Some(offload) => self.held_up.push_back(offload),
+            None => {}
+        }
+        if turn.is_patient {
+            self.patient -= 1;
+            return self.try_again();
+        }
+        false
+    }
+
+    /// A key is free that a batch was refused, or a thread may wait for one. Whether there is something to do.
+    fn try_again(&mut self) -> bool {
+        let is_any = !self.held_up.is_empty();
+        self.offloads.append(&mut self.held_up);
+        is_any
+    }
 }
 
 /// The threads, and what waits for one.
@@ -51,9 +114,16 @@ impl Executor {
             has_commit: Condvar::new(),
             threads: Mutex::default(),
         });
+        let called = Arc::downgrade(&executor);
+        server.space.on_release(move || {
+            if let Some(executor) = called.upgrade() {
+                executor.key_is_free();
+            }
+        });
+        let most_patient = (command_threads / 2).max(1);
         for number in 0..command_threads {
             let (own, server) = (executor.clone(), server.clone());
-            let work = move || own.execute_commands(&server);
+            let work = move || own.execute_commands(&server, most_patient);
             executor.threads.lock().push(thread::spawn(format!("reader-{number}"), work)?);
         }
         for number in 0..commit_threads {
@@ -98,28 +168,43 @@ impl Executor {
         }
     }
 
-    fn execute_commands(&self, server: &Arc<Server>) {
+    /// A key is free that a batch was refused.
+    fn key_is_free(&self) {
+        let mut queue = self.queue.lock();
+        queue.releases += 1;
+        let is_any = queue.try_again();
+        drop(queue);
+        if is_any {
+            self.has_offload.notify_all();
+        }
+    }
+
+    fn execute_commands(&self, server: &Server, most_patient: usize) {
         let mut batch = server.space.command_batch(Mode::Device);
-        let mut was_busy = false;
+        let mut over = None;
+        while let Some(mut turn) = self.next_turn(over.take(), most_patient) {
+            batch.wait_for_keys(turn.is_patient);
+            turn.offload = turn.offload.and_then(|offload| offload.run(&mut batch, server));
+            over = Some(turn);
+        }
+    }
+
+    /// What a thread executes whose turn is `over`. `None`: it ends.
+    fn next_turn(&self, over: Option<Turn>, most_patient: usize) -> Option<Turn> {
+        let mut queue = self.queue.lock();
+        if over.is_some_and(|over| queue.end_turn(over)) {
+            self.has_offload.notify_all();
+        }
         loop {
-            let offload = {
-                let mut queue = self.queue.lock();
-                queue.busy -= usize::from(was_busy);
-                loop {
-                    if let Some(offload) = queue.offloads.pop_front() {
-                        queue.busy += 1;
-                        break offload;
-                    }
-                    if queue.is_closing {
-                        return;
-                    }
-                    queue.idle += 1;
-                    self.has_offload.wait(&mut queue);
-                    queue.idle -= 1;
-                }
-            };
-            offload.run(&mut batch, server);
-            was_busy = true;
+            if let Some(turn) = queue.begin_turn(most_patient) {
+                return Some(turn);
+            }
+            if queue.is_closing && queue.held_up.is_empty() {
+                return None;
+            }
+            queue.idle += 1;
+            self.has_offload.wait(&mut queue);
+            queue.idle -= 1;
         }
     }
 

@@ -24,6 +24,8 @@ pub(crate) struct Offload {
     pub state: Box<ClientState>,
     /// Why its command may block.
     pub wait: Wait,
+    /// How often its next command was refused a key that another batch was writing.
+    pub tries: u32,
     pub home: Arc<LoopHandle>,
     pub token: usize,
     /// For replies: set if no earlier reply waits to be sent, so that only this thread writes to it.
@@ -32,24 +34,37 @@ pub(crate) struct Offload {
 }
 
 impl Offload {
-    /// Executes the commands of the client, and gives it back to its loop.
-    pub fn run(mut self, batch: &mut CommandBatch, server: &Server) {
+    /// Executes the commands of the client, and gives it back to its loop. Unless `batch` waits for keys, a command may be
+    /// refused one: then this gives the client back, to be tried again when a key is free.
+    pub fn run(mut self, batch: &mut CommandBatch, server: &Server) -> Option<Self> {
         let most = if self.wait == Wait::Key { 1 } else { MAX_COMMANDS };
         let progress = serve(&mut self.state, batch, server, most);
-        server.stats.waiting.fetch_sub(1, Ordering::Relaxed);
-        let Self { mut state, home, token, socket, return_slot, .. } = self;
-        if let Some(socket) = socket
-            && !state.session.is_settling()
-            // An error is left to the loop, which meets it too.
-            && let Ok(sent) = transport::send(&socket, &state.output)
-        {
-            server.stats.sent_bytes.add(sent as u64);
-            state.has_sent(sent);
+        if matches!(progress, Progress::Elsewhere(..)) {
+            self.send(server);
+            self.tries += 1;
+            return Some(self);
         }
+        server.stats.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.send(server);
+        let Self { state, home, token, return_slot, .. } = self;
         let is_done = progress == Progress::Idle && state.output.is_empty();
         debug_assert!(!state.remote.is_open(), "only a loop sends");
         if let Some(state) = return_slot.lay(state, is_done) {
             home.come_back(token, state, progress);
+        }
+        None
+    }
+
+    /// Sends the replies that there are, if that is done here.
+    fn send(&mut self, server: &Server) {
+        let Self { state, socket, .. } = self;
+        if let Some(socket) = socket
+            && !state.session.is_settling()
+            // An error is left to the loop, which meets it too.
+            && let Ok(sent) = transport::send(socket, &state.output)
+        {
+            server.stats.sent_bytes.add(sent as u64);
+            state.has_sent(sent);
         }
     }
 }
@@ -89,7 +104,8 @@ impl ReturnSlot {
     }
 }
 
-/// Executes commands of the client, each in a batch of its own.
+/// Executes commands of the client, each in a batch of its own. [`Progress::Elsewhere`] says that the next one was refused a key,
+/// which happens only if `batch` does not wait for keys.
 pub(super) fn serve(
     state: &mut ClientState,
     batch: &mut CommandBatch,
@@ -112,6 +128,7 @@ pub(super) fn serve(
             return Progress::Close;
         }
         match progress {
+            Progress::Elsewhere(..) if batch.take_held_up() => return progress,
             // The batch that was just committed may have held the locks.
             Progress::Elsewhere(..) => {}
             // Perhaps it is to be sent, which only the loop does.

@@ -5,6 +5,8 @@ use crate::client::{Client, array, bulk, error, field, hears_nothing, int, ok, u
 use crate::gate::{Gated, GatedVfs};
 use crate::served::Served;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use terrace_keyspace::Mode;
 use terrace_resp::Reply;
 
 const KEYS: usize = 3000;
@@ -111,7 +113,7 @@ fn every_reply_comes_and_in_order() {
         });
         let offloads = offloads(&served);
         assert!(offloads > 100, "only {offloads} of {KEYS} reads waited");
-        assert_eq!(served.server().stats.waiting.load(std::sync::atomic::Ordering::Relaxed), 0);
+        assert_eq!(served.server().stats.waiting.load(Ordering::Relaxed), 0);
     }
 }
 
@@ -394,6 +396,51 @@ fn many_long_values_are_sorted_and_combined_by_the_executor() {
     assert!(!is_offloaded("BITOP OR combined b0 b1 b2 b3 b4"));
     let all: Vec<String> = (0..20).map(|number| format!("b{number}")).collect();
     assert!(is_offloaded(&format!("BITOP OR combined {}", all.join(" "))));
+}
+
+/// However many, and however often others are faster.
+#[test]
+fn those_who_wait_for_a_key_leave_threads_to_others() {
+    const WRITERS: usize = 6;
+    let served = Served::with(&[("server-threads", "1"), ("reader-threads", "2")]);
+    let space = &served.server().space;
+    let key = |key: &'static str| [key.as_bytes()].into_iter();
+    let mut holder = space.command_batch(Mode::Device);
+    holder.lock(0, key("k")).unwrap();
+    let mut writers: Vec<Client> = (0..WRITERS).map(|_| served.client()).collect();
+    for (number, writer) in writers.iter_mut().enumerate() {
+        // A transaction of who watches is executed by a thread that may wait.
+        let watch = format!("WATCH w{number}");
+        assert_eq!(writer.pipeline(&[&watch, "MULTI", "APPEND k x"])[1], ok());
+        writer.send_words(&["EXEC", "PING"]);
+    }
+    let waiting = || served.server().stats.waiting.load(Ordering::Relaxed);
+    until("all wait", || waiting() == WRITERS as u64);
+    let mut other = served.client();
+    assert_eq!(other.say("SET other v"), ok());
+    for _ in 0..20 {
+        assert_eq!(other.say("KEYS o*"), array([bulk("other")]));
+        // Another key becomes free, so that all are tried again.
+        let mut brief = space.command_batch(Mode::Device);
+        brief.lock(0, key("j")).unwrap();
+        assert!(space.command_batch(Mode::Memory).lock(0, key("j")).is_err());
+        brief.abandon();
+    }
+    assert_eq!(waiting(), WRITERS as u64);
+    holder.abandon();
+    let replies = writers.iter_mut().map(|writer| match (writer.reply(), writer.reply()) {
+        (Reply::Array(lengths), pong) if pong == self::pong() => lengths[0].clone(),
+        other => panic!("{other:?}"),
+    });
+    let mut lengths: Vec<i64> = replies
+        .map(|length| match length {
+            Reply::Integer(length) => length,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    lengths.sort_unstable();
+    assert_eq!(lengths, (1..=WRITERS as i64).collect::<Vec<_>>());
+    assert_eq!(other.say("GET k"), bulk(&"x".repeat(WRITERS)));
 }
 
 /// Also those that only read, and those of a transaction together.

@@ -86,7 +86,10 @@ pub(super) fn run(leader_follower: Arc<LeaderFollower>, server: &Server) {
         match event_loop.lead(&mut events) {
             LeadOutcome::PassedOn(event_loop, offload) => {
                 runner.0.give(event_loop);
-                offload.run(&mut batch, server);
+                let mut left = Some(offload);
+                while let Some(offload) = left {
+                    left = offload.run(&mut batch, server);
+                }
             }
             LeadOutcome::Ended => return,
         }
