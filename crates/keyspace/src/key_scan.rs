@@ -183,6 +183,7 @@ impl CommandBatch {
         wanted: impl Fn(&[u8]) -> bool,
         mut seen: impl FnMut(SeenKey<'_>),
     ) -> Result<()> {
+        let wanted = |key: &[u8]| Some(wanted(key));
         self.walk_keys_in_order_within(db, range, with_values, (limit, usize::MAX), wanted, |key| {
             seen(key);
             true
@@ -190,7 +191,7 @@ impl CommandBatch {
     }
 
     /// As [`Self::walk_keys_in_order`], until `seen` says no more; that must be as soon as it has seen `most_bytes` of
-    /// keys and values: with `slots` no more are held.
+    /// keys and values: with `slots` no more are held. Where `wanted` gives nothing the walk ends.
     ///
     /// # Errors
     /// [`Error::TooLong`] if with `slots` more than 2,097,152 keys would be held; those of the engine.
@@ -200,13 +201,14 @@ impl CommandBatch {
         range: KeyRange<'_>,
         with_values: bool,
         (limit, most_bytes): (usize, usize),
-        wanted: impl Fn(&[u8]) -> bool,
+        wanted: impl Fn(&[u8]) -> Option<bool>,
         mut seen: impl FnMut(SeenKey<'_>) -> bool,
     ) -> Result<()> {
         let mut left = limit;
         if !self.space.layout.has_slots() {
             return self.walk_keys(db, range, with_values, |key| {
-                let is_shown = left > 0 && wanted(key.key);
+                let Some(is_wanted) = wanted(key.key) else { return false };
+                let is_shown = left > 0 && is_wanted;
                 left -= usize::from(is_shown);
                 (!is_shown || seen(key)) && left > 0
             });
@@ -218,7 +220,9 @@ impl CommandBatch {
         self.walk(&bounds, with_values, |_, key| {
             let is_full = least.len() >= limit || held_bytes >= most_bytes;
             let is_less = least.last_key_value().is_none_or(|(last, _)| key.key < &last[..]);
-            if (!is_full || is_less) && wanted(key.key) {
+            let is_wanted = if !is_full || is_less { wanted(key.key) } else { Some(false) };
+            let Some(is_wanted) = is_wanted else { return false };
+            if is_wanted {
                 held_bytes += bytes_of(key.key, key.value);
                 least.insert(key.key.to_vec(), (key.kind, key.value.map(<[u8]>::to_vec)));
                 // The last one goes if the others are enough.

@@ -28,6 +28,7 @@ mod hashes;
 mod help;
 mod help_texts;
 mod info;
+mod interruption;
 mod key_specs;
 mod keys;
 mod latency_graph;

@@ -16,15 +16,29 @@
 #[cfg(test)]
 mod tests;
 
+/// Steps after which it is asked whether to go on: less than a millisecond.
+const STEPS: usize = 1 << 16;
+
 /// Whether all of `text` matches `pattern`. Cost: at most `pattern.len() * text.len()` steps.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    matches_while(pattern, text, || true)
+}
+
+/// As [`matches`], but false as soon as `goes_on` says no. That is asked now and then if it takes many steps.
+pub fn matches_while(pattern: &[u8], text: &[u8], goes_on: impl Fn() -> bool) -> bool {
     if text.is_empty() {
         return pattern.is_empty() || pattern == b"*";
     }
-    let (mut p, mut t) = (0, 0);
+    let (mut p, mut t, mut steps) = (0, 0, 0);
     // The last star: the pattern after it, and where in the text that is tried.
     let mut star = None;
     loop {
+        if steps >= STEPS {
+            steps = 0;
+            if !goes_on() {
+                return false;
+            }
+        }
         if pattern.get(p) == Some(&b'*') {
             p += pattern[p..].iter().take_while(|byte| **byte == b'*').count();
             let Some(skipped) = first_candidate(&pattern[p..], &text[t..]) else { return false };
@@ -35,7 +49,9 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
             (false, false) => return true,
             (true, false) => return false,
             (true, true) => {
-                if let Some(len) = part(&pattern[p..], text[t]) {
+                let (is_match, len) = part(&pattern[p..], text[t]);
+                steps += len;
+                if is_match {
                     p += len;
                     t += 1;
                     continue;
@@ -65,17 +81,17 @@ fn first_candidate(pattern: &[u8], text: &[u8]) -> Option<usize> {
     }
 }
 
-/// The length of the first part of `pattern` (no star), if it matches `byte`.
-fn part(pattern: &[u8], byte: u8) -> Option<usize> {
+/// Whether the first part of `pattern` (no star) matches `byte`, and its length.
+fn part(pattern: &[u8], byte: u8) -> (bool, usize) {
     match pattern {
-        [b'?', ..] => Some(1),
+        [b'?', ..] => (true, 1),
         [b'[', class @ ..] => {
-            let (matches, len) = in_class(class, byte);
-            matches.then_some(1 + len)
+            let (is_match, len) = in_class(class, byte);
+            (is_match, 1 + len)
         }
-        [b'\\', escaped, ..] => (*escaped == byte).then_some(2),
-        [literal, ..] => (*literal == byte).then_some(1),
-        [] => None,
+        [b'\\', escaped, ..] => (*escaped == byte, 2),
+        [literal, ..] => (*literal == byte, 1),
+        [] => (false, 0),
     }
 }
 

@@ -33,7 +33,7 @@ pub fn walked(turn: &mut CommandBatch, db: u8, range: KeyRange<'_>) -> Result<St
             range,
             true,
             most,
-            |_| true,
+            |_| Some(true),
             |seen| {
                 bytes += seen.key.len() + seen.value.map_or(0, <[u8]>::len);
                 least.push(show(seen));
@@ -43,6 +43,14 @@ pub fn walked(turn: &mut CommandBatch, db: u8, range: KeyRange<'_>) -> Result<St
         assert!(bytes >= most_bytes || least.len() == keys.len());
         assert!(keys.starts_with(&least), "{least:?}");
     }
+    // Nor does it go on where nobody knows whether a key is wanted.
+    let (asked, most) = (std::cell::Cell::new(0), (usize::MAX, usize::MAX));
+    let ends = |_: &[u8]| {
+        asked.set(asked.get() + 1);
+        None
+    };
+    turn.walk_keys_in_order_within(db, range, false, most, ends, |_| panic!("none is wanted"))?;
+    assert_eq!(asked.get(), keys.len().min(1));
     Ok(keys.into_iter().map(|(_, shown)| shown).collect())
 }
 

@@ -1,5 +1,6 @@
 //! Arguments that several groups of commands have: numbers, counts, and those of scans.
 
+use super::interruption::Interruption;
 use super::{Call, Failure, Outcome};
 use crate::glob;
 use terrace_resp::{Aggregate, ReplyWriter};
@@ -230,22 +231,29 @@ impl<'a> ScanOptions<'a> {
         Ok(options)
     }
 
-    /// Refuses to match `elements` where others wait meanwhile, if that may take long.
+    /// Those of `items`, each with an element of this `name`, that are to be shown.
     ///
     /// # Errors
-    /// [`Failure::Elsewhere`].
-    pub(super) fn allow_matches<'e>(
+    /// [`Failure::Elsewhere`] where others wait meanwhile, if that may take long; those of [`Interruption::check`].
+    pub(super) fn shown<'i, T>(
         &self,
         call: &Call<'_>,
-        elements: impl Iterator<Item = &'e Vec<u8>>,
-    ) -> Outcome {
-        let bytes: usize = elements.map(Vec::len).sum();
-        self.pattern.map_or(Ok(()), |pattern| allow_matches(call, pattern, bytes))
+        items: &'i [T],
+        name: impl Fn(&T) -> &[u8],
+    ) -> Result<Vec<&'i T>, Failure> {
+        let Some(pattern) = self.pattern else { return Ok(items.iter().collect()) };
+        allow_matches(call, pattern, items.iter().map(|item| name(item).len()).sum())?;
+        let interruption = Interruption::of(call);
+        let shown = items.iter().filter(|item| self.shows(name(item), &interruption)).collect();
+        // Some may be missing then.
+        interruption.check()?;
+        Ok(shown)
     }
 
-    /// Whether an element is to be shown.
-    pub(super) fn shows(&self, element: &[u8]) -> bool {
-        self.pattern.is_none_or(|pattern| glob::matches(pattern, element))
+    /// Whether an element is to be shown; no when the command is to end.
+    pub(super) fn shows(&self, element: &[u8], interruption: &Interruption<'_>) -> bool {
+        let goes_on = || !interruption.is_due();
+        self.pattern.is_none_or(|pattern| glob::matches_while(pattern, element, goes_on))
     }
 }
 

@@ -1,6 +1,7 @@
 //! `DEBUG`: what test suites and people who look for faults use; only if `enable-debug-command` allows it.
 
 use super::help::help;
+use super::interruption::Interruption;
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
 use crate::config::DebugCommand;
 use crate::server::Server;
@@ -82,17 +83,6 @@ fn debug(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Refuses to go on when the server is to end, or the client was ended: who ended it waits for its command.
-fn check_going_on(call: &Call<'_>) -> Outcome {
-    if call.server.stop.is_requested() {
-        return Err(Failure::STOPPING);
-    }
-    match call.session.info.is_ended() {
-        true => Err(Failure::line("ERR the client was ended")),
-        false => Ok(()),
-    }
-}
-
 /// Waits, but not for longer than the server runs and the client is connected.
 fn sleep(call: &Call<'_>, wait: Duration) -> Outcome {
     let start = Instant::now();
@@ -101,7 +91,7 @@ fn sleep(call: &Call<'_>, wait: Duration) -> Outcome {
         if left.is_zero() {
             return Ok(());
         }
-        check_going_on(call)?;
+        Interruption::of(call).check()?;
         std::thread::sleep(left.min(NAP));
     }
 }
@@ -129,7 +119,7 @@ fn populate(call: &mut Call<'_>) -> Outcome {
     let mut batch = call.server.space.command_batch(Mode::Device);
     for start in (0..count).step_by(at_once as usize) {
         // A part of the keys is made then.
-        check_going_on(call)?;
+        Interruption::of(call).check()?;
         let numbers = start..count.min(start + at_once);
         let keys: Vec<Vec<u8>> = numbers
             .clone()

@@ -389,9 +389,8 @@ fn hscan(call: &mut Call<'_>) -> Outcome {
     };
     let options = ScanOptions::of(call, 3)?;
     let page = call.batch.hash_page(db, &hash, cursor, options.count)?;
-    options.allow_matches(call, page.items.iter().map(|(field, _)| field))?;
-    let shown = page.items.iter().filter(|(field, _)| options.shows(field));
-    show_page(call, page.cursor, 2, shown, |reply, (field, value)| {
+    let shown = options.shown(call, &page.items, |(field, _)| &field[..])?;
+    show_page(call, page.cursor, 2, shown.into_iter(), |reply, (field, value)| {
         reply.bulk(field);
         reply.bulk(value);
     });

@@ -2,6 +2,7 @@
 
 use super::arguments::{ScanOptions, show_page};
 use super::expiry::{self, Unit};
+use super::interruption::Interruption;
 use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome};
 use crate::acl::Access;
 use crate::glob;
@@ -398,13 +399,13 @@ fn scan(call: &mut Call<'_>) -> Outcome {
     })?;
     let prefix = options.pattern.map(glob::literal_prefix).unwrap_or_default();
     let scan = KeyScan { cursor, prefix: &prefix, kind: wanted.flatten(), count: options.count };
-    let stop = &call.server.stop;
-    let shows = |key: &[u8]| wanted != Some(None) && !stop.is_requested() && options.shows(key);
-    let page = call.batch.scan_keys(call.session.db, &scan, shows)?;
+    let interruption = Interruption::of(call);
+    let is_wanted = |key: &[u8]| {
+        wanted != Some(None) && !interruption.is_due() && options.shows(key, &interruption)
+    };
+    let page = call.batch.scan_keys(call.session.db, &scan, is_wanted)?;
     // Some keys may be missing then.
-    if stop.is_requested() {
-        return Err(Failure::STOPPING);
-    }
+    interruption.check()?;
     show_page(call, page.cursor, 1, page.items.iter(), |reply, key| reply.bulk(key));
     Ok(())
 }
@@ -422,17 +423,16 @@ fn keys(call: &mut Call<'_>) -> Outcome {
     let prefix = glob::literal_prefix(pattern);
     let range = KeyRange { prefix: &prefix, ..KeyRange::default() };
     let (mut count, deferred) = (0, call.reply.begin(Aggregate::Array, 10));
-    let (reply, stop) = (&mut call.reply, &call.server.stop);
+    let (interruption, reply) = (Interruption::of(call), &mut call.reply);
+    let goes_on = || !interruption.is_due();
     call.batch.walk_keys(db, range, false, |seen| {
-        if glob::matches(pattern, seen.key) {
+        if glob::matches_while(pattern, seen.key, goes_on) {
             reply.bulk(seen.key);
             count += 1;
         }
-        !reply.is_over() && !stop.is_requested()
+        !reply.is_over() && goes_on()
     })?;
-    if stop.is_requested() {
-        return Err(Failure::STOPPING);
-    }
+    interruption.check()?;
     call.reply.finish(deferred, count);
     Ok(())
 }
@@ -457,8 +457,12 @@ fn tscan(call: &mut Call<'_>) -> Outcome {
     let nested = call.reply.protocol() == Protocol::Resp3;
     let user = call.session.user.clone().filter(|user| !user.may_do_everything());
     let deferred = call.reply.begin(Aggregate::Array, 10);
+    let interruption = Interruption::of(call);
     let (mut shown, reply) = (0, &mut call.reply);
-    let may_see = |key: &[u8]| user.as_ref().is_none_or(|user| user.may_access(key, Access::READ));
+    let may_see = |key: &[u8]| {
+        let may_see = || user.as_ref().is_none_or(|user| user.may_access(key, Access::READ));
+        (!interruption.is_due()).then(may_see)
+    };
     if limit > 0 {
         let (db, limit) = (call.session.db, usize::try_from(limit).unwrap_or(usize::MAX));
         let most = (limit, reply.left_bytes());
@@ -476,6 +480,7 @@ fn tscan(call: &mut Call<'_>) -> Outcome {
             !reply.is_over()
         })?;
     }
+    interruption.check()?;
     let elements = if nested || keys_only { shown } else { shown * 2 };
     call.reply.finish(deferred, elements as usize);
     Ok(())

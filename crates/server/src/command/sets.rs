@@ -232,8 +232,7 @@ fn sscan(call: &mut Call<'_>) -> Outcome {
     };
     let options = ScanOptions::of(call, 3)?;
     let page = call.batch.set_page(db, &set, cursor, options.count)?;
-    options.allow_matches(call, page.items.iter())?;
-    let shown = page.items.iter().filter(|member| options.shows(member));
-    show_page(call, page.cursor, 1, shown, |reply, member| reply.bulk(member));
+    let shown = options.shown(call, &page.items, |member| &member[..])?;
+    show_page(call, page.cursor, 1, shown.into_iter(), |reply, member| reply.bulk(member));
     Ok(())
 }

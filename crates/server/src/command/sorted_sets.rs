@@ -249,11 +249,10 @@ fn zscan(call: &mut Call<'_>) -> Outcome {
     };
     let options = ScanOptions::of(call, 3)?;
     let page = call.batch.sorted_set_page(db, &set, cursor, options.count)?;
-    options.allow_matches(call, page.items.iter().map(|(member, _)| member))?;
     let is_small = set.count <= MOST_IN_LISTPACK;
-    let shown = page.items.iter().filter(|(member, _)| options.shows(member));
+    let shown = options.shown(call, &page.items, |(member, _)| &member[..])?;
     let mut text = Vec::new();
-    show_page(call, page.cursor, 2, shown, |reply, (member, score)| {
+    show_page(call, page.cursor, 2, shown.into_iter(), |reply, (member, score)| {
         reply.bulk(member);
         // A string in both protocols.
         text.clear();

@@ -111,6 +111,31 @@ fn hostile_patterns_take_no_exponential_time() {
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
 }
 
+/// Of what takes billions of steps.
+#[test]
+fn a_match_that_takes_long_ends_when_it_is_to() {
+    let text = vec![b'a'; 1 << 16];
+    let class = [b"*[".as_slice(), &b"a-".repeat(1 << 15), b"]b"].concat();
+    for pattern in [format!("*{}b", "a".repeat(1 << 15)).into_bytes(), class] {
+        let asked = std::cell::Cell::new(0);
+        let goes_on = || {
+            asked.set(asked.get() + 1);
+            asked.get() < 10
+        };
+        assert!(!matches_while(&pattern, &text, goes_on));
+        assert_eq!(asked.get(), 10);
+    }
+    // It is the same for who goes on, and not asked of what is short.
+    assert!(matches_while(b"*a[a-c]b", b"aaab", || unreachable!()));
+    let (pattern, asked) = ("a".repeat(1000) + "*" + &"a".repeat(100), std::cell::Cell::new(0));
+    let goes_on = || {
+        asked.set(asked.get() + 1);
+        true
+    };
+    assert!(!matches_while(pattern.as_bytes(), &[&text[..2000], b"b"].concat(), goes_on));
+    assert!(asked.get() > 0);
+}
+
 #[test]
 fn the_literal_start_bounds_a_scan() {
     assert_eq!(literal_prefix(b"user:*"), b"user:");

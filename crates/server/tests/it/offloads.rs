@@ -363,8 +363,9 @@ fn a_walk_over_the_keys_ends_with_the_server() {
     let mut client = served.client();
     assert_eq!(client.say("MSET k1 v k2 v"), ok());
     assert_eq!(client.say("KEYS k*"), array([bulk("k1"), bulk("k2")]));
+    assert_eq!(client.say("HSET h f v"), int(1));
     served.server().stop.request();
-    for walk in ["KEYS k*", "SCAN 0 MATCH k*"] {
+    for walk in ["KEYS k*", "SCAN 0 MATCH k*", "TSCAN - + LIMIT 1", "HSCAN h 0 MATCH *"] {
         assert_eq!(error(&client.say(walk)), "ERR the server is stopping", "{walk}");
     }
     assert_eq!(client.say("KEYS k1"), array([bulk("k1")]));

@@ -204,6 +204,25 @@ fn a_kill_ends_what_debug_does_for_its_victim() {
     assert_eq!(killer.say("PING"), pong());
 }
 
+/// For some hundred billion steps.
+#[test]
+fn a_kill_ends_matching_with_a_long_pattern() {
+    let served = Served::with(&[]);
+    let (mut killer, mut victim) = (served.client(), served.client());
+    let kill = format!("CLIENT KILL ID {}", id_of(&mut victim));
+    let text = "a".repeat(60_000);
+    for number in 0..60 {
+        assert_eq!(killer.call(&["HSET", "h", &format!("{text}{number}"), "v"]), int(1));
+    }
+    let (before, pattern) =
+        (served.server().stats.offloads.get(), format!("*{}b", &text[..30_000]));
+    victim.send(&["HSCAN", "h", "0", "MATCH", &pattern, "COUNT", "100"]);
+    until("it has begun", || served.server().stats.offloads.get() > before);
+    assert_eq!(killer.say(&kill), int(1));
+    victim.expect_end();
+    until("it goes on", || served.server().stats.waiting.load(Ordering::Relaxed) == 0);
+}
+
 /// Each of two, at the same time, and inside of transactions: nobody waits for ever.
 #[test]
 fn clients_may_kill_each_other() {
