@@ -57,8 +57,8 @@ pub(crate) use debug::debug_refusal;
 pub use failure::{Failure, Outcome};
 pub(crate) use keys::{ANNOUNCE, EXECUTE, TSCAN_LIMIT, is_flush_option};
 pub use redis_names::REDIS_NAMES;
-pub(crate) use run::permit;
 pub use run::run;
+pub(crate) use run::{allow_arguments, permit};
 pub use spec::{CommandSpec, Flags, Group, KeyUse, Keys, Subcommand};
 pub(crate) use transactions::{exec_aside, has_write};
 

@@ -53,10 +53,10 @@ pub(crate) fn execute(
         return refuse_unknown(&args, session, server, output);
     };
     session.info.note_use(Some(number), batch.now_ms());
-    // Whether its user may use them is asked for each of its keys. In a cluster only a loop sends them on, and only a loop
-    // lets a client wait for the end of a pause.
+    // Whether its user may use them is asked for each of its keys, by each of their bytes. In a cluster only a loop sends them
+    // on, and only a loop lets a client wait for the end of a pause.
     if server.cluster.is_none()
-        && batch.allow_walk(args.count() as u64).is_err()
+        && command::allow_arguments(&args, spec, batch).is_err()
         && !server.pause.holds(|| writes(spec, session), || server.space.now_ms())
     {
         return Executed::Elsewhere(Wait::Walk);

@@ -105,13 +105,14 @@ pub const COMMANDS: &[CommandSpec] = &[
 fn ping(call: &mut Call<'_>) -> Outcome {
     match call.count() {
         1 => call.reply.simple("PONG"),
-        2 => call.reply.bulk(call.arg(1)),
+        2 => return echo(call),
         _ => return Err(Failure::wrong_count("ping")),
     }
     Ok(())
 }
 
 fn echo(call: &mut Call<'_>) -> Outcome {
+    call.batch.allow_bytes(call.arg(1).len())?;
     call.reply.bulk(call.arg(1));
     Ok(())
 }

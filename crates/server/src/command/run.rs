@@ -8,7 +8,7 @@ use super::{Call, Failure, Outcome};
 use crate::acl::Denial;
 use crate::server::Server;
 use crate::session::{Caller, Session};
-use terrace_keyspace::{Mode, Wait};
+use terrace_keyspace::{CommandBatch, Mode, Wait};
 use terrace_resp::Command;
 
 /// A reply of more bytes than this is made where nobody else waits meanwhile: a key may be named, and so its value shown,
@@ -25,10 +25,7 @@ pub fn run(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
         presence::enter(call, keys())?;
     }
     spec.may_run_in(call.batch.mode())?;
-    call.batch.allow_walk(args.count() as u64)?;
-    if spec.keys != Keys::None {
-        call.batch.allow_bytes(args.bytes())?;
-    }
+    allow_arguments(&args, spec, call.batch)?;
     call.batch.next_command();
     if flags.has(Flags::LOCKS_ALL) {
         call.batch.lock_everything();
@@ -51,6 +48,22 @@ pub fn run(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
         begin_work(call)?;
     }
     run_locked(call, spec)
+}
+
+/// Refuses a command with many arguments, or with keys and long ones, where others wait meanwhile.
+///
+/// # Errors
+/// [`Failure::Elsewhere`].
+pub(crate) fn allow_arguments(
+    args: &Command<'_>,
+    spec: &CommandSpec,
+    batch: &CommandBatch,
+) -> Outcome {
+    batch.allow_walk(args.count() as u64)?;
+    if spec.keys != Keys::None {
+        batch.allow_bytes(args.bytes())?;
+    }
+    Ok(())
 }
 
 /// The locks of a command are held. What a thread that may wait does from here on is under way, for those who wait until

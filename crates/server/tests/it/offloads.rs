@@ -310,6 +310,10 @@ fn long_replies_are_made_by_the_executor() {
             assert_eq!(offloads(&served) > before, is_long, "{command:?}, {times} times");
         }
     }
+    let (before, long) = (offloads(&served), "x".repeat(2 << 20));
+    assert_eq!(client.call(&["ECHO", long.as_str()]), bulk(&long));
+    assert_eq!(client.call(&["PING", long.as_str()]), bulk(&long));
+    assert_eq!(offloads(&served), before + 2);
     for (times, is_long) in [(40, false), (50, true)] {
         client.pipeline(&["SET counter 0", "MULTI", "INCR counter"]);
         (0..times).for_each(|_| drop(client.say("GET k")));
@@ -491,6 +495,10 @@ fn the_rights_to_many_keys_are_looked_up_by_the_executor() {
         assert!(error(&client.call(&words)).starts_with("NOPERM"));
         assert_eq!(offloads(&served) > before, is_many, "{count} keys");
     }
+    // Or by each of many bytes.
+    let (before, long) = (offloads(&served), "k".repeat(2 << 20));
+    assert!(error(&client.call(&["EXISTS", long.as_str()])).starts_with("NOPERM"));
+    assert!(offloads(&served) > before, "a long key is compared by the loop");
     assert_eq!(client.say("MULTI"), ok());
     let keys: Vec<&str> =
         std::iter::once("EXISTS").chain(std::iter::repeat_n("k:own", 5000)).collect();
