@@ -253,7 +253,8 @@ impl<'a> ScanOptions<'a> {
     /// Whether an element is to be shown; no when the command is to end.
     pub(super) fn shows(&self, element: &[u8], interruption: &Interruption<'_>) -> bool {
         let goes_on = || !interruption.is_due();
-        self.pattern.is_none_or(|pattern| glob::matches_while(pattern, element, goes_on))
+        let matches = |pattern| goes_on() && glob::matches_while(pattern, element, goes_on);
+        self.pattern.is_none_or(matches)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::argument_docs::{self, Argument};
 use super::arguments::allow_matches;
 use super::help_texts::text_of;
+use super::interruption::Interruption;
 use super::key_specs;
 use super::{Call, CommandSpec, Failure, Flags, Group, KeyUse, Keys, Outcome, Subcommand, table};
 use crate::acl::Categories;
@@ -154,8 +155,12 @@ fn list(call: &mut Call<'_>) -> Outcome {
         b"pattern" => {
             let all: Vec<String> = all_names().map(|(name, _)| name).collect();
             allow_matches(call, wanted, all.iter().map(String::len).sum())?;
-            let wanted = wanted.to_ascii_lowercase();
-            all.into_iter().filter(|name| glob::matches(&wanted, name.as_bytes())).collect()
+            let (wanted, interruption) = (wanted.to_ascii_lowercase(), Interruption::of(call));
+            let goes_on = || !interruption.is_due();
+            let matches = |name: &[u8]| goes_on() && glob::matches_while(&wanted, name, goes_on);
+            let found = all.into_iter().filter(|name| matches(name.as_bytes())).collect();
+            interruption.check()?;
+            found
         }
         _ => return Err(Failure::SYNTAX),
     };

@@ -400,9 +400,7 @@ fn scan(call: &mut Call<'_>) -> Outcome {
     let prefix = options.pattern.map(glob::literal_prefix).unwrap_or_default();
     let scan = KeyScan { cursor, prefix: &prefix, kind: wanted.flatten(), count: options.count };
     let interruption = Interruption::of(call);
-    let is_wanted = |key: &[u8]| {
-        wanted != Some(None) && !interruption.is_due() && options.shows(key, &interruption)
-    };
+    let is_wanted = |key: &[u8]| wanted != Some(None) && options.shows(key, &interruption);
     let page = call.batch.scan_keys(call.session.db, &scan, is_wanted)?;
     // Some keys may be missing then.
     interruption.check()?;
