@@ -4,7 +4,7 @@ use super::harness::{below, store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrace_base::rng::SplitMix64;
-use terrace_keyspace::{CommandBatch, Error, ExpireIf, Keyspace, Mode, PutOptions};
+use terrace_keyspace::{CommandBatch, Error, ExpireIf, Keyspace, Mode, PutOptions, Wait};
 
 const ACCOUNTS: u64 = 8;
 const THREADS: u64 = 4;
@@ -167,4 +167,24 @@ fn a_lock_that_another_turn_has_is_refused_in_memory_and_waited_for_elsewhere() 
         first.commit().unwrap();
         assert_eq!(waiting.join().unwrap(), 2);
     });
+}
+
+#[test]
+fn a_lock_is_refused_also_to_a_turn_that_may_wait_but_not_for_keys() {
+    let (space, _vfs, _clock) = store();
+    let calls = Arc::new(AtomicU64::new(0));
+    let counted = calls.clone();
+    space.on_release(move || _ = counted.fetch_add(1, Ordering::Relaxed));
+    let mut first = space.command_batch(Mode::Memory);
+    first.lock(0, [&b"k"[..]].into_iter()).unwrap();
+    let mut second = space.command_batch(Mode::Device);
+    second.wait_for_keys(false);
+    let refused = second.lock(0, [&b"other"[..], b"k"].into_iter());
+    assert!(matches!(refused, Err(Error::Elsewhere(Wait::Key))));
+    assert!(second.take_held_up() && !second.take_held_up());
+    assert_eq!((second.lock_count(), calls.load(Ordering::Relaxed)), (0, 0));
+    first.abandon();
+    assert_eq!(calls.load(Ordering::Relaxed), 1, "it can be tried again");
+    second.lock(0, [&b"other"[..], b"k"].into_iter()).unwrap();
+    assert!(!second.take_held_up());
 }
