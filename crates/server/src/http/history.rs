@@ -136,6 +136,8 @@ impl Past {
         let (summary, sample) = between(self.before.as_ref(), &now, latency_us);
         forget_from(&mut self.seconds, now.now_ms);
         forget_from(&mut self.steps, now.now_ms);
+        // What a mark stands for has happened, whatever the clock said then.
+        self.marks.iter_mut().for_each(|mark| mark.t_ms = mark.t_ms.min(now.now_ms));
         push(&mut self.seconds, sample, KEPT_SECONDS);
         self.last = Some(summary);
         self.end_step(&now, STEP_SECONDS);

@@ -193,6 +193,23 @@ fn what_is_kept_is_there_in_the_next_run_with_a_mark_of_its_start() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_leaves_nothing_in_the_future() {
+    let mut past = Past::default();
+    past.enter(reading(5000));
+    past.note_options(reading(5000).now_ms, options(&[("a", "1")]));
+    past.enter(reading(5001));
+    past.note_options(reading(5001).now_ms, options(&[("a", "2")]));
+    let set_back = reading(100).now_ms;
+    past.enter(Reading { now_ms: set_back, ..reading(5002) });
+    let history = past.history(600);
+    assert_eq!(history.columns.t_ms, [set_back]);
+    let marks: Vec<_> = history.marks.iter().map(|mark| (mark.t_ms, mark.kind)).collect();
+    assert_eq!(marks, [(set_back, MarkKind::Start), (set_back, MarkKind::Options)]);
+    past.note_options(set_back + 1000, options(&[("a", "3")]));
+    assert!(past.history(0).marks.is_sorted_by_key(|mark| mark.t_ms), "oldest first");
+}
+
+#[test]
 fn columns_of_different_lengths_and_times_out_of_order_are_cut() {
     let mut past = Past::default();
     (1..=5).for_each(|second| past.enter(reading(second)));
