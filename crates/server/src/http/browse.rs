@@ -7,6 +7,7 @@ use terrace_base::hex::Hex;
 use terrace_keyspace::{
     CommandBatch, KeyRange, Keyspace, Kind, Meta, Mode, Order, Range, Result, SeenKey, Type,
 };
+use terrace_resp::append_double;
 
 /// Keys of an answer.
 const MAX_KEYS: usize = 100;
@@ -111,8 +112,7 @@ fn elements(batch: &CommandBatch, db: u8, meta: &Meta) -> Result<Vec<Element>> {
         elements.push(Element {
             name: name.map(Key::of),
             value: value.map(Key::of),
-            // Infinite ones are no numbers of JSON.
-            score: score.map(|score| score.to_string()),
+            score: score.map(score_text),
         });
         Ok((elements.len() as u64) < MAX_ELEMENTS && read_bytes <= MAX_READ_BYTES)
     };
@@ -132,4 +132,11 @@ fn elements(batch: &CommandBatch, db: u8, meta: &Meta) -> Result<Vec<Element>> {
         }
     }
     Ok(elements)
+}
+
+/// As `ZSCORE` gives it: infinite ones are no numbers of JSON, and others have hundreds of digits without an exponent.
+fn score_text(score: f64) -> String {
+    let mut text = Vec::new();
+    append_double(&mut text, score);
+    String::from_utf8_lossy(&text).into_owned()
 }

@@ -2,7 +2,9 @@
 //! elements and bytes.
 
 use super::json::{CommandAnswer, CommandReply, Key};
-use terrace_resp::{Limits, OwnedCommand, Reply, ReplyParser, ReplyStep, RequestParser, Step};
+use terrace_resp::{
+    Limits, OwnedCommand, Reply, ReplyParser, ReplyStep, RequestParser, Step, append_double,
+};
 
 /// Bytes of a line.
 const MAX_LINE_BYTES: usize = 4096;
@@ -75,7 +77,11 @@ fn shown(reply: &Reply<'_>, rest: &mut Rest) -> CommandReply {
         Reply::Integer(value) => number("integer", value.to_string(), rest),
         Reply::Bulk(bytes) => scalar("string", bytes, rest),
         Reply::Null => CommandReply { kind: "null", text: None, elements: Vec::new(), size: 0 },
-        Reply::Double(value) => number("double", value.to_string(), rest),
+        Reply::Double(value) => {
+            let mut text = Vec::new();
+            append_double(&mut text, *value);
+            scalar("double", &text, rest)
+        }
         Reply::Boolean(value) => number("boolean", value.to_string(), rest),
         Reply::BigNumber(digits) => scalar("big_number", digits, rest),
         Reply::Verbatim { text, .. } => scalar("verbatim", text, rest),
@@ -164,6 +170,10 @@ mod tests {
             (b"_\r\n", "null", None),
             (b",1.5\r\n", "double", Some("1.5")),
             (b",inf\r\n", "double", Some("inf")),
+            // As it came, and as redis-cli prints it: without 308 zeros.
+            (b",5e-309\r\n", "double", Some("4.9999999999999995e-309")),
+            (b",1.2676506002282294e+30\r\n", "double", Some("1.2676506002282294e+30")),
+            (b",-0\r\n", "double", Some("-0")),
             (b"#t\r\n", "boolean", Some("true")),
             (
                 b"(123456789012345678901234567890\r\n",

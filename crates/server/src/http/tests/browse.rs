@@ -67,7 +67,7 @@ fn a_value_of_every_type_is_shown_with_its_first_elements() {
         batch.hash_set(0, b"hash", [(&b"field"[..], &b"value"[..])].into_iter()).unwrap();
         let members: Vec<Vec<u8>> = (0..150).map(|n| format!("m{n}").into_bytes()).collect();
         batch.set_add(0, b"set", members.iter().map(|member| &member[..])).unwrap();
-        let scored = [(f64::INFINITY, &b"last"[..]), (-1.5, b"first")];
+        let scored = [(f64::INFINITY, &b"last"[..]), (-1.5, b"first"), (2_f64.powi(100), b"large")];
         batch.sorted_set_add(0, b"zset", AddRule::default(), scored.into_iter()).unwrap();
         let items = [&b"a"[..], b"b", b"\xff"];
         batch.list_push(0, b"list", End::Back, false, items.into_iter()).unwrap();
@@ -95,7 +95,8 @@ fn a_value_of_every_type_is_shown_with_its_first_elements() {
     let zset = ask("zset");
     let of = |at: usize| (&zset["elements"][at]["name"]["text"], &zset["elements"][at]["score"]);
     assert_eq!(of(0), (&"first".into(), &"-1.5".into()));
-    assert_eq!(of(1), (&"last".into(), &"inf".into()));
+    assert_eq!(of(1), (&"large".into(), &"1.2676506002282294e+30".into()));
+    assert_eq!(of(2), (&"last".into(), &"inf".into()));
     let list = ask("list");
     let values = list["elements"].as_array().unwrap().iter();
     let values: Vec<&Value> = values.map(|element| &element["value"]["hex"]).collect();
