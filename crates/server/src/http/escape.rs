@@ -25,12 +25,16 @@ fn escape(out: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Neither a control character nor one that only changes how others look.
+/// Neither a control character nor one that cannot be seen or only changes how others look: the separators of lines,
+/// annotations, and what Unicode calls `Default_Ignorable_Code_Point`.
 fn is_printable(c: char) -> bool {
-    let format = matches!(c,
-        '\u{AD}' | '\u{61C}' | '\u{180E}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}'
-        | '\u{2060}'..='\u{206F}' | '\u{FEFF}' | '\u{FFF9}'..='\u{FFFB}');
-    !c.is_control() && !format
+    let unseen = matches!(c,
+        '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}'
+        | '\u{180B}'..='\u{180F}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}'
+        | '\u{2060}'..='\u{206F}' | '\u{3164}' | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}' | '\u{FFA0}'
+        | '\u{FFF0}'..='\u{FFFB}' | '\u{1BCA0}'..='\u{1BCA3}' | '\u{1D173}'..='\u{1D17A}'
+        | '\u{E0000}'..='\u{E0FFF}');
+    !c.is_control() && !unseen
 }
 
 /// Whether a query of a URL is UTF-8 when its `%XX` are bytes. The reader of queries would put U+FFFD
@@ -81,6 +85,10 @@ mod tests {
         assert_eq!(text(b"ok\xff\xc3"), "ok\\xff\\xc3");
         // Would turn around what follows.
         assert_eq!(text("a\u{202E}b".as_bytes()), "a\\xe2\\x80\\xaeb");
+        // Two keys that would look like `a`, and one that would look like nothing.
+        assert_eq!(text("a\u{E0062}".as_bytes()), "a\\xf3\\xa0\\x81\\xa2");
+        assert_eq!(text("a\u{FE0F}".as_bytes()), "a\\xef\\xb8\\x8f");
+        assert_eq!(text("\u{3164}".as_bytes()), "\\xe3\\x85\\xa4");
     }
 
     #[test]
