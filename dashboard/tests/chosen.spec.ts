@@ -1,7 +1,7 @@
-// The SST that is chosen and the key that is followed, in a real browser against a mock whose tree stands still.
+// The SST that is chosen, the key that is opened and the one that is followed, in a real browser against a mock whose tree stands still.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import type { Browser, BrowserContextOptions, Page, Route } from "playwright-core";
 import type { Explanation, HotKey, HotKeys, Shape } from "../src/api.ts";
 import { type Mock, type MockOptions, startMock } from "../mock/server.ts";
 import { KeyAxis } from "../src/axis.ts";
@@ -147,5 +147,34 @@ test("a followed key is asked for by its bytes until another one is written, and
   await field.press("Enter");
   await eventually("another one is followed", async () => queries().length === 3);
   assert.deepEqual(queries(), ["?db=0&hex=6100ff", "?db=0&hex=6100ff", "?db=0&key=a"]);
+  await page.context().close();
+});
+
+test("a key is opened in the database that it was listed of, and goes when another one cannot be listed", async (t) => {
+  const mock = await still();
+  t.after(() => mock.close());
+  const { page, asked } = await open(mock);
+  const field = page.getByLabel("Prefix", { exact: true });
+  const rows = page.locator(".browse-keys button");
+  const more = page.getByRole("button", { name: "more", exact: true });
+  await field.fill("cart:");
+  await field.press("Enter");
+  await eventually("the keys are listed", async () => (await rows.count()) === 100);
+  assert.ok(await more.isVisible());
+  // Asked for, and not answered yet.
+  const held: Route[] = [];
+  await page.route("**/api/v1/keys*", (route) => void held.push(route));
+  await page.getByLabel("Database of the keys").fill("99");
+  await field.press("Enter");
+  await eventually("another database is asked for", async () => held.length === 1);
+  assert.ok(!(await more.isVisible()), "the next page would be one of the other database");
+  await rows.first().click();
+  await eventually("a key is opened", async () => /hash, 340 fields/.test((await page.locator(".browse-value").textContent()) ?? ""));
+  const opened = asked.filter((url) => url.pathname === "/api/v1/value").map((url) => url.searchParams.get("db"));
+  assert.deepEqual(opened, ["0"]);
+  await held[0]!.fulfill({ status: 400, json: { error: "there is no such database" } });
+  await eventually("it says why", async () => /Could not list: there is no such database\./.test((await page.locator("#browse").textContent()) ?? ""));
+  assert.equal(await rows.count(), 0, "they are not of that database");
+  assert.ok(!(await more.isVisible()));
   await page.context().close();
 });

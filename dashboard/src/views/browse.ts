@@ -11,6 +11,8 @@ const MOST_KEYS = 1000;
 const COLUMNS: Record<string, string[]> = { hash: ["field", "value"], zset: ["member", "score"], set: ["member"], list: ["#", "value"] };
 const UNITS: Record<string, string> = { hash: "field", set: "member", zset: "member", list: "element" };
 
+type Query = Record<string, string | number>;
+
 function problem(error: unknown): string {
   return error instanceof Refused ? error.message : "the server does not answer";
 }
@@ -25,52 +27,60 @@ export function browseCard(store: Store, explain: Explain): HTMLElement {
   const more = h("button", { type: "button", class: "browse-more", hidden: true }, "more");
   const shown = h("div", { class: "browse-value", "aria-live": "polite" });
   body.append(form, h("div", { class: "browse" }, h("div", {}, list, more), shown));
-  let asked: { db: number; prefix: string } = { db: 0, prefix: "" };
-  let next: string | null = null;
+  /** The query of the next page of what is listed; `null`: there is none. */
+  let next: Query | null = null;
   // What was asked for last: the list, and the value.
   let [listing, opening] = [0, 0];
 
-  const open = async (row: KeyRow, button: HTMLElement): Promise<void> => {
+  const open = async (db: number, row: KeyRow, button: HTMLElement): Promise<void> => {
     const mine = ++opening;
     for (const other of list.querySelectorAll("[aria-current]")) other.removeAttribute("aria-current");
     button.setAttribute("aria-current", "true");
     try {
-      const value = await get<KeyValue>("value", { db: asked.db, hex: row.key.hex });
+      const value = await get<KeyValue>("value", { db, hex: row.key.hex });
       if (mine === opening) replace(shown, ...picture(value, store, explain));
     } catch (error) {
       if (mine === opening) replace(shown, h("p", { class: "bad" }, `Could not read it: ${problem(error)}.`));
     }
   };
-  const item = (row: KeyRow): HTMLElement => {
+  const item = (db: number, row: KeyRow): HTMLElement => {
     const button = h("button", {
       type: "button", title: isWhole(row.key) ? row.key.text : "This key is too long to be opened here.", disabled: !isWhole(row.key),
-      onclick: () => void open(row, button),
+      onclick: () => void open(db, row, button),
     }, h("span", { class: "type-tag" }, row.type), h("span", { class: "key-text" }, middle(row.key.text, 60)));
     return h("li", {}, button);
   };
-  const load = async (after: string | null): Promise<void> => {
+  const showNext = (query: Query | null): void => {
+    next = query;
+    more.hidden = query === null;
+  };
+  const load = async (query: Query): Promise<void> => {
     const mine = ++listing;
-    if (after === null) opening++;
+    const is_first = query.after === undefined;
+    if (is_first) opening++;
     try {
-      const page = await get<KeyList>("keys", { ...asked, ...(after === null ? {} : { after }) });
+      const page = await get<KeyList>("keys", query);
       if (mine !== listing) return;
-      if (after === null) replace(list);
-      list.append(...page.keys.map(item));
+      if (is_first) replace(list);
+      list.append(...page.keys.map((row) => item(page.db, row)));
       const listed = list.children.length;
-      next = listed < MOST_KEYS ? page.next : null;
-      more.hidden = next === null;
+      showNext(page.next !== null && listed < MOST_KEYS ? { ...query, after: page.next } : null);
       setText(about, listed === 0 ? "no key begins so" : `${plural(listed, "key")}${page.has_more ? ", and more" : ""}`);
     } catch (error) {
-      if (mine === listing) setText(about, `Could not list: ${problem(error)}.`);
+      if (mine !== listing) return;
+      // What is listed is of another prefix or database.
+      if (is_first) replace(list);
+      setText(about, `Could not list: ${problem(error)}.`);
     }
   };
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    asked = { db: Number(db.value) || 0, prefix: prefix.value };
     replace(shown);
-    void load(null);
+    showNext(null);
+    void load({ db: Number(db.value) || 0, prefix: prefix.value });
   });
   more.addEventListener("click", () => {
+    if (next === null) return;
     const first = list.children.length;
     // The button goes away with the last page: the keyboard goes on with the first new key.
     void load(next).then(() => list.children[first]?.querySelector("button")?.focus());
