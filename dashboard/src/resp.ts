@@ -1,4 +1,4 @@
-// Replies as redis-cli prints them in a terminal.
+// Command lines, and replies as redis-cli prints them in a terminal. Pure.
 import type { CommandReply, Key } from "./api.ts";
 
 const ESCAPES: Record<number, string> = { 0x5c: "\\\\", 0x22: '\\"', 0x0a: "\\n", 0x0d: "\\r", 0x09: "\\t", 0x07: "\\a", 0x08: "\\b" };
@@ -12,6 +12,11 @@ export function quoted(key: Key): string {
     out += ESCAPES[byte] ?? (printable ? String.fromCharCode(byte) : `\\x${key.hex.slice(at, at + 2)}`);
   }
   return `${out}"${more(key)}`;
+}
+
+/** A command line without what the server takes for blanks at its ends: others, such as U+00A0, are bytes of a key. */
+export function trimmed(line: string): string {
+  return line.replace(/^[ \t\n\f\r]+|[ \t\n\f\r]+$/g, "");
 }
 
 /** What is missing of the bytes of a string. */

@@ -1,8 +1,8 @@
-// Replies as redis-cli prints them.
+// Command lines, and replies as redis-cli prints them.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { reply } from "../mock/command.ts";
-import { printed, quoted } from "../src/resp.ts";
+import { printed, quoted, trimmed } from "../src/resp.ts";
 import type { Key } from "../src/api.ts";
 
 function key(hex: string, len = hex.length / 2): Key {
@@ -14,6 +14,12 @@ test("strings are quoted so that the command line takes them back", () => {
   assert.equal(quoted(key("225cc3a47f")), '"\\"\\\\\\xc3\\xa4\\x7f"');
   assert.equal(quoted(key("")), '""');
   assert.equal(quoted(key("6162", 5000)), '"ab" … and 4998 bytes more');
+});
+
+test("a command line loses blanks at its ends, and no byte of a key", () => {
+  assert.equal(trimmed("\t GET  a \r\n"), "GET  a");
+  assert.equal(trimmed("\u00a0GET a\u00a0\u3000\ufeff"), "\u00a0GET a\u00a0\u3000\ufeff");
+  assert.equal(trimmed(" \t"), "");
 });
 
 test("every type has its look", () => {

@@ -3,7 +3,7 @@
 import type { CommandAnswer } from "../api.ts";
 import { get, Refused } from "../client.ts";
 import { card, h, setText } from "../dom.ts";
-import { printed } from "../resp.ts";
+import { printed, trimmed } from "../resp.ts";
 
 /** Commands that the arrow keys bring back, and replies that are shown. */
 const MOST_LINES = 200;
@@ -58,7 +58,7 @@ export function commandCard(): HTMLElement {
   };
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    const text = line.value.trim();
+    const text = trimmed(line.value);
     // The one before is answered first.
     if (text === "" || running !== null) return;
     if (said.at(-1) !== text) said.push(text);
