@@ -2,7 +2,7 @@
 import type { Live, Pool } from "./api.ts";
 import { debtOf } from "./debt.ts";
 import { bytes, count, digits, duration, percent, plural } from "./format.ts";
-import type { SeriesBuffer } from "./series-buffer.ts";
+import type { SeriesBuffer, StallBand } from "./series-buffer.ts";
 
 export interface Advice {
   id: "stall" | "memory" | "process" | "compaction" | "garbage" | "lookups" | "fine";
@@ -13,6 +13,8 @@ export interface Advice {
   numbers: [string, string][];
 }
 
+/** A cause of stalls. */
+const COLLECTION_BEHIND = "garbage collection is behind";
 /** How far back stalls count. */
 const STALL_WINDOW_S = 600;
 /** Less of it than this may be unknown without a word. */
@@ -31,7 +33,7 @@ const SMALL_LOG_BYTES = 64 * MIB;
 const MANY_READS = 0.5;
 
 export function advise(live: Live, series: SeriesBuffer): Advice[] {
-  const all = [stalls(live, series), compaction(live), garbage(live), memory(live, series), residence(live), lookups(live, series)];
+  const all = [stalls(live, series), compaction(live), garbage(live, series), memory(live, series), residence(live), lookups(live, series)];
   const found = all.filter((one) => one !== null);
   found.sort((a, b) => Number(b.urgency === "now") - Number(a.urgency === "now"));
   if (found.length > 0) return found;
@@ -46,21 +48,36 @@ function quiet(series: SeriesBuffer): string {
   return `Nothing to do as far as this page knows: it has seen ${duration(Math.round(known))} of the last ${window}, and in these writes were not held back.`;
 }
 
-/** Why writes are held back, or were lately, and what helps against that cause. */
-function stalls(live: Live, series: SeriesBuffer): Advice | null {
-  const { stall, now_ms } = live.summary;
-  const lately = series.bands().filter((band) => band.to > now_ms / 1000 - STALL_WINDOW_S);
-  const of = (cause: string) => lately.filter((band) => band.cause === cause).reduce((sum, band) => sum + band.held, 0);
-  const causes = [...new Set(lately.map((band) => band.cause))].sort((a, b) => of(b) - of(a));
-  const cause = stall.cause ?? causes[0];
-  if (cause === undefined) return null;
-  const { why, numbers } = causeOf(cause, live);
-  const is_now = stall.cause !== null;
-  const what = is_now ? (stall.is_stopped ? "Writes stop" : "Writes are slowed") : "Writes were held back lately";
-  return { id: "stall", urgency: is_now ? "now" : "soon", text: `${what} because ${why}`, numbers: [["held back lately", duration(Math.round(of(cause)))], ...numbers] };
+function lately(live: Live, series: SeriesBuffer): StallBand[] {
+  return series.bands().filter((band) => band.to > live.summary.now_ms / 1000 - STALL_WINDOW_S);
 }
 
-function causeOf(cause: string, live: Live): { why: string; numbers: [string, string][] } {
+/** Why writes are held back, or were lately, and what helps against that cause. */
+function stalls(live: Live, series: SeriesBuffer): Advice | null {
+  const { stall } = live.summary;
+  const bands = lately(live, series);
+  const of = (cause: string) => bands.filter((band) => band.cause === cause).reduce((sum, band) => sum + band.held, 0);
+  const causes = [...new Set(bands.map((band) => band.cause))].sort((a, b) => of(b) - of(a));
+  const cause = stall.cause ?? causes[0];
+  if (cause === undefined) return null;
+  const { why, state, remedy, numbers } = causeOf(cause, live);
+  const is_now = stall.cause !== null;
+  // The figures are those of now, which are no reason for what is over.
+  const what = is_now ? `${stall.is_stopped ? "Writes stop" : "Writes are slowed"} because ${why}${state}.`
+    : `Writes were held back lately: ${cause}.${state === "" ? "" : ` Now ${state}.`}`;
+  return { id: "stall", urgency: is_now ? "now" : "soon", text: what + remedy, numbers: [["held back lately", duration(Math.round(of(cause)))], ...numbers] };
+}
+
+interface Cause {
+  /** What the cause means, before the figures. */
+  why: string;
+  /** The figures of now. */
+  state: string;
+  remedy: string;
+  numbers: [string, string][];
+}
+
+function causeOf(cause: string, live: Live): Cause {
   const debt = debtOf(live.shape, live.jobs);
   if (cause === "memtables wait for their flush") {
     const pool = poolOf(live, "memtables");
@@ -68,29 +85,38 @@ function causeOf(cause: string, live: Live): { why: string; numbers: [string, st
     const gain = gainOf(live, pool);
     const more = gain === null ? "" : ` ${gain.text}`;
     return {
-      why: `memtables hold ${bytes(limit)} and ${debt.waiting_memtables} of them ${debt.waiting_memtables === 1 ? "waits" : "wait"} for a flush. More memory for the store (maxmemory) makes them larger, and a faster device flushes sooner.${more}`,
+      why: "",
+      state: `memtables hold ${bytes(limit)} and ${debt.waiting_memtables} of them ${debt.waiting_memtables === 1 ? "waits" : "wait"} for a flush`,
+      remedy: ` More memory for the store (maxmemory) makes them larger, and a faster device flushes sooner.${more}`,
       numbers: [["memtables", `${bytes(pool?.used_bytes ?? 0)} of ${bytes(limit)}`], ["waiting", String(debt.waiting_memtables)], ...(gain?.numbers ?? [])],
     };
   }
+  const threads = " More threads (background-jobs) or a higher rate-limit-bytes let merging keep up, if the device is not busy.";
   if (cause === "too many L0 files") {
     return {
-      why: `L0 has ${plural(debt.l0_files, "file")}: from ${debt.l0_slowdown_files} on writes are slowed, at ${debt.l0_stop_files} they stop. Merging is slower than writing: more threads (background-jobs) or a higher rate-limit-bytes help if the device is not busy.`,
+      why: "",
+      state: `L0 has ${plural(debt.l0_files, "file")}: from ${debt.l0_slowdown_files} on writes are slowed, at ${debt.l0_stop_files} they stop`,
+      remedy: threads,
       numbers: [["L0 files", `${debt.l0_files} of ${debt.l0_stop_files}`], ["left to merge", bytes(debt.running_bytes)]],
     };
   }
-  if (cause === "garbage collection is behind") {
+  if (cause === COLLECTION_BEHIND) {
     return {
-      why: `values are overwritten faster than their space is collected: ${bytes(live.shape.garbage_bytes)} of ${bytes(live.shape.value_bytes)} in the value log are garbage. A higher gc-garbage-ratio lets more of it stay; a higher value-separation-threshold puts fewer values there.`,
+      why: "values are overwritten faster than their space is collected: ",
+      state: `${bytes(live.shape.garbage_bytes)} of ${bytes(live.shape.value_bytes)} in the value log are garbage`,
+      remedy: " A higher gc-garbage-ratio lets more of it stay; a higher value-separation-threshold puts fewer values there.",
       numbers: [["value log", bytes(live.shape.value_bytes)], ["garbage", percent(debt.garbage_share)]],
     };
   }
   if (cause === "pending compaction") {
     return {
-      why: `levels are far over their size: ${bytes(debt.running_bytes)} are left to merge in ${plural(debt.running_jobs, "compaction")} that ${debt.running_jobs === 1 ? "runs" : "run"}. More threads (background-jobs) or a higher rate-limit-bytes help if the device is not busy.`,
+      why: "levels are far over their size: ",
+      state: `${bytes(debt.running_bytes)} are left to merge in ${plural(debt.running_jobs, "compaction")} that ${debt.running_jobs === 1 ? "runs" : "run"}`,
+      remedy: threads,
       numbers: [["left to merge", bytes(debt.running_bytes)], ["compactions", String(debt.running_jobs)]],
     };
   }
-  return { why: `${cause}.`, numbers: [] };
+  return { why: cause, state: "", remedy: "", numbers: [] };
 }
 
 /** L0 fills up, though nothing is slowed yet. */
@@ -104,10 +130,12 @@ function compaction(live: Live): Advice | null {
   };
 }
 
-function garbage(live: Live): Advice | null {
+function garbage(live: Live, series: SeriesBuffer): Advice | null {
   const { value_bytes, garbage_bytes } = live.shape;
   const share = debtOf(live.shape, live.jobs).garbage_share;
-  if (live.summary.stall.cause === "garbage collection is behind" || value_bytes < SMALL_LOG_BYTES || (share ?? 0) < 0.4) return null;
+  if (value_bytes < SMALL_LOG_BYTES || (share ?? 0) < 0.4) return null;
+  // Where writes wait for collection, there is to be less of it.
+  if (lately(live, series).some((band) => band.cause === COLLECTION_BEHIND)) return null;
   const runs = live.jobs.some((job) => job.kind === "garbage_collection");
   return {
     id: "garbage", urgency: "soon",

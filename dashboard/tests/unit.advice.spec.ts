@@ -84,13 +84,31 @@ test("every cause of a stall has words and numbers of its own, and so has one th
   assert.match(of("something new").text, /because something new\.$/);
 });
 
-test("a stall that is over is told for ten minutes", () => {
-  const now = atRest();
+test("a stall that is over is shown for ten minutes, and what is so now is not called its reason", () => {
+  const now = atRest((now) => Object.assign(now.shape.families[0]!, { l0_slowdown_files: 20, l0_stop_files: 36 }));
+  const after = (cause: string): string => {
+    const series = new SeriesBuffer();
+    const before = (second: number, stall: Stall) => series.push({ ...now.summary, now_ms: now.summary.now_ms - second * 1000, stall });
+    before(20, { ...QUIET, cause });
+    before(0, QUIET);
+    return advise(now, series)[0]!.text;
+  };
+  assert.match(after("too many L0 files"), /^Writes were held back lately: too many L0 files\. Now L0 has 0 files: from 20 on writes are slowed, at 36 they stop\. More threads/);
+  assert.match(after("pending compaction"), /^Writes were held back lately: pending compaction\. Now 0 B are left to merge in 0 compactions that run\. More threads/);
+  assert.match(after("memtables wait for their flush"), /Now memtables hold .* and 0 of them wait for a flush\. More memory/);
+  assert.match(after("garbage collection is behind"), /^Writes were held back lately: garbage collection is behind\. Now 0 B of .* in the value log are garbage\. A higher/);
+  assert.equal(after("something new"), "Writes were held back lately: something new.");
+});
+
+test("after a stall of garbage collection nobody is advised to collect more", () => {
+  const now = atRest((now) => (now.shape = { ...now.shape, value_bytes: 200 * MIB, garbage_bytes: 90 * MIB }));
   const series = new SeriesBuffer();
-  const before = (second: number, stall: Stall) => series.push({ ...now.summary, now_ms: now.summary.now_ms - second * 1000, stall });
-  before(20, { ...QUIET, cause: "too many L0 files" });
-  before(0, QUIET);
-  assert.match(advise(now, series)[0]!.text, /^Writes were held back lately because L0 has 0 files/);
+  const before = (second: number, cause: string | null) => series.push({ ...now.summary, now_ms: now.summary.now_ms - second * 1000, stall: { ...QUIET, cause } });
+  before(20, "garbage collection is behind");
+  before(0, null);
+  const all = advise(now, series);
+  assert.deepEqual(all.map((one) => one.id), ["stall"]);
+  assert.match(all[0]!.text, /A higher gc-garbage-ratio lets more of it stay/);
 });
 
 test("more memory is advised where it saves a good part of the device reads, and never more than there are", () => {
