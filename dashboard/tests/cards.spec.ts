@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core";
+import { MIB } from "../mock/engine.ts";
 import { type Mock, type MockOptions, startMock } from "../mock/server.ts";
 import { eventually, GUARD_MS, LAPTOP, launch, openPage, PHONE, type Recorded } from "./browser.ts";
 
@@ -112,6 +113,18 @@ test("empty levels are one low step: in the picture, in words, and for the arrow
   await stage.press("ArrowUp");
   assert.match(await text(page.locator(".unseen")), /^L0 /);
   await context.close();
+});
+
+test("more memory in use than the budget is more than 100 % of it", async (t) => {
+  const mock = await still();
+  t.after(() => mock.close());
+  mock.engine.memtable = 200 * MIB;
+  const { page } = await open(mock);
+  const total = page.locator("#memory .card-aside");
+  await eventually("the figures", async () => (await text(total)) !== "");
+  const [, used, share] = /^(\d+) MiB of 128 MiB \((\d+) %\)$/.exec(await text(total)) ?? assert.fail(await text(total));
+  assert.ok(Number(used) > 200 && Math.abs(Number(share) - Number(used) / 1.28) < 1, `${used} MiB are ${share} %`);
+  await page.context().close();
 });
 
 /** What of a card is read aloud, without what changes from one moment to the next. */

@@ -62,7 +62,8 @@ export function memory(store: Store): HTMLElement {
       setWidth(row.gain_fill, gain === null || best === null ? 0 : gain / best.saved_reads_per_mib_s!);
       row.root.classList.toggle("best", pool === best);
     }
-    setText(total, `${bytes(memory.used_bytes)} of ${bytes(memory.budget_bytes)} (${percent(memory.used_bytes / scale)})`);
+    const share = memory.budget_bytes > 0 ? memory.used_bytes / memory.budget_bytes : null;
+    setText(total, `${bytes(memory.used_bytes)} of ${bytes(memory.budget_bytes)} (${percent(share)})`);
     stack.setAttribute("aria-label", memory.pools.map((pool) => `${pool.name} ${bytes(pool.used_bytes)}`).join(", "));
     const worth = best === null ? "No pool would save reads with more memory now." : `The next MiB is worth most in ${best.name}.`;
     const lending = memory.pools.filter((pool) => pool.lent_bytes > 0);
