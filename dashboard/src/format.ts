@@ -84,6 +84,14 @@ export function clock(ms: number): string {
   return [date.getHours(), date.getMinutes(), date.getSeconds()].map((n) => String(n).padStart(2, "0")).join(":");
 }
 
+/** The clock of a moment; with the date where a day lies between it and now: without, it is the last such time. */
+export function moment(ms: number, now_ms: number): string {
+  if (Math.abs(now_ms - ms) < 86_400_000) return clock(ms);
+  const date = new Date(ms);
+  const day = [date.getFullYear(), date.getMonth() + 1, date.getDate()].map((n) => String(n).padStart(2, "0")).join("-");
+  return `${day} ${clock(ms)}`;
+}
+
 /** "1 file", "2 files". */
 export function plural(n: number, one: string, many = `${one}s`): string {
   return `${count(n)} ${n === 1 ? one : many}`;

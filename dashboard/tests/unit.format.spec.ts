@@ -5,7 +5,7 @@ import { shape } from "../mock/answers.ts";
 import { Engine } from "../mock/engine.ts";
 import { keyOf } from "../mock/keys.ts";
 import { evenly } from "../src/evenly.ts";
-import { ago, bytes, count, digits, duration, engineKey, isWhole, micros, middle, nanos, neighbours, percent, ratio, UNKNOWN } from "../src/format.ts";
+import { ago, bytes, clock, count, digits, duration, engineKey, isWhole, micros, middle, moment, nanos, neighbours, percent, ratio, UNKNOWN } from "../src/format.ts";
 import { placeOf } from "../src/hill/places.ts";
 
 test("three digits that matter, never a false round number", () => {
@@ -33,6 +33,14 @@ test("times", () => {
   assert.deepEqual([95, 1500].map(nanos), ["95 ns", "1.5 µs"]);
   assert.deepEqual([9.6, 60, 61, 3600, 90_000].map(duration), ["9.6 s", "1 min", "1 min 1 s", "1 h", "1 d 1 h"]);
   assert.deepEqual([ago(1000, 1500), ago(0, 61_000)], ["now", "1 min ago"]);
+});
+
+test("a time of another day has its date", () => {
+  const at = new Date(2026, 2, 7, 23, 5, 9).getTime();
+  const day = 24 * 3600 * 1000;
+  assert.equal(clock(at), "23:05:09");
+  for (const now of [at, at + day - 1, at - 2000]) assert.equal(moment(at, now), "23:05:09");
+  for (const now of [at + day, at + 300 * day, at - day]) assert.equal(moment(at, now), "2026-03-07 23:05:09");
 });
 
 test("keys of the keyspace are shown without the number of database 0", () => {

@@ -2,7 +2,7 @@
 import type { CommandLatencies, SlowLog } from "../api.ts";
 import { get, poll } from "../client.ts";
 import { card, h, replace, setText, whileVisible } from "../dom.ts";
-import { clock, count, micros, middle } from "../format.ts";
+import { count, micros, middle, moment } from "../format.ts";
 import type { Store } from "../store.ts";
 
 const SHOWN = 8;
@@ -17,8 +17,9 @@ export function slowLog(store: Store): HTMLElement {
   const now = poll(store, 3000, () => visible, async () => {
     const log = await get<SlowLog>("slowlog");
     setText(about, log.threshold_us === null ? "switched off" : `from ${micros(log.threshold_us)}`);
+    const now_ms = store.live?.summary.now_ms ?? Date.now();
     replace(slow, ...log.entries.slice(0, SHOWN).map((entry) => h("tr", {},
-      h("td", { class: "num muted" }, clock(entry.at_ms)), h("td", { class: "num right strong" }, micros(entry.duration_us)),
+      h("td", { class: "num muted" }, moment(entry.at_ms, now_ms)), h("td", { class: "num right strong" }, micros(entry.duration_us)),
       h("td", { class: "mono", title: entry.args.join(" ") }, middle(entry.args.join(" "), 60)),
       h("td", { class: "muted" }, entry.client_name || entry.client))));
     if (log.entries.length === 0) replace(slow, h("tr", {}, h("td", { colspan: "4", class: "muted" }, "No slow command.")));
