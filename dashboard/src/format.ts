@@ -135,8 +135,10 @@ function behind(text: string, bytes: number): string {
   return rest;
 }
 
+/** At most `most` characters of `text`, its ends: half a surrogate pair is no character. */
 export function middle(text: string, most: number): string {
-  if (text.length <= most) return text;
+  const all = [...text];
+  if (all.length <= most) return text;
   const head = Math.ceil((most - 1) * 0.6);
-  return `${text.slice(0, head)}…${text.slice(text.length - (most - 1 - head))}`;
+  return `${all.slice(0, head).join("")}…${all.slice(all.length - (most - 1 - head)).join("")}`;
 }

@@ -43,6 +43,11 @@ test("a time of another day has its date", () => {
   for (const now of [at + day, at + 300 * day, at - day]) assert.equal(moment(at, now), "2026-03-07 23:05:09");
 });
 
+test("what is left out of a text leaves no half characters", () => {
+  assert.equal(middle("😀".repeat(30), 11), `${"😀".repeat(6)}…${"😀".repeat(4)}`);
+  assert.equal(middle("😀".repeat(20), 20), "😀".repeat(20));
+});
+
 test("keys of the keyspace are shown without the number of database 0", () => {
   assert.equal(engineKey(keyOf("user:1", [0]), "default", 0), "user:1");
   assert.equal(engineKey(keyOf("user:1", [3]), "default", 0), "3│user:1");
