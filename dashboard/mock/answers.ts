@@ -84,7 +84,7 @@ export function shape(engine: Engine, with_files: boolean): Shape {
         ...l0,
         levels: engine.scenario === "empty" ? [] : levels,
       },
-      empty("collections"),
+      { ...empty("collections"), memtable_bytes: engine.collections },
       empty("elements"),
     ],
     log_segments: 3,

@@ -35,6 +35,8 @@ export class Engine {
   epoch = 1;
   memtable = 0;
   immutables = 0;
+  /** Bytes in the memtable of the family `collections`, which has nothing else. */
+  collections = 0;
   files: MockFile[][] = [[], [], [], [], []];
   jobs: RunningJob[] = [];
   finished: FinishedJob[] = [];

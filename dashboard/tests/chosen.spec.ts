@@ -1,8 +1,9 @@
-// The SST that is chosen, the key that is opened and the one that is followed, in a real browser against a mock whose tree stands still.
+// The family and the SST that are chosen, the key that is opened and the one that is followed, in a real browser against a mock whose tree stands still.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { Browser, BrowserContextOptions, Page, Route } from "playwright-core";
 import type { Explanation, HotKey, HotKeys, Shape } from "../src/api.ts";
+import { MIB } from "../mock/engine.ts";
 import { type Mock, type MockOptions, startMock } from "../mock/server.ts";
 import { KeyAxis } from "../src/axis.ts";
 import { eventually, LAPTOP, launch, openPage, type Recorded } from "./browser.ts";
@@ -176,5 +177,23 @@ test("a key is opened in the database that it was listed of, and goes when anoth
   await eventually("it says why", async () => /Could not list: there is no such database\./.test((await page.locator("#browse").textContent()) ?? ""));
   assert.equal(await rows.count(), 0, "they are not of that database");
   assert.ok(!(await more.isVisible()));
+  await page.context().close();
+});
+
+test("a family that is chosen with the keyboard is shown, and its tab keeps the focus", async (t) => {
+  const mock = await still();
+  t.after(() => mock.close());
+  mock.engine.collections = MIB;
+  const { page, errors } = await open(mock);
+  const tabs = page.getByRole("group", { name: "Column family" }).getByRole("button");
+  await eventually("the families", async () => (await tabs.count()) === 2);
+  const collections = tabs.nth(1);
+  await collections.focus();
+  await page.keyboard.press("Enter");
+  await eventually("it is chosen", async () => (await collections.getAttribute("aria-pressed")) === "true");
+  assert.equal(await tabs.first().getAttribute("aria-pressed"), "false");
+  await eventually("it is shown", async () => (await page.locator(".basin-label").textContent()) === "memtable 1 MiB");
+  assert.ok(await collections.evaluate((node) => node === document.activeElement), "the focus is gone");
+  assert.deepEqual(errors, []);
   await page.context().close();
 });

@@ -216,12 +216,17 @@ export function terraces(store: Store): HTMLElement {
   const showTabs = (): void => {
     const names = (store.shape?.families ?? []).filter((family) => family.name === "default" || family.name === store.family_name
       || family.memtable_bytes > 0 || family.levels.some((level) => level.file_count > 0)).map((family) => family.name);
-    const state = `${names.join()} ${store.family()?.name}`;
-    if (tabs.dataset.state === state) return;
-    tabs.dataset.state = state;
-    replace(tabs, ...(names.length < 2 ? [] : names.map((name) => h("button", {
-      type: "button", class: "tab", "aria-pressed": String(name === store.family()?.name), onclick: () => store.showFamily(name),
-    }, name))));
+    const shown = names.length < 2 ? [] : names;
+    // Made anew only with other families: a tab that was pressed keeps the focus.
+    const state = JSON.stringify(shown);
+    if (tabs.dataset.state !== state) {
+      tabs.dataset.state = state;
+      const held = [...tabs.children].find((tab) => tab === document.activeElement)?.textContent;
+      replace(tabs, ...shown.map((name) => h("button", { type: "button", class: "tab", onclick: () => store.showFamily(name) }, name)));
+      [...tabs.children].find((tab): tab is HTMLElement => tab.textContent === held)?.focus();
+    }
+    const family = store.family()?.name;
+    for (const tab of tabs.children) tab.setAttribute("aria-pressed", String(tab.textContent === family));
   };
 
   const placeKey = (): void => {
