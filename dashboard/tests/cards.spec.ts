@@ -115,6 +115,21 @@ test("empty levels are one low step: in the picture, in words, and for the arrow
   await context.close();
 });
 
+test("a cluster that is not known any more is not called as it was", async (t) => {
+  const mock = await still();
+  t.after(() => mock.close());
+  const { page } = await open(mock);
+  await page.locator("#cluster").scrollIntoViewIfNeeded();
+  const state = page.locator('[data-cluster="state"]');
+  await eventually("the state", async () => /1 of 3 shards not served/.test(await text(state)));
+  await page.route("**/api/v1/cluster", (route) => route.fulfill({ status: 503, json: { error: "the node is ending" } }));
+  await eventually("it is not known", async () => (await text(state)) === "not known now: the node is ending");
+  assert.ok(await state.evaluate((node) => node.classList.contains("bad")));
+  await page.unroute("**/api/v1/cluster");
+  await eventually("it is known again", async () => /1 of 3 shards not served/.test(await text(state)));
+  await page.context().close();
+});
+
 test("more memory in use than the budget is more than 100 % of it", async (t) => {
   const mock = await still();
   t.after(() => mock.close());

@@ -1,7 +1,7 @@
 // The cluster: nodes with their share of the work, shards with their owners; what is not served comes first.
 // Hidden without a cluster.
 import type { Cluster, ClusterNode, ClusterShard } from "../api.ts";
-import { get, poll } from "../client.ts";
+import { get, poll, Refused } from "../client.ts";
 import { card, h, replace, setText, whileVisible } from "../dom.ts";
 import { count, percent, plural, ratio } from "../format.ts";
 import type { Store } from "../store.ts";
@@ -54,7 +54,13 @@ export function clusterCard(store: Store): HTMLElement {
 
   const now = poll(store, EVERY_MS, wanted, async () => {
     asked = Date.now();
-    const cluster = await get<Cluster | null>("cluster", {}, { within_ms: ANSWER_MS });
+    const asking = get<Cluster | null>("cluster", {}, { within_ms: ANSWER_MS });
+    const cluster = await asking.catch((error: unknown) => {
+      // What the card goes on showing is of an earlier moment.
+      setText(state, `not known now: ${error instanceof Refused ? error.message : "the server does not answer"}`);
+      state.classList.add("bad");
+      throw error;
+    });
     root.hidden = cluster === null;
     if (cluster !== null) show(cluster);
   });
