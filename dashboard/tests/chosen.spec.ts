@@ -197,3 +197,32 @@ test("a family that is chosen with the keyboard is shown, and its tab keeps the 
   assert.deepEqual(errors, []);
   await page.context().close();
 });
+
+test("an explanation that was cleared does not come back with an answer that is late", async (t) => {
+  const mock = await still();
+  t.after(() => mock.close());
+  const { page } = await open(mock);
+  const field = page.getByLabel("Key", { exact: true });
+  const result = page.locator(".explain-result");
+  const follow = async (name: string): Promise<void> => {
+    await field.fill(name);
+    await field.press("Enter");
+  };
+  await follow("user:1");
+  await page.waitForSelector(".way-step");
+  const held: Route[] = [];
+  await page.route("**/api/v1/explain*", (route) => void held.push(route));
+  await follow("user:2");
+  await eventually("it is asked for", async () => held.length === 1);
+  await page.locator("#explain").getByRole("button", { name: "clear", exact: true }).click();
+  assert.ok(await field.evaluate((node) => node === document.activeElement), "the keyboard goes on in the field");
+  const answered = page.waitForResponse("**/api/v1/explain*");
+  await held[0]!.continue();
+  await (await answered).finished();
+  await page.unroute("**/api/v1/explain*");
+  const before = await events(page);
+  await eventually("the next events", async () => (await events(page)) > before + 1);
+  assert.equal(await page.locator(".way-step").count(), 0);
+  assert.match((await result.textContent()) ?? "", /^Every memtable/);
+  await page.context().close();
+});

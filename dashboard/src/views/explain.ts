@@ -17,7 +17,7 @@ export function explainCard(store: Store): { root: HTMLElement; explain: Explain
   const { root, body } = card("explain", "Follow a key");
   const db = h("input", { type: "number", min: "0", max: "255", value: "0", id: "explain-db", inputmode: "numeric", "aria-label": "Database" });
   const key = h("input", { type: "text", id: "explain-key", placeholder: "key, as you would GET it", autocomplete: "off", autocapitalize: "off", spellcheck: "false", "aria-label": "Key" });
-  const clear = h("button", { type: "button", class: "quiet-button", hidden: true, onclick: () => { store.setExplanation(null); replace(result, hint()); clear.hidden = true; } }, "clear");
+  const clear = h("button", { type: "button", class: "quiet-button", hidden: true }, "clear");
   const form = h("form", { class: "explain-form" }, h("label", { class: "db" }, h("span", {}, "db"), db), key, h("button", { type: "submit" }, "Explain"), clear);
   const result = h("div", { class: "explain-result", "aria-live": "polite" }, hint());
   body.append(form, result);
@@ -49,6 +49,15 @@ export function explainCard(store: Store): { root: HTMLElement; explain: Explain
     const number = Number(db.value) || 0;
     if (chosen !== null && key.value === chosen.text) void run({ db: number, hex: chosen.hex });
     else void run({ db: number, key: key.value });
+  });
+  clear.addEventListener("click", () => {
+    // What is asked for at the moment does not come back.
+    ticket++;
+    root.classList.remove("asking");
+    store.setExplanation(null);
+    replace(result, hint());
+    clear.hidden = true;
+    key.focus();
   });
   const explain: Explain = (number, of) => {
     if (!isWhole(of)) return;
