@@ -96,13 +96,13 @@ impl HotKeys {
         self.written.lock().top(count)
     }
 
-    /// How many seconds of operations the counts stand for: with halving, those since the last
-    /// time, and as many as lie between two.
+    /// How many seconds of operations the counts stand for: those since the last halving, half of those between it and
+    /// the one before, a quarter of those before that, and so on back to the start.
     pub fn window_s(&self) -> f64 {
         let ticks = self.ticks.load(Ordering::Relaxed);
-        let since_halving = ticks % HALVED_EVERY_S;
-        let whole = if ticks >= HALVED_EVERY_S { HALVED_EVERY_S } else { 0 };
-        ((since_halving + whole) as f64).max(1.0)
+        let (halvings, since) = (ticks / HALVED_EVERY_S, ticks % HALVED_EVERY_S);
+        let left = 1.0 - 0.5_f64.powi(halvings.min(64) as i32);
+        (since as f64 + HALVED_EVERY_S as f64 * left).max(1.0)
     }
 
     /// Once a second: from time to time all counts are halved.
@@ -120,6 +120,18 @@ mod tests {
 
     /// Rounds of clients that take turns.
     const ROUNDS: u64 = 1 << 15;
+
+    #[test]
+    fn a_steady_rate_is_the_same_whenever_it_is_looked_at() {
+        let hot = HotKeys::with_seed(7);
+        for second in 1..=10 * HALVED_EVERY_S {
+            (0..16).for_each(|_| hot.count(false, 0, std::iter::once(&b"key"[..])));
+            hot.tick();
+            let told = hot.read(1);
+            let rate = told[0].count as f64 / hot.window_s();
+            assert!((15.0..=17.0).contains(&rate), "{rate} after {second} s");
+        }
+    }
 
     #[test]
     fn a_rhythm_of_the_sample_gives_every_key_its_share() {
