@@ -267,8 +267,10 @@ pub struct HotKeys {
 pub struct HotKey {
     /// Its database.
     pub db: u8,
-    /// Its name.
+    /// Its name, or the beginning of a long one.
     pub key: Vec<u8>,
+    /// Bytes of the whole name.
+    pub key_bytes: u64,
     /// Operations per second.
     pub per_s: f64,
     /// `per_s` may be too high by this much.

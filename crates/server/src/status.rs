@@ -131,8 +131,9 @@ impl ServerStatus for Server {
             hot.into_iter()
                 .filter_map(|hot| {
                     let (db, key) = hot.key.split_first()?;
+                    let key_bytes = hot.key_bytes.saturating_sub(1) as u64;
                     let (per_s, error_per_s) = (per_s(hot.count), per_s(hot.error));
-                    Some(HotKey { db: *db, key: key.to_vec(), per_s, error_per_s })
+                    Some(HotKey { db: *db, key: key.to_vec(), key_bytes, per_s, error_per_s })
                 })
                 .collect()
         };

@@ -386,7 +386,7 @@ async fn hot_keys(State(shared): Server) -> Answer<json::HotKeys> {
     let list = |keys: Vec<super::HotKey>| {
         let key = |hot: super::HotKey| json::HotKey {
             db: hot.db,
-            key: Key::of(&hot.key),
+            key: Key { len: hot.key_bytes, ..Key::of(&hot.key) },
             per_s: hot.per_s,
             error_per_s: hot.error_per_s,
         };

@@ -103,7 +103,8 @@ impl ServerStatus for Made {
     }
 
     fn hot_keys(&self, count: usize) -> HotKeys {
-        let key = HotKey { db: 0, key: b"hot".to_vec(), per_s: 99.5, error_per_s: 0.5 };
+        let key = b"hot".to_vec();
+        let key = HotKey { db: 0, key, key_bytes: 3, per_s: 99.5, error_per_s: 0.5 };
         HotKeys {
             sampled_one_in: 16,
             window_s: 60.0,

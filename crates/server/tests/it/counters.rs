@@ -1,7 +1,9 @@
-//! What INFO, SLOWLOG and LASTSAVE count, as Redis counts it.
+//! What INFO, SLOWLOG and LASTSAVE count, as Redis counts it, and the top keys of the dashboard.
 
 use crate::client::{Client, bulk, error, int, ok, text};
 use crate::served::Served;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use terrace_resp::Reply;
 
 /// The line of a section of INFO with this name.
@@ -155,4 +157,30 @@ fn connections_are_counted_from_the_last_reset_on_and_lastsave_is_the_start() {
     let started_s = served.server().started_ms / 1000;
     assert_eq!(client.say("LASTSAVE"), int(started_s as i64));
     assert_eq!(client.info("rdb_last_save_time"), started_s);
+}
+
+#[test]
+fn a_top_key_of_which_only_the_beginning_is_kept_is_not_shown_as_a_whole_one() {
+    let served = Served::with(&[("http-port", "free")]);
+    let top_keys = || {
+        let mut stream = TcpStream::connect(served.running().http_addresses()[0]).unwrap();
+        let request =
+            "GET /api/v1/hotkeys HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let mut client = served.client();
+    let read = format!("GET {}", "k".repeat(1000));
+    // One command of sixteen is counted, after gaps that are drawn.
+    for _ in 0..1000 {
+        client.pipeline(&[&read[..]; 64]);
+        let told = top_keys();
+        if !told.contains("\"read\":[]") {
+            assert!(told.contains("\"len\":1000"), "{told}");
+            return;
+        }
+    }
+    panic!("no key was counted");
 }
