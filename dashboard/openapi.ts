@@ -123,6 +123,7 @@ const REFUSALS: Record<string, string> = {
   "401": "A login is needed (HTTP Basic).",
   "403": "The user may not see this, the command does not only read, or a page of another site asks.",
   "404": "There is no such family or file.",
+  "500": "The server or its device has failed here: the reason is in the answer.",
   "503": "Not now: the reason is in the answer.",
 };
 
@@ -147,7 +148,7 @@ export function openapi(): string {
   };
   const operation = ({ path, summary, answer, parameters, canMiss }: Endpoint) => {
     const isFree = path.endsWith("z");
-    const refusals = isFree ? [] : ["401", "403", "503"];
+    const refusals = isFree ? [] : ["401", "403", "500", "503"];
     if (path === "/readyz") refusals.push("503");
     if (parameters) refusals.push("400");
     if (canMiss) refusals.push("404");

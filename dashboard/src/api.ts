@@ -7,7 +7,8 @@
 // `started_ms` tells a restart. NaN and infinities are never sent (`null` instead).
 //
 // Errors: the HTTP status says what went wrong and the body is `ApiError`. 401: log in (HTTP Basic);
-// 403: the user may not see this; 404: no such endpoint, family or file; 400: a parameter is wrong; 503: not now.
+// 403: the user may not see this; 404: no such endpoint, family or file; 400: a parameter is wrong; 500: the
+// server or its device has failed here, as where a block is damaged; 503: not now.
 
 /** Body of every answer whose status is not 200. */
 export interface ApiError {

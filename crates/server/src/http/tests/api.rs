@@ -133,6 +133,16 @@ fn the_index_and_the_openapi_document_name_every_route() {
     assert_eq!(described, served);
 }
 
+/// What a damaged block, a device that fails and a panic are answered with.
+#[test]
+fn the_document_says_that_every_endpoint_of_the_store_can_fail() {
+    let document = Served::open().json("/api/v1/openapi.json");
+    for (path, about) in document["paths"].as_object().unwrap() {
+        let responses = about["get"]["responses"].as_object().unwrap();
+        assert_eq!(responses.contains_key("500"), !path.ends_with('z'), "{path}");
+    }
+}
+
 #[test]
 fn answers_have_the_types_that_the_document_says() {
     let served = Served::open();
