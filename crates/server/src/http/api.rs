@@ -11,7 +11,7 @@ use crate::cluster::{AdminReply, AdminRequest, ClusterStatus};
 use crate::process::resident_bytes;
 use axum::body::{Body, Bytes};
 use axum::extract::{Query, State};
-use axum::http::header::{self, HeaderMap, HeaderValue};
+use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -159,7 +159,11 @@ async fn stream(
     State(shared): Server,
     Extension(asker): Extension<Asker>,
 ) -> Result<Response, ApiError> {
-    Ok(typed("text/event-stream", Body::new(shared.sampler.listen(asker).await?)))
+    let mut response = typed("text/event-stream", Body::new(shared.sampler.listen(asker).await?));
+    // A proxy that gathers bytes before it passes them on (nginx does) would keep events back for seconds.
+    let unbuffered = HeaderName::from_static("x-accel-buffering");
+    response.headers_mut().insert(unbuffered, HeaderValue::from_static("no"));
+    Ok(response)
 }
 
 #[derive(Deserialize)]

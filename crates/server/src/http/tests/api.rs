@@ -373,6 +373,7 @@ fn the_stream_tells_every_second_what_happened() {
     let (served, types) = (Served::open(), types());
     let (head, mut events) = Events::of(&served);
     assert_eq!((head.status, head.header("content-type")), (200, Some("text/event-stream")));
+    assert_eq!(head.header("x-accel-buffering"), Some("no"), "for proxies");
     let first = events.next().unwrap();
     check(&types, "Live", &first);
     served.fill(3000);
