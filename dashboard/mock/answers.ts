@@ -143,6 +143,7 @@ export function summary(engine: Engine): Summary {
       cause: engine.stall_cause, is_stopped: false,
       seconds_total: Math.round(engine.stall_seconds * 10) / 10, count: engine.stall_count,
     },
+    writes_refused: engine.refused,
     device_reads_per_get: living ? Math.round((0.05 + 0.025 * Math.sin(engine.time_s / 19)) * 1000) / 1000 : null,
     memory: { rss_bytes, budget_bytes, used_bytes },
     dbsize_estimate: Math.round((bytes / ENTRY_BYTES) * 0.9),

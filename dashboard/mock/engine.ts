@@ -53,6 +53,8 @@ export class Engine {
   stall_seconds = 0;
   stall_count = 0;
   stall_cause: string | null = null;
+  /** Why writes are refused. */
+  refused: string | null = null;
   readonly targets: number[];
   private next_number = 100;
   private next_job = 1;

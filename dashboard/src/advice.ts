@@ -5,7 +5,7 @@ import { bytes, count, digits, duration, percent, plural } from "./format.ts";
 import type { SeriesBuffer, StallBand } from "./series-buffer.ts";
 
 export interface Advice {
-  id: "stall" | "memory" | "process" | "compaction" | "garbage" | "lookups" | "fine";
+  id: "refused" | "stall" | "memory" | "process" | "compaction" | "garbage" | "lookups" | "fine";
   /** `now`: writes or reads suffer; `soon`: they will, or something is to be won; `fine`: nothing. */
   urgency: "now" | "soon" | "fine";
   text: string;
@@ -13,6 +13,11 @@ export interface Advice {
   numbers: [string, string][];
 }
 
+/** What to do where writes are refused, by its reason. */
+const REFUSED: Record<string, string> = {
+  "the disk is full": "Writes are refused since the disk is full. Commands that only remove keys are taken as long as the reserve lasts, and FLUSHALL and FLUSHDB need next to no room; or give the file system some. Writes are taken again by themselves when there is room.",
+  "an earlier failure": "Writes are refused since an earlier failure, which the log names. Reads go on; a restart of the server opens the store again.",
+};
 /** A cause of stalls. */
 const COLLECTION_BEHIND = "garbage collection is behind";
 /** How far back stalls count. */
@@ -33,7 +38,7 @@ const SMALL_LOG_BYTES = 64 * MIB;
 const MANY_READS = 0.5;
 
 export function advise(live: Live, series: SeriesBuffer): Advice[] {
-  const all = [stalls(live, series), compaction(live), garbage(live, series), memory(live, series), residence(live), lookups(live, series)];
+  const all = [refused(live), stalls(live, series), compaction(live), garbage(live, series), memory(live, series), residence(live), lookups(live, series)];
   const found = all.filter((one) => one !== null);
   found.sort((a, b) => Number(b.urgency === "now") - Number(a.urgency === "now"));
   if (found.length > 0) return found;
@@ -46,6 +51,13 @@ function quiet(series: SeriesBuffer): string {
   const window = duration(STALL_WINDOW_S);
   if (known > STALL_WINDOW_S - UNKNOWN_S) return `Nothing to do: writes were not held back in the last ${window}.`;
   return `Nothing to do as far as this page knows: it has seen ${duration(Math.round(known))} of the last ${window}, and in these writes were not held back.`;
+}
+
+function refused(live: Live): Advice | null {
+  const { writes_refused, disk_bytes } = live.summary;
+  if (writes_refused === null) return null;
+  const text = REFUSED[writes_refused] ?? `Writes are refused: ${writes_refused}.`;
+  return { id: "refused", urgency: "now", text, numbers: [["store on disk", bytes(disk_bytes)]] };
 }
 
 function lately(live: Live, series: SeriesBuffer): StallBand[] {

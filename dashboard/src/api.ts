@@ -90,6 +90,8 @@ export interface Summary {
   /** Bytes on the device per live byte; `null`: nothing stored. An estimate. */
   space_amplification: number | null;
   stall: Stall;
+  /** Why writes are refused, in words ("the disk is full", "an earlier failure": until the store is opened again); `null`: they are not. */
+  writes_refused: string | null;
   /** Device reads per point read over the last second; `null`: no reads. */
   device_reads_per_get: number | null;
   memory: {

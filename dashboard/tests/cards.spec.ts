@@ -73,6 +73,20 @@ test("a store that is stalled says so in the head, the advice, the charts and th
   await page.context().close();
 });
 
+test("a store that refuses writes says so in the head and the advice", async (t) => {
+  const mock = await still();
+  t.after(() => mock.close());
+  const { page, errors } = await open(mock);
+  const head = page.locator(".kpi-stall");
+  await eventually("the head", async () => (await text(page.locator('[data-kpi="stall"]'))) === "none");
+  mock.engine.refused = "the disk is full";
+  await eventually("it says so", async () => /writes refusedthe disk is full$/.test(await text(head)));
+  assert.ok(await head.evaluate((node) => node.classList.contains("alarm")));
+  await eventually("the advice", async () => (await page.locator("[data-advice]").first().getAttribute("data-advice")) === "refused");
+  assert.deepEqual(errors, []);
+  await page.context().close();
+});
+
 test("empty levels are one low step: in the picture, in words, and for the arrow keys", async (t) => {
   const mock = await still();
   t.after(() => mock.close());

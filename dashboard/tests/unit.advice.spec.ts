@@ -55,6 +55,16 @@ test("nothing to do is said of the time that is known", () => {
   assert.match(said((second) => second > 400 || second < 100), /it has seen 4 min 59 s of the last 10 min/);
 });
 
+test("a store that refuses writes needs something, first of all", () => {
+  const of = (reason: string) => only(atRest((now) => (now.summary.writes_refused = reason)), "refused");
+  assert.equal(of("the disk is full").urgency, "now");
+  assert.match(of("the disk is full").text, /^Writes are refused since the disk is full\. .* when there is room\.$/);
+  assert.match(of("an earlier failure").text, /a restart of the server opens the store again\.$/);
+  assert.equal(of("something new").text, "Writes are refused: something new.");
+  const stalled = atRest((now) => Object.assign(now.summary, { writes_refused: "the disk is full", stall: { ...QUIET, cause: "too many L0 files", is_stopped: true } }));
+  assert.deepEqual(adviseOn(stalled).map((one) => one.id), ["refused", "stall"]);
+});
+
 test("a stop since memtables wait names what they hold, and what more memory would save", () => {
   const now = atRest((now) => {
     now.summary.stall = { cause: "memtables wait for their flush", is_stopped: true, seconds_total: 9, count: 1 };

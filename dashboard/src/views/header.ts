@@ -74,9 +74,10 @@ export function header(store: Store): HTMLElement {
     setText(memory.note, `of ${bytes(budget_bytes)}${rss_bytes === null ? "" : ` · process ${bytes(rss_bytes)}`}`);
     setWidth(bar, budget_bytes > 0 ? used_bytes / budget_bytes : 0);
     const { cause, is_stopped, seconds_total, count: times } = summary.stall;
-    setValue(stall.value, cause === null ? "none" : is_stopped ? "writes stopped" : "writes slowed", cause);
-    setText(stall.note, cause ?? (times > 0 ? `${times} so far, ${duration(seconds_total)}` : "none so far"));
-    stall.root.classList.toggle("alarm", cause !== null);
+    const { writes_refused } = summary;
+    setValue(stall.value, writes_refused !== null ? "writes refused" : cause === null ? "none" : is_stopped ? "writes stopped" : "writes slowed", cause);
+    setText(stall.note, writes_refused ?? cause ?? (times > 0 ? `${times} so far, ${duration(seconds_total)}` : "none so far"));
+    stall.root.classList.toggle("alarm", writes_refused !== null || cause !== null);
     spark();
     document.title = `${count(summary.ops_per_s)}/s · Terrace`;
   });

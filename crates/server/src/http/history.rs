@@ -265,6 +265,7 @@ fn between(before: Option<&Reading>, now: &Reading, latency_us: LatencyUs) -> (S
             seconds_total: now.engine.stall_us as f64 / 1e6,
             count: now.engine.slowdowns + now.engine.stops,
         },
+        writes_refused: refused(&now.engine),
         device_reads_per_get: (gets > 0.0).then(|| device_reads / gets),
         memory: super::json::MemoryNow {
             rss_bytes: now.rss_bytes,
@@ -365,6 +366,15 @@ fn stall(before: &Metrics, now: &Metrics) -> Option<(StallCause, bool)> {
         .max_by_key(|(_, grown)| (grown.stall_us, grown.slowdowns + grown.stops))?;
     // Time without a slowdown is that of a stop that began earlier.
     Some((cause, grown.stops > 0 || grown.slowdowns == 0))
+}
+
+/// Why writes are refused; not why they wait.
+fn refused(engine: &Metrics) -> Option<&'static str> {
+    match (engine.poisoned, engine.disk_full) {
+        (true, _) => Some("an earlier failure"),
+        (false, true) => Some("the disk is full"),
+        (false, false) => None,
+    }
 }
 
 /// The engine gives 0 where there is no amplification yet.

@@ -110,6 +110,7 @@ pub(super) struct Summary {
     pub write_amplification: Option<f64>,
     pub space_amplification: Option<f64>,
     pub stall: Stall,
+    pub writes_refused: Option<&'static str>,
     pub device_reads_per_get: Option<f64>,
     pub memory: MemoryNow,
     pub dbsize_estimate: u64,

@@ -71,6 +71,20 @@ fn the_cause_of_a_stall_is_what_the_engine_counted_most_time_for() {
 }
 
 #[test]
+fn a_store_that_refuses_writes_says_why() {
+    let mut past = Past::default();
+    let mut refused = |second, poisoned, disk_full| {
+        let engine = Metrics { poisoned, disk_full, ..Metrics::default() };
+        past.enter(Reading { engine, ..reading(second) });
+        past.summary().unwrap().writes_refused
+    };
+    assert_eq!(refused(1, false, false), None);
+    assert_eq!(refused(2, false, true), Some("the disk is full"));
+    assert_eq!(refused(3, true, true), Some("an earlier failure"));
+    assert_eq!(refused(4, false, false), None);
+}
+
+#[test]
 fn percentiles_forget_what_was_before_the_window() {
     let mut past = Past::default();
     let mut timings = reading(0).timings;
