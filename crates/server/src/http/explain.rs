@@ -37,8 +37,10 @@ pub fn explain(db: &Db, layout: KeyLayout, number: u8, key: &[u8]) -> terrace::R
         let has_expired =
             expires_at_ms.is_some_and(|at| at <= db.options().advanced.clock.wall_ms());
         if has_expired {
+            // The engine knows what it stores of a collection, and not that it expires.
             if let Some(step) = told.steps.last_mut() {
                 step.outcome = Outcome::Deleted;
+                step.answer = "absent: it has expired".to_string();
             }
             continue;
         }

@@ -285,6 +285,14 @@ fn a_key_is_explained_as_it_is() {
     let hash = ask("h");
     assert_eq!((&hash["type"], &hash["found"]["expires_at_ms"]), (&"hash".into(), &Value::Null));
     assert_eq!(hash["steps"].as_array().unwrap().last().unwrap()["family"], "collections");
+    // The same since 1970.
+    meta[17] = 1;
+    db.column_family("collections").unwrap().put("\0h", &meta).unwrap();
+    let expired = ask("h");
+    assert_eq!((&expired["type"], &expired["found"]), (&Value::Null, &Value::Null));
+    let last = expired["steps"].as_array().unwrap().last().unwrap();
+    let said = (&last["answer"], &last["outcome"]);
+    assert_eq!(said, (&"absent: it has expired".into(), &"deleted".into()));
 }
 
 #[test]
