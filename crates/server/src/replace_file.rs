@@ -27,6 +27,24 @@ pub fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     File::open(folder(&path))?.sync_all()
 }
 
+/// Removes what processes have left beside the file at `path` that were killed while they replaced it. No process may be
+/// replacing it now.
+///
+/// # Errors
+/// Those of the device; what is left then stays.
+pub fn remove_leftovers(path: &Path) -> io::Result<()> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.as_encoded_bytes();
+    for entry in fs::read_dir(folder(path))? {
+        let other = entry?.file_name();
+        let rest = other.as_encoded_bytes().strip_prefix(name);
+        let process = rest.and_then(|rest| rest.strip_prefix(b".")?.strip_suffix(b".new"));
+        if process.is_some_and(|id| !id.is_empty() && id.iter().all(u8::is_ascii_digit)) {
+            fs::remove_file(folder(path).join(other))?;
+        }
+    }
+    Ok(())
+}
+
 fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -84,6 +102,30 @@ mod tests {
         replace(&link, b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    }
+
+    #[test]
+    fn what_processes_that_were_killed_have_left_is_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("h.json");
+        let others = [
+            "h.json",
+            "h.json..new",
+            "h.json.1.new2",
+            "h.json.x.new",
+            "i.json.1.new",
+            "xh.json.1.new",
+        ];
+        for name in others.iter().chain(&["h.json.1.new", "h.json.4711.new"]) {
+            fs::write(folder.path().join(name), "x").unwrap();
+        }
+        remove_leftovers(&path).unwrap();
+        let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string();
+        let mut left: Vec<String> =
+            fs::read_dir(folder.path()).unwrap().map(|entry| name(entry).unwrap()).collect();
+        left.sort_unstable();
+        assert_eq!(left, others);
+        assert!(remove_leftovers(&folder.path().join("no/such")).is_err());
     }
 
     #[test]

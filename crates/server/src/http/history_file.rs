@@ -57,8 +57,10 @@ impl HistoryFile {
         Self { path, state: Mutex::new(State { saved: Instant::now(), has_failed: false }) }
     }
 
-    /// What earlier runs have left; nothing if that cannot be read.
+    /// What earlier runs have left; nothing if that cannot be read. What they began to write and did not end goes.
     pub fn load(&self) -> Kept {
+        // The store is open, so no other process writes the file. What cannot be removed costs room only.
+        drop(replace_file::remove_leftovers(&self.path));
         match read(&self.path) {
             Ok(kept) => kept,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Kept::default(),
@@ -156,6 +158,16 @@ mod tests {
         let loaded = file.load();
         assert_eq!((loaded.options, loaded.marks), (some().options, some().marks));
         assert!(!file.is_due(), "just saved");
+    }
+
+    #[test]
+    fn what_a_run_that_was_killed_had_begun_to_write_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = HistoryFile::new(folder.path().join("h.json"));
+        file.save(some);
+        fs::write(folder.path().join("h.json.4711.new"), "{\"format\":1,").unwrap();
+        assert_eq!(file.load().marks, some().marks);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "the history alone");
     }
 
     #[test]
