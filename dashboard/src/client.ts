@@ -136,7 +136,7 @@ export class Client {
       this.store.setConnection("denied", (failure as Refused).message);
       this.probeIn(DENIED_MS);
     } else if (status === 503) {
-      this.store.setConnection("full");
+      this.store.setConnection("full", (failure as Refused).message);
       this.probeIn(FULL_MS);
     } else this.lose();
   }

@@ -4,7 +4,7 @@ import { KeyAxis } from "./axis.ts";
 import type { Explanation, FamilyShape, FileShape, FinishedJob, History, Live, Mark, Shape } from "./api.ts";
 import { SeriesBuffer } from "./series-buffer.ts";
 
-/** `full`: the server gives no stream more; `paused`: nobody sees the page. */
+/** `full`: the server, or a proxy before it, gives no stream more; `paused`: nobody sees the page. */
 export type Connection = "connecting" | "live" | "lost" | "denied" | "full" | "paused";
 
 export interface Events {
@@ -25,7 +25,8 @@ export class Store {
   live: Live | null = null;
   connection: Connection = "connecting";
   lost_since_ms: number | null = null;
-  denied_reason = "";
+  /** What was said of a connection that is `denied` or `full`. */
+  refusal = "";
   /** With all files, if the store has any; `live.shape` may lack them. */
   shape: Shape | null = null;
   family_name = "default";
@@ -73,7 +74,7 @@ export class Store {
   }
 
   setConnection(connection: Connection, reason = ""): void {
-    this.denied_reason = reason;
+    this.refusal = reason;
     if (connection !== "lost") this.lost_since_ms = null;
     else this.lost_since_ms ??= Date.now();
     if (connection === this.connection && connection !== "lost") return;

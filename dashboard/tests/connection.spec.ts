@@ -54,6 +54,17 @@ test("a page too many says so, and is served when there is room", async () => {
   await second.context().close();
 });
 
+test("a proxy whose server is gone is not taken for a server with too many pages", async (t) => {
+  const wire = await wireTo(mock.url);
+  t.after(() => wire.close());
+  const { page } = await openPage(browser, LAPTOP, wire.url);
+  await page.route("**/api/v1/stream", (route) => route.fulfill({ status: 503, contentType: "text/html", body: "<h1>no server is there</h1>" }));
+  wire.cut();
+  await page.waitForSelector('.state[data-state="full"]');
+  assert.equal(await page.locator(".state [role=status]").textContent(), "the server answered 503, trying again");
+  await page.context().close();
+});
+
 test("a page that comes back in several ways at a time has one stream", async (t) => {
   const wire = await wireTo(mock.url);
   t.after(() => wire.close());

@@ -223,7 +223,7 @@ test("a stream that is refused because too many listen is asked for again after 
   open()[0]!.onerror();
   await clock.pass(500);
   await asks("stream")[0]!.answer(503, { error: "enough pages are listening" });
-  assert.deepEqual([store.connection, open().length], ["full", 0]);
+  assert.deepEqual([store.connection, store.refusal, open().length], ["full", "enough pages are listening", 0]);
   await clock.pass(9000);
   assert.deepEqual([asks("stream").length, store.connection], [1, "full"]);
   await clock.pass(1000);
@@ -239,7 +239,7 @@ test("a login that is missing is said, and tried again", async () => {
   open()[0]!.onerror();
   await clock.pass(500);
   await asks("stream")[0]!.answer(401, { error: "log in" });
-  assert.deepEqual([store.connection, store.denied_reason], ["denied", "log in"]);
+  assert.deepEqual([store.connection, store.refusal], ["denied", "log in"]);
   await clock.pass(5000);
   assert.equal(asks("stream").length, 2);
 });

@@ -6,6 +6,8 @@ import { currentChoice, nextChoice } from "../theme.ts";
 
 const HIT_WINDOW_S = 10;
 const SPARK_S = 60;
+/** What the server says that has as many streams as it gives; a proxy whose server is gone has other words. */
+const ENOUGH = "enough pages are listening";
 
 function figure(id: string, label: string): { root: HTMLElement; value: HTMLElement; note: HTMLElement } {
   const value = h("b", { class: "num", "data-kpi": id }, UNKNOWN);
@@ -86,7 +88,7 @@ export function header(store: Store): HTMLElement {
     const seconds = store.lost_since_ms === null ? 0 : Math.round((Date.now() - store.lost_since_ms) / 1000);
     const texts: Record<Connection, string> = {
       connecting: "connecting", live: "live", paused: "paused while nobody looks", lost: "connection lost, trying again",
-      full: "too many pages are listening, trying again", denied: `not allowed: ${store.denied_reason}`,
+      full: `${store.refusal === ENOUGH ? "too many pages are listening" : store.refusal}, trying again`, denied: `not allowed: ${store.refusal}`,
     };
     state.dataset.state = connection;
     setText(word, texts[connection]);
