@@ -35,8 +35,8 @@ pub const COMMANDS: &[CommandSpec] = &[
         "bgsave",
         -1,
         ADMIN_WAITS,
-        ("[SCHEDULE]", "Makes a checkpoint in the store's folder, of hard links where possible."),
-        ("one flush; in the background", "1.0.0"),
+        ("[SCHEDULE]", "Makes a checkpoint beside the store, of hard links where possible."),
+        ("O(files), a link each; in the background", "1.0.0"),
         bgsave,
     ),
     row(
@@ -44,7 +44,7 @@ pub const COMMANDS: &[CommandSpec] = &[
         1,
         ADMIN_WAITS.with(Flags::NO_MULTI),
         ("", "As BGSAVE, and answers when it is done."),
-        ("one flush", "1.0.0"),
+        ("O(files), a link each", "1.0.0"),
         save,
     ),
     row(
@@ -60,7 +60,7 @@ pub const COMMANDS: &[CommandSpec] = &[
         -1,
         Flags::ADMIN.with(Flags::NO_MULTI),
         ("[NOSAVE | SAVE] [NOW] [FORCE]", "Answers what was begun, closes the store and ends."),
-        ("one flush with SAVE", "1.0.0"),
+        ("one flush; with SAVE its cost, too", "1.0.0"),
         shutdown,
     ),
     row(
