@@ -13,7 +13,8 @@
 //
 // Bytes. Keys and values are any bytes, with a length; the library copies what it keeps before it returns. A
 // NULL pointer with length 0 is no bytes. Names, option texts and messages are UTF-8 and end with a zero
-// byte; paths end with a zero byte and are otherwise any bytes.
+// byte; paths end with a zero byte and are otherwise any bytes. Those that are relative are so to the working directory of the
+// call: what is open stays where it is when the program changes that.
 //
 // Threads. terrace_db, terrace_family, terrace_snapshot, terrace_entries and terrace_backups may be used by any number of threads at
 // the same time, terrace_options and terrace_read_options while nobody changes them. terrace_iter, terrace_batch,
@@ -78,7 +79,7 @@
 // that is not encrypted while keys were given.
 #define TERRACE_UNSUPPORTED 12
 
-// The read needs the device, and its options forbid that.
+// The read needs the device, or passes thousands of keys that it does not show, and its options forbid that.
 #define TERRACE_NOT_IN_MEMORY 13
 
 // A read-only store lacks a file that its writer has removed. Refresh it.
@@ -507,7 +508,8 @@ void terrace_snapshot_free(struct terrace_snapshot *snapshot);
 struct terrace_read_options *terrace_read_options_new(void);
 
 // Sets an option of reads by its name: "fill_cache" (true), "in_memory" (false: true makes a read that
-// needs the device fail with TERRACE_NOT_IN_MEMORY), "keys_only" (false), "readahead_bytes" (0).
+// needs the device, or passes thousands of keys that it does not show, fail with TERRACE_NOT_IN_MEMORY), "keys_only" (false),
+// "readahead_bytes" (0).
 struct terrace_error *terrace_read_options_set(struct terrace_read_options *options,
                                                const char *name,
                                                const char *value);

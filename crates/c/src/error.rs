@@ -29,7 +29,7 @@ pub const TERRACE_NO_SUCH_FAMILY: i32 = 11;
 /// A file of a format version that this build does not read, or one that is encrypted with a key that was not given, or
 /// that is not encrypted while keys were given.
 pub const TERRACE_UNSUPPORTED: i32 = 12;
-/// The read needs the device, and its options forbid that.
+/// The read needs the device, or passes thousands of keys that it does not show, and its options forbid that.
 pub const TERRACE_NOT_IN_MEMORY: i32 = 13;
 /// A read-only store lacks a file that its writer has removed. Refresh it.
 pub const TERRACE_OUTDATED: i32 = 14;

@@ -30,7 +30,8 @@ pub extern "C" fn terrace_read_options_new() -> *mut ReadOptions {
 }
 
 /// Sets an option of reads by its name: "fill_cache" (true), "in_memory" (false: true makes a read that
-/// needs the device fail with TERRACE_NOT_IN_MEMORY), "keys_only" (false), "readahead_bytes" (0).
+/// needs the device, or passes thousands of keys that it does not show, fail with TERRACE_NOT_IN_MEMORY), "keys_only" (false),
+/// "readahead_bytes" (0).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terrace_read_options_set(
     options: *mut ReadOptions,

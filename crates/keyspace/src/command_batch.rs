@@ -556,7 +556,7 @@ impl CommandBatch {
         }
     }
 
-    /// Refuses to make a value of this many bytes in [`Mode::Memory`]: it takes long, and so does its commit.
+    /// Refuses to make, or look through, this many bytes in [`Mode::Memory`]: that takes long, and so does their commit.
     pub fn allow_bytes(&self, bytes: usize) -> Result<()> {
         /// About a millisecond, or some.
         const LONG: usize = 1 << 20;

@@ -48,8 +48,9 @@ pub enum Error {
     /// The file is of a format version this build does not read, or it is encrypted and its key is not given, or it is
     /// not and keys are.
     Unsupported(Arc<terrace_base::Error>),
-    /// A read with [`ReadOptions::in_memory`](crate::ReadOptions::in_memory) needs the device. It
-    /// has read nothing; repeat it without the option where waiting is allowed.
+    /// A read with [`ReadOptions::in_memory`](crate::ReadOptions::in_memory) needs the device, or, of an iterator, would pass
+    /// more than [`MAX_STEPPED_OVER_IN_MEMORY`](crate::MAX_STEPPED_OVER_IN_MEMORY) keys. It has read nothing; repeat it
+    /// without the option where waiting is allowed.
     NotInMemory,
     /// The store is open read-only, and the process that writes has removed a file that is needed
     /// here. [`Db::refresh`](crate::Db::refresh) it, or open it again.
@@ -103,9 +104,9 @@ impl fmt::Display for Error {
             Self::NoSuchFamily(name) => {
                 write!(f, "there is no column family `{name}`; create it first")
             }
-            Self::NotInMemory => {
-                f.write_str("the read needs the device; repeat it without `in_memory`")
-            }
+            Self::NotInMemory => f.write_str(
+                "the read needs the device or a long walk; repeat it without `in_memory`",
+            ),
             Self::Outdated(error) => {
                 write!(f, "{error}; refresh the read-only store or open it again")
             }
