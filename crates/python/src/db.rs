@@ -77,7 +77,7 @@ impl Db {
         self.view.look(|seen| Ok(format!("<terracedb.Db at {:?}>", seen.db.path())))
     }
 
-    /// The directory.
+    /// The directory, from the root of the file system on.
     #[getter]
     fn path(&self) -> PyResult<PathBuf> {
         self.view.look(|seen| Ok(seen.db.path().to_path_buf()))

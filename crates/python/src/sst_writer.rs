@@ -55,7 +55,7 @@ impl SstWriter {
         Ok(Self { writer: Kept::new(Mutex::new(Some(Box::new(created)))), path })
     }
 
-    /// Where the file lies.
+    /// Where the file lies, from the root of the file system on.
     #[getter]
     fn path(&self) -> PathBuf {
         self.path.clone()

@@ -118,7 +118,7 @@ class Db(ColumnFamily):
     ) -> Self: ...
     @property
     def path(self) -> Any:
-        """The directory."""
+        """The directory, from the root of the file system on."""
     def close(self) -> None:
         """Flushes and closes the store; also at the end of a `with` block. A second time does nothing."""
     def __enter__(self) -> Self: ...
@@ -259,7 +259,7 @@ class SstWriter:
     def __new__(cls, path: _Path, *, encryption_key_file: _Path | None = None, **options: Any) -> Self: ...
     @property
     def path(self) -> Any:
-        """Where the file lies."""
+        """Where the file lies, from the root of the file system on."""
     def put(self, key: _Bytes, value: _Bytes, *, expires_at: float | None = None) -> None:
         """Adds a key, above all before it; with `expires_at`, until then, in seconds since 1970."""
     def __setitem__(self, key: _Bytes, value: _Bytes) -> None: ...
