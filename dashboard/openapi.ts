@@ -103,7 +103,7 @@ const ENDPOINTS: Endpoint[] = [
     ],
   },
   { path: "/api/v1/hotkeys", summary: "Keys that are read and written most.", answer: { type: "HotKeys" } },
-  { path: "/api/v1/slowlog", summary: "The slowest commands of late.", answer: { type: "SlowLog" } },
+  { path: "/api/v1/slowlog", summary: "The newest entries of the slow log, at most 128.", answer: { type: "SlowLog" } },
   { path: "/api/v1/latency", summary: "Latencies by command.", answer: { type: "CommandLatencies" } },
   {
     path: "/api/v1/cluster",
