@@ -14,8 +14,7 @@ impl Backups {
     ///
     /// # Errors
     /// There is no such backup, it is damaged, `target` cannot be replaced by a new directory or is one that a store has for its
-    /// own use, or a file cannot be
-    /// written. Nothing is left at `target`, unless only the last sync failed.
+    /// own use, or a file cannot be written. Nothing is left at `target`, unless only the last sync failed.
     pub fn restore(
         &self,
         id: u64,
