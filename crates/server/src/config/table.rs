@@ -226,7 +226,7 @@ options! {
              when the operating system likes to.";
         "value-separation-threshold" => value_separation_threshold: Option<u64> = "1kb",
             Kind::BytesOrOff, Live,
-            "Values of at least this many bytes are written once and never moved by compaction.";
+            "Values of at least this many bytes stay in the log, and are moved only to collect garbage.";
         "gc-garbage-ratio" => gc_garbage_ratio: f64 = "0.3",
             Kind::Ratio { min: 0.05, max: 1.0 }, Live,
             "Share of garbage among separated values that is allowed; 1 collects nothing.";
