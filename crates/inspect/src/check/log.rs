@@ -54,7 +54,8 @@ pub(super) fn check(
     let is_proven = |log: &LogPosition| log.segment > SegmentNumber::ZERO && log.segment >= oldest;
     let proven = Some(claims.log).filter(is_proven);
     let mut next_seqno = SeqNo::ZERO;
-    let setting = Setting { proven, ..Setting::default() };
+    // What is half seen of an append is neither damage nor unfinished.
+    let setting = Setting { proven, beside_writer: true };
     let outcome = LogSegments::open(vfs, &segments).and_then(|log| {
         // A store begins such a one when it is opened, and its manifest says that the log begins with it before there are
         // writes in it.

@@ -37,6 +37,17 @@ fn a_sound_store_is_sound_and_counted() {
     assert!(report.to_string().ends_with("sound"));
 }
 
+/// A reader that has the beginning of a segment as it was, and what is behind that as it is now, sees zeros in front of records
+/// that had been durable.
+#[test]
+fn a_log_that_grows_while_it_is_read_is_sound() {
+    for nth in 0..8 {
+        let store = Store::new();
+        let report = check_store(&store.beside_writer(nth), Path::new(DIR)).unwrap();
+        assert!(report.is_sound(), "before read {nth}: {report}");
+    }
+}
+
 #[test]
 fn nothing_is_written() {
     let store = Store::new();

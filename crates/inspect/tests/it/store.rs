@@ -2,14 +2,15 @@
 //! three SSTs in two levels, range tombstones, expiries, a log of two segments.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use terrace_base::codec::{put_bytes, put_varint};
 use terrace_base::key::pack_trailer;
 use terrace_base::{FileNumber, RangeTombstone, RangeTombstones, SegmentNumber, SeqNo, ValueKind};
-use terrace_log::{LogOptions, LogWriter};
+use terrace_log::{LogOptions, LogPosition, LogWriter};
 use terrace_manifest::{FamilyEdit, FileMeta, Manifest, VersionEdit, names};
 use terrace_sst::{Compression, SstOptions, SstSummary, SstWriter};
-use terrace_vfs::{SimVfs, Vfs};
+use terrace_vfs::{BeforeCalls, Call, SimVfs, Vfs};
 
 pub const DIR: &str = "/store";
 
@@ -124,6 +125,31 @@ impl Store {
 
     pub fn shared(&self) -> Arc<dyn Vfs> {
         Arc::new(self.vfs.clone())
+    }
+
+    /// Begins a further log segment, with room set aside, in which there is nothing yet. A writer appends some records to it,
+    /// and syncs each, right before the read of it that `nth` have come before.
+    pub fn beside_writer(&self, nth: usize) -> Arc<dyn Vfs> {
+        let (path, number) = (self.path("000006.log"), SegmentNumber::new(6));
+        let offset = self.vfs.len(&self.path("000005.log")).unwrap();
+        let end = Some(LogPosition { segment: FIVE, offset });
+        let options = LogOptions { preallocate_bytes: 1 << 20, ..LogOptions::default() };
+        let writer = LogWriter::create_after(&self.vfs, &path, number, &options, end).unwrap();
+        let (writer, reads) = (Mutex::new(writer), AtomicUsize::new(0));
+        let value = vec![7_u8; 100_000];
+        Arc::new(BeforeCalls::with_reads(self.vfs.clone(), move |call, at: &Path| {
+            let is_read = matches!(call, Call::Read(..)) && at == path.as_path();
+            if is_read && reads.fetch_add(1, Ordering::Relaxed) == nth {
+                let mut writer = writer.lock().unwrap();
+                // More than is read at once.
+                for seqno in 12..17 {
+                    let put = (ValueKind::Put, 0, &b"key"[..], &value[..]);
+                    writer.append(&[&batch(seqno, &[put])])?;
+                    writer.sync()?;
+                }
+            }
+            Ok(())
+        }))
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
