@@ -17,7 +17,7 @@ mod segments;
 mod sst;
 mod values;
 
-use crate::directory::Listing;
+use crate::directory::{ATTEMPTS, Listing};
 use crate::problem::Problem;
 use crate::salvage;
 use crate::text::SizeBytes;
@@ -30,9 +30,6 @@ use terrace_base::{Error, FileNumber, Result, SegmentNumber};
 use terrace_manifest::FileMeta;
 use terrace_manifest::evidence::{self, Claims, Evidence};
 use terrace_vfs::Vfs;
-
-/// How often a part of the check starts over because the store changed under it.
-const ATTEMPTS: u32 = 5;
 
 /// What a check went through.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -8,6 +8,9 @@ use terrace_log::SegmentFile;
 use terrace_manifest::names::{self, FileName};
 use terrace_vfs::Vfs;
 
+/// How often a look at files starts over because the store changed under it.
+pub(crate) const ATTEMPTS: u32 = 5;
+
 /// What a directory holds, by the names in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Contents {

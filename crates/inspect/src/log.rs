@@ -3,7 +3,7 @@
 //! of the log, and how much of the value segments is live.
 
 use crate::batch;
-use crate::directory::{Listing, is_directory, number_of};
+use crate::directory::{ATTEMPTS, Listing, is_directory, number_of};
 use crate::salvage;
 use crate::segments;
 use crate::tree::Tree;
@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use terrace_base::{Error, Result, SegmentNumber};
 use terrace_log::dump::{Detail, PayloadPlace};
-use terrace_log::{LogPosition, SegmentFile};
+use terrace_log::{LogPosition, SegmentFile, Setting};
 use terrace_vfs::Vfs;
 
 /// Prints the segment (of the commit log or of values) at `path`, or every segment of the store in
@@ -47,8 +47,7 @@ pub fn log(vfs: &dyn Vfs, path: &Path, detail: Detail, out: &mut dyn io::Write) 
     if listing.logs.is_empty() {
         writeln!(out, "no log segments in {}", path.display()).map_err(print)?;
     }
-    let tree = salvage::load(vfs, path, &mut Vec::new()).ok().flatten();
-    let recovery = recovery(vfs, tree.as_ref(), &listing);
+    let (tree, recovery) = recovery_now(vfs, path)?;
     problems += u64::from(recovery.is_err());
     let recovery = recovery.unwrap_or_else(|why| format!("recovery would fail: {why}"));
     writeln!(out, "{recovery}").map_err(print)?;
@@ -76,6 +75,25 @@ fn segment(vfs: &dyn Vfs, path: &Path, detail: Detail, out: &mut dyn io::Write) 
     }
 }
 
+/// What opening the store in `dir` as it is now would replay, or why it would refuse; and its tree. A writer may begin and remove
+/// segments meanwhile: what fails is then looked at again.
+fn recovery_now(
+    vfs: &dyn Vfs,
+    dir: &Path,
+) -> Result<(Option<Tree>, std::result::Result<String, String>)> {
+    let mut attempt = 1;
+    loop {
+        let tree = salvage::load(vfs, dir, &mut Vec::new()).ok().flatten();
+        let listing = Listing::read(vfs, dir)?;
+        let recovery = recovery(vfs, tree.as_ref(), &listing);
+        if recovery.is_ok() || attempt == ATTEMPTS || Listing::read(vfs, dir)?.logs == listing.logs
+        {
+            return Ok((tree, recovery));
+        }
+        attempt += 1;
+    }
+}
+
 /// What opening the store would replay, or why it would refuse.
 fn recovery(
     vfs: &dyn Vfs,
@@ -84,7 +102,8 @@ fn recovery(
 ) -> std::result::Result<String, String> {
     let oldest = tree.map_or(SegmentNumber::ZERO, |tree| tree.oldest_log_segment());
     let live: Vec<SegmentFile> = listing.segments_from(oldest).collect();
-    let recovered = terrace_log::recover(vfs, &live, &mut |_, _, _| Ok(()));
+    let setting = Setting { beside_writer: true, ..Setting::default() };
+    let recovered = terrace_log::recover_with(vfs, &live, setting, &mut |_, _, _| Ok(()));
     let recovered = recovered.map_err(|error| error.to_string())?;
     let count = live.len();
     let mut line = format!(

@@ -16,6 +16,10 @@ use terrace_base::{Error, Result, SegmentNumber};
 use terrace_compression::Compression;
 use terrace_vfs::{OpenMode, Vfs};
 
+/// How often a dump looks in vain whether a writer has appended meanwhile what it saw in part: each look reads anew, and a
+/// file may be damaged in any number of places.
+const MOST_VAIN_LOOKS: u32 = 16;
+
 /// How much is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
@@ -53,8 +57,8 @@ pub struct PayloadPlace {
 /// Says what a payload means, a line per item.
 pub type Describe<'a> = dyn Fn(&[u8], PayloadPlace) -> Vec<String> + 'a;
 
-/// Prints the segment at `path`. Its number is taken from its header, or is `segment` if the
-/// header is damaged.
+/// Prints the segment at `path`, to which a writer may be appending. Its number is taken from its header, or is `segment`
+/// if the header is damaged.
 ///
 /// # Errors
 /// I/O; `Unsupported` for another format version. Damage is printed.
@@ -74,6 +78,7 @@ pub fn dump(
     let mut reader = LogReader::open_around_loss(vfs, path, number)?;
     let mut dumper = Dumper { out, path, detail, dumped: Dumped::default() };
     dumper.header(vfs, header, reader.file_bytes())?;
+    let mut vain_looks = 0;
     loop {
         let (from, why) = match reader.next() {
             Ok(Step::Record(record)) => {
@@ -96,6 +101,13 @@ pub fn dump(
             Err(error @ Error::Io { .. }) => return Err(error),
             Err(error) => (reader.position(), error.to_string()),
         };
+        if vain_looks < MOST_VAIN_LOOKS {
+            // A file that is gone, or cannot be opened again, is printed as it was opened.
+            if reader.look_again(vfs).unwrap_or(false) {
+                continue;
+            }
+            vain_looks += 1;
+        }
         let next = reader.resync()?;
         dumper.damage(from, next.unwrap_or(reader.file_bytes()), &why)?;
         if next.is_none() {

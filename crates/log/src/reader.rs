@@ -302,7 +302,11 @@ impl LogReader {
     /// Opens the file again, for a writer may have appended to it. True if a sound record stands
     /// where none did: [`LogReader::next`] then goes on with it. Else nothing changes.
     pub(crate) fn look_again(&mut self, vfs: &dyn Vfs) -> Result<bool> {
-        let mut fresh = Self::open(vfs, self.window.file().path(), self.segment)?;
+        let window: fn(Arc<dyn RandomFile>) -> Window = match self.window.salvages() {
+            true => Window::around_loss,
+            false => Window::new,
+        };
+        let mut fresh = Self::open_with(vfs, self.window.file().path(), self.segment, window)?;
         fresh.position = fresh.position.max(self.position);
         let grown =
             fresh.header.is_ok() && matches!(fresh.examine(fresh.position)?, Found::Record { .. });

@@ -57,6 +57,11 @@ impl Window {
         Self { salvages: true, ..Self::new(file) }
     }
 
+    /// Whether it is one of [`Window::around_loss`].
+    pub(crate) fn salvages(&self) -> bool {
+        self.salvages
+    }
+
     /// The file's length when it was opened, or what it was cut to since.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.file_bytes

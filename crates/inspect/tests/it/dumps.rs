@@ -1,11 +1,16 @@
 //! The dumps: what they show, and that damage neither stops nor fools them.
 
-use crate::store::{DIR, Store};
+use crate::store::{DIR, Store, batch};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use terrace_base::{FileNumber, SegmentNumber, ValueKind};
 use terrace_inspect::{log, lsm, manifest, sst};
 use terrace_log::dump::Detail;
+use terrace_log::{LogOptions, LogPosition, LogWriter};
+use terrace_manifest::{FamilyEdit, Manifest, VersionEdit};
 use terrace_sst::DumpDetail;
-use terrace_vfs::Vfs;
+use terrace_vfs::{BeforeCalls, Call, Vfs};
 
 type Dump = fn(&Store, &Path, &mut Vec<u8>) -> terrace_base::Result<u64>;
 
@@ -62,6 +67,55 @@ fn the_log_is_shown_op_by_op_with_what_a_recovery_makes_of_it() {
             "recovery would replay 3 records from 2 segments (from number 4 on)",
         ],
     );
+}
+
+/// As in `check::a_log_that_grows_while_it_is_read_is_sound`.
+#[test]
+fn a_log_that_grows_while_it_is_read_is_shown_without_damage() {
+    for nth in 0..12 {
+        let vfs = Store::new().beside_writer(nth);
+        let mut out = Vec::new();
+        let problems = log(&*vfs, Path::new(DIR), Detail::Records, &mut out).unwrap();
+        let shown = String::from_utf8(out).unwrap();
+        assert_eq!(problems, 0, "before read {nth}:\n{shown}");
+        assert!(!shown.contains("DAMAGE"), "before read {nth}:\n{shown}");
+    }
+}
+
+/// To print a long log takes a while, in which a writer begins segments and removes others.
+#[test]
+fn what_a_recovery_would_make_of_the_log_is_said_of_the_log_as_it_is_then() {
+    let store = Store::new();
+    let [four, five, six] = [4, 5, 6].map(|number| store.path(&format!("00000{number}.log")));
+    let (sim, is_flushed) = (store.vfs.clone(), AtomicBool::new(false));
+    let vfs = BeforeCalls::with_reads(store.vfs.clone(), move |call, path: &Path| {
+        let is_read = matches!(call, Call::Read(..)) && path == five.as_path();
+        if is_read && !is_flushed.swap(true, Ordering::Relaxed) {
+            let (number, offset) = (SegmentNumber::new(6), sim.len(&five)?);
+            let end = Some(LogPosition { segment: SegmentNumber::new(5), offset });
+            let options = LogOptions::default();
+            let mut writer = LogWriter::create_after(&sim, &six, number, &options, end)?;
+            writer.append(&[&batch(12, &[(ValueKind::Put, 0, b"late", b"three")])])?;
+            let shared: Arc<dyn Vfs> = Arc::new(sim.clone());
+            let (mut manifest, mut state) = Manifest::recover(shared, Path::new(DIR))?;
+            let min_log_segment = Some(number);
+            let family = |id| FamilyEdit { id, min_log_segment, ..FamilyEdit::default() };
+            let edit = VersionEdit {
+                next_file_number: Some(FileNumber::new(7)),
+                families: vec![family(0), family(1)],
+                ..VersionEdit::default()
+            };
+            manifest.append(&mut state, &edit)?;
+            sim.remove(&four)?;
+        }
+        Ok(())
+    });
+    let mut out = Vec::new();
+    let problems = log(&vfs, Path::new(DIR), Detail::Records, &mut out).unwrap();
+    let shown = String::from_utf8(out).unwrap();
+    assert_eq!(problems, 0, "{shown}");
+    let want = "recovery would replay 1 records from 1 segments (from number 6 on)";
+    assert_holds(&shown, &["8 put alpha = one", want]);
 }
 
 #[test]
