@@ -22,7 +22,7 @@ pub use lock::take_lock_descriptors;
 use output::set_direct;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Resource, geteuid, getrlimit, setrlimit};
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File, FileType, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -109,11 +109,20 @@ fn sync_content(file: &File) -> io::Result<()> {
     Ok(retry_on_intr(|| rustix::fs::fdatasync(file))?)
 }
 
+/// Whether an entry of a directory, of which this is the kind, is a directory; `None` if it is gone. Some file systems do not say
+/// of what kind entries are when they list them: each is looked up then, and may have been removed since.
+fn is_dir(kind: io::Result<FileType>) -> io::Result<Option<bool>> {
+    match kind {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        kind => kind.map(|kind| Some(kind.is_dir())),
+    }
+}
+
 fn names_of_files(dir: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(or_here(dir))? {
         let entry = entry?;
-        if !entry.file_type()?.is_dir() {
+        if is_dir(entry.file_type())? == Some(false) {
             names.extend(entry.file_name().into_string());
         }
     }
@@ -125,7 +134,7 @@ fn names_of_others(dir: &Path) -> io::Result<Vec<String>> {
     for entry in fs::read_dir(or_here(dir))? {
         let entry = entry?;
         let name = entry.file_name();
-        if entry.file_type()?.is_dir() || name.to_str().is_none() {
+        if is_dir(entry.file_type())?.is_some_and(|is_dir| is_dir || name.to_str().is_none()) {
             names.push(name.to_string_lossy().into_owned());
         }
     }

@@ -53,6 +53,20 @@ fn what_a_failed_reservation_leaves_is_cut_off() {
     assert_eq!(fs::read(&path).unwrap(), b"all");
 }
 
+/// A store that another process has open loses files all the time.
+#[test]
+fn what_is_removed_while_it_is_listed_is_not_there() {
+    let dir = directory();
+    let kind_of = |path: &Path| fs::symlink_metadata(path).map(|found| found.file_type());
+    let path = dir.path().join("a");
+    assert_eq!(is_dir(kind_of(&path)).unwrap(), None);
+    fs::write(&path, "a").unwrap();
+    assert_eq!(is_dir(kind_of(&path)).unwrap(), Some(false));
+    assert_eq!(is_dir(kind_of(dir.path())).unwrap(), Some(true));
+    let refused = is_dir(kind_of(&path.join("b"))).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotADirectory);
+}
+
 /// To open one for reading would wait for a writer, who may never come.
 #[test]
 fn a_named_pipe_is_refused_without_a_wait() {
