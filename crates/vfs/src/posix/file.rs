@@ -6,7 +6,7 @@ use super::output::{Output, read_up_to, set_direct, write_all_at};
 use super::zeros_ahead::ZerosAhead;
 use crate::counters::{count_read, count_write};
 use crate::{AppendFile, CreateOptions, OpenMode, RandomFile};
-use rustix::fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate, fcntl_setfl};
+use rustix::fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate, fcntl_setfl, ftruncate};
 use rustix::io::{Errno, retry_on_intr};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -124,10 +124,17 @@ pub(super) fn create_new(path: &Path, options: &CreateOptions) -> io::Result<(Fi
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     let wanted = options.preallocate_bytes;
     if wanted > 0 {
-        // Best effort.
-        let _ = retry_on_intr(|| fallocate(&file, FallocateFlags::empty(), 0, wanted));
+        reserve(&file, || retry_on_intr(|| fallocate(&file, FallocateFlags::empty(), 0, wanted)));
     }
     Ok((file, wanted > 0))
+}
+
+/// Reserves room for an empty file by `allocate`, best effort: all of it or none. Some file systems leave a file for which there
+/// is not enough all that there is, of the disk or of a quota, and others would find nothing.
+pub(super) fn reserve(file: &File, allocate: impl FnOnce() -> rustix::io::Result<()>) {
+    if allocate().is_err() {
+        let _ = retry_on_intr(|| ftruncate(file, 0));
+    }
 }
 
 /// A file appended to through the page cache. A failed append may leave bytes past `len`, which

@@ -53,6 +53,22 @@ fn what_a_failed_reservation_leaves_is_cut_off() {
     assert_eq!(fs::read(&path).unwrap(), b"all");
 }
 
+#[test]
+fn a_reservation_that_fails_holds_no_room() {
+    let dir = directory();
+    let file = File::create(dir.path().join("a")).unwrap();
+    file::reserve(&file, || {
+        file.set_len(1 << 20).unwrap();
+        Err(Errno::NOSPC)
+    });
+    assert_eq!(file.metadata().unwrap().len(), 0);
+    file::reserve(&file, || {
+        file.set_len(1 << 20).unwrap();
+        Ok(())
+    });
+    assert_eq!(file.metadata().unwrap().len(), 1 << 20);
+}
+
 /// A store that another process has open loses files all the time.
 #[test]
 fn what_is_removed_while_it_is_listed_is_not_there() {
