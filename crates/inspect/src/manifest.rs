@@ -1,6 +1,6 @@
 //! `terrace inspect manifest`: the edits of a manifest, one after the other.
 
-use crate::directory::{Listing, is_directory, number_of};
+use crate::directory::{ATTEMPTS, Listing, is_directory, number_of};
 use std::cell::Cell;
 use std::io;
 use std::path::Path;
@@ -24,9 +24,9 @@ pub fn manifest(
         return one(vfs, path, detail, out);
     }
     let print = |source| Error::io("print", path, source);
-    let listing = Listing::read(vfs, path)?;
+    let (listing, current) = look(vfs, path)?;
     let mut problems = 0;
-    let in_force = match current::read(vfs, path) {
+    let in_force = match current {
         Ok(number) => {
             writeln!(out, "CURRENT names manifest {number}").map_err(print)?;
             if !listing.manifests.contains_key(&number) {
@@ -52,6 +52,20 @@ pub fn manifest(
         }
     }
     Ok(problems)
+}
+
+/// The files in `dir`, and the manifest that `CURRENT` names. A writer may move on to a manifest that was not among them, or
+/// from one that is not any more.
+fn look(vfs: &dyn Vfs, dir: &Path) -> Result<(Listing, Result<u64>)> {
+    let mut attempt = 1;
+    loop {
+        let (listing, current) = (Listing::read(vfs, dir)?, current::read(vfs, dir));
+        let is_lost = current.as_ref().is_ok_and(|number| !listing.manifests.contains_key(number));
+        if !is_lost || attempt == ATTEMPTS {
+            return Ok((listing, current));
+        }
+        attempt += 1;
+    }
 }
 
 fn one(vfs: &dyn Vfs, path: &Path, detail: Detail, out: &mut dyn io::Write) -> Result<u64> {

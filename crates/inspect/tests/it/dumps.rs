@@ -129,6 +129,25 @@ fn the_manifest_is_shown_edit_by_edit() {
 }
 
 #[test]
+fn a_manifest_that_comes_in_force_while_the_files_are_listed_is_shown() {
+    let store = Store::new();
+    let (sim, has_moved) = (store.vfs.clone(), AtomicBool::new(false));
+    let vfs = BeforeCalls::new(store.vfs.clone(), move |call, path: &Path| {
+        let is_current = matches!(call, Call::Open) && path.ends_with("CURRENT");
+        if is_current && !has_moved.swap(true, Ordering::Relaxed) {
+            let shared: Arc<dyn Vfs> = Arc::new(sim.clone());
+            Manifest::recover(shared, Path::new(DIR))?;
+        }
+        Ok(())
+    });
+    let mut out = Vec::new();
+    let problems = manifest(&vfs, Path::new(DIR), Detail::Records, &mut out).unwrap();
+    let shown = String::from_utf8(out).unwrap();
+    assert_eq!(problems, 0, "{shown}");
+    assert_holds(&shown, &["CURRENT names manifest 2", "MANIFEST-000002, in force"]);
+}
+
+#[test]
 fn an_sst_is_shown_entry_by_entry() {
     let store = Store::new();
     let (text, problems) = text(&store, SST, &store.path("000002.sst"));
