@@ -1,5 +1,5 @@
 //! Open SST readers, one slot per live file: opened on first use, closed least recently used
-//! first when more are open than the file-descriptor limit allows.
+//! first when more are open than the file-descriptor limit allows, or when they pin too much memory.
 //!
 //! A read state keeps the slots of its files, so a read reaches an open reader without a lock.
 
@@ -136,6 +136,12 @@ struct CacheMemory {
 /// The fewest readers that may be kept open.
 const LEAST_OPEN: usize = 4;
 
+/// Readers leave blocks one part in this many of the cache's share: of a store whose data is thousands of times its memory,
+/// or with long keys, all of them together may pin more than the whole budget.
+const BLOCKS_PART: usize = 8;
+/// But these bytes they may always pin, beside a budget that is very small: what is closed costs reads to open again.
+const LEAST_READER_BYTES: usize = 16 << 20;
+
 /// The most readers that are left open of `count`, which is not 0, when some are closed.
 fn less_an_eighth(count: usize) -> usize {
     count - (count / 8).max(1)
@@ -153,6 +159,8 @@ pub(crate) struct TableCache {
     /// Another process may remove files.
     read_only: bool,
     open: AtomicUsize,
+    /// What open readers pin, and what is pinned beside them.
+    reader_bytes: AtomicUsize,
     pinned_bytes: AtomicUsize,
     left_memtables: LeftMemtables,
     slots: Mutex<BTreeMap<FileNumber, Arc<ReaderSlot>>>,
@@ -196,6 +204,7 @@ impl TableCache {
             max_open: AtomicUsize::new(max_open.max(LEAST_OPEN)),
             read_only: false,
             open: AtomicUsize::new(0),
+            reader_bytes: AtomicUsize::new(0),
             pinned_bytes: AtomicUsize::new(0),
             left_memtables: LeftMemtables::default(),
             slots: Mutex::new(BTreeMap::new()),
@@ -294,7 +303,7 @@ impl TableCache {
         }
         slot.touched.store(true, Ordering::Relaxed);
         // Counted before others can see and close it, so that the counts never fall below zero.
-        self.pinned_bytes.fetch_add(reader.pinned_bytes(), Ordering::Relaxed);
+        self.reader_bytes.fetch_add(reader.pinned_bytes(), Ordering::Relaxed);
         let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
         let before = {
             let _turn = self.turn.lock();
@@ -307,14 +316,15 @@ impl TableCache {
         };
         if let Some(theirs) = before.as_ref() {
             // Somebody else opened it meanwhile: theirs stays.
-            self.pinned_bytes.fetch_sub(reader.pinned_bytes(), Ordering::Relaxed);
+            self.reader_bytes.fetch_sub(reader.pinned_bytes(), Ordering::Relaxed);
             self.open.fetch_sub(1, Ordering::Relaxed);
             return Ok(theirs.clone());
         }
         let max_open = self.max_open.load(Ordering::Relaxed);
         if open > max_open {
-            self.close_some(slot, less_an_eighth(max_open));
+            self.close_down_to(less_an_eighth(max_open), slot);
         }
+        self.close_heavy(Some(slot));
         self.charge();
         Ok(reader)
     }
@@ -323,21 +333,48 @@ impl TableCache {
     fn close_part(&self, keep: &ReaderSlot) -> bool {
         let open = self.open_count();
         if open > 0 {
-            self.close_some(keep, less_an_eighth(open));
+            self.close_down_to(less_an_eighth(open), keep);
         }
         open > 0
     }
 
-    /// Closes untouched readers, clearing marks as it goes, until no more than `goal` are open.
-    fn close_some(&self, keep: &ReaderSlot, goal: usize) {
+    /// Closes readers until no more than `goal` are open.
+    fn close_down_to(&self, goal: usize, keep: &ReaderSlot) {
+        self.close_until(|| self.open_count() <= goal, Some(keep));
+    }
+
+    /// Closes readers if all of them pin more than they may, but for the fewest that are kept open.
+    fn close_heavy(&self, keep: Option<&ReaderSlot>) {
+        let most = self.most_reader_bytes();
+        if self.reader_bytes() > most {
+            let goal = less_an_eighth(most);
+            let are_few = || self.open_count() <= LEAST_OPEN;
+            self.close_until(|| self.reader_bytes() <= goal || are_few(), keep);
+        }
+    }
+
+    /// Bytes that open readers pin.
+    fn reader_bytes(&self) -> usize {
+        self.reader_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The most bytes that they may.
+    fn most_reader_bytes(&self) -> usize {
+        let share = self.cache_share_bytes();
+        (share - share / BLOCKS_PART).max(LEAST_READER_BYTES)
+    }
+
+    /// Closes untouched readers, clearing marks as it goes, until it `is_enough`; all but that of `keep`.
+    fn close_until(&self, is_enough: impl Fn() -> bool, keep: Option<&ReaderSlot>) {
+        let is_kept = |slot: &ReaderSlot| keep.is_some_and(|keep| std::ptr::eq(slot, keep));
         let slots: Vec<Arc<ReaderSlot>> = self.slots.lock().values().cloned().collect();
         for round in 0..2 {
             for slot in &slots {
-                if self.open.load(Ordering::Relaxed) <= goal {
+                if is_enough() {
                     return;
                 }
                 let spared = slot.touched.swap(false, Ordering::Relaxed) && round == 0;
-                if !spared && !std::ptr::eq(Arc::as_ptr(slot), keep) {
+                if !spared && !is_kept(slot) {
                     self.close(slot);
                 }
             }
@@ -348,7 +385,7 @@ impl TableCache {
         let _turn = self.turn.lock();
         if let Some(reader) = slot.reader.swap(None) {
             self.filters.reader_closed(reader.file_number(), &reader);
-            self.pinned_bytes.fetch_sub(reader.pinned_bytes(), Ordering::Relaxed);
+            self.reader_bytes.fetch_sub(reader.pinned_bytes(), Ordering::Relaxed);
             self.open.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -365,7 +402,9 @@ impl TableCache {
 
     /// Whether another reader can be opened without closing one.
     pub fn has_room(&self) -> bool {
-        self.open.load(Ordering::Relaxed) < less_an_eighth(self.max_open.load(Ordering::Relaxed))
+        let max_open = self.max_open.load(Ordering::Relaxed);
+        self.open_count() < less_an_eighth(max_open)
+            && self.reader_bytes() < less_an_eighth(self.most_reader_bytes())
     }
 
     /// Takes this many bytes from the block cache's share until the result is dropped.
@@ -381,11 +420,15 @@ impl TableCache {
     }
 
     /// Changes that, and what is lent to the block cache or, below zero, taken from it. A smaller cache is smaller
-    /// when this returns.
+    /// when this returns, and what readers may not pin any more is given back.
     pub fn set_cache_memory(&self, share_bytes: usize, loan_bytes: isize) {
-        let mut memory = self.cache_memory.lock();
-        *memory = CacheMemory { share_bytes, loan_bytes };
-        self.options.cache.set_capacity_bytes(self.wanted_bytes(&memory));
+        {
+            let mut memory = self.cache_memory.lock();
+            *memory = CacheMemory { share_bytes, loan_bytes };
+            self.options.cache.set_capacity_bytes(self.wanted_bytes(&memory));
+        }
+        self.close_heavy(None);
+        self.charge();
     }
 
     /// Bytes that the block cache has since memtables do not use them.
@@ -490,7 +533,7 @@ impl TableCache {
     }
 
     fn wanted_bytes(&self, memory: &CacheMemory) -> usize {
-        let pinned = self.pinned_bytes.load(Ordering::Relaxed);
+        let pinned = self.pinned_bytes();
         let CacheMemory { share_bytes: all, loan_bytes: loan } = *memory;
         let taken = pinned.saturating_add(loan.min(0).unsigned_abs());
         // Where filters have borrowed, what is pinned since may take nearly all, until they have given back.
@@ -518,7 +561,7 @@ impl TableCache {
     /// Bytes of top-level indexes and range tombstones that open readers pin, of level models, and of memtables that
     /// only iterators and snapshots hold.
     pub fn pinned_bytes(&self) -> usize {
-        self.pinned_bytes.load(Ordering::Relaxed)
+        self.reader_bytes() + self.pinned_bytes.load(Ordering::Relaxed)
     }
 
     /// The block cache.

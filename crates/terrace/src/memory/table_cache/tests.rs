@@ -1,8 +1,10 @@
-//! A process that is short of descriptors.
+//! A process that is short of descriptors, and readers that pin much memory.
 
+use super::*;
 use crate::{Db, Options};
-use std::sync::Arc;
-use terrace_manifest::FileMeta;
+use terrace_base::range_tombstone::Fragment;
+use terrace_base::{RangeTombstones, SeqNo};
+use terrace_sst::{SstOptions, SstWriter};
 use terrace_vfs::{Fault, FaultKind, OpClass, SimVfs};
 
 #[test]
@@ -43,4 +45,67 @@ fn without_a_descriptor_a_reader_takes_that_of_another() {
     assert!(cache.reader(first).err().unwrap().is_transient());
     sim.set_fault(None);
     cache.reader(first).unwrap();
+}
+
+/// Files in `dir` whose readers pin 1.4 MiB each: the bounds of range tombstones.
+fn heavy_files(vfs: &dyn Vfs, dir: &Path, count: u64) -> Vec<FileMeta> {
+    let mut tombstones = RangeTombstones::default();
+    for byte in 0..12_u8 {
+        let start = vec![byte; 60_000];
+        let end = [&start[..], &[0]].concat();
+        tombstones.push(Fragment { start: &start, end: &end, seqnos: &[SeqNo::new(1)] });
+    }
+    let write = |number| {
+        let number = FileNumber::new(number);
+        let path = names::sst_path(dir, number);
+        let mut writer = SstWriter::create(vfs, &path, number, SstOptions::default()).unwrap();
+        writer.set_range_tombstones(tombstones.clone());
+        let end = writer.finish().unwrap();
+        FileMeta {
+            number,
+            size_bytes: end.size_bytes,
+            range_tombstone_count: end.range_tombstone_count,
+            raw_bytes: end.raw_bytes,
+            ..FileMeta::default()
+        }
+    };
+    (1..=count).map(write).collect()
+}
+
+#[test]
+fn readers_that_pin_more_than_they_may_are_closed() {
+    let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new(1));
+    let dir = Path::new("/store");
+    vfs.create_dir_all(dir).unwrap();
+    let files = heavy_files(&*vfs, dir, 16);
+    let cache = Arc::new(BlockCache::new(64 << 20));
+    let counters = Arc::new(ReadCounters::default());
+    let filters = FilterBudget::cached();
+    let readers = TableCache::new(vfs, dir, cache, counters, filters, false, 1000);
+    for file in &files {
+        readers.reader(file).unwrap();
+    }
+    let pinned = readers.pinned_bytes();
+    assert!(pinned > LEAST_READER_BYTES, "{pinned}");
+    assert_eq!(readers.open_count(), files.len());
+    assert!(readers.has_room());
+
+    // A share of which they may pin little more.
+    readers.set_cache_memory(pinned / 7 * 8 + 64, 0);
+    assert_eq!((readers.open_count(), readers.pinned_bytes()), (files.len(), pinned));
+    assert!(!readers.has_room(), "none is opened ahead that another one is closed for");
+
+    // A smaller one closes some at once, and then each that is opened others.
+    readers.set_cache_memory(1 << 20, 0);
+    for file in &files {
+        let (open, pinned) = (readers.open_count(), readers.pinned_bytes());
+        assert!(pinned <= LEAST_READER_BYTES && open >= LEAST_OPEN, "{open}: {pinned}");
+        readers.reader(file).unwrap();
+    }
+    // All of them stay open where they may.
+    readers.set_cache_memory(64 << 20, 0);
+    for file in &files {
+        readers.reader(file).unwrap();
+    }
+    assert_eq!((readers.open_count(), readers.pinned_bytes()), (files.len(), pinned));
 }
