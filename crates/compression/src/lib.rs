@@ -39,6 +39,9 @@ const MAX_LZ4_RATIO: usize = 256;
 /// Nor Zstandard, whose blocks hold at most 128 KiB and take at least 4 bytes: a header, and a byte that is repeated.
 const MAX_ZSTD_RATIO: usize = 32 << 10;
 
+/// Room for output that is kept whatever comes next; also what a thread keeps.
+const KEEP_BYTES: usize = 1 << 20;
+
 /// How bytes are stored. The numbers are on disk and never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -126,7 +129,8 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Compresses payloads; keeps the codecs' memory and the room for their output between them.
+/// Compresses payloads; keeps the codecs' memory and the room for their output between them, but not that of a large payload
+/// for small ones.
 #[derive(Default)]
 pub struct Compressor {
     lz4: lz4_codec::Encoder,
@@ -146,6 +150,9 @@ impl Compressor {
             Compression::Zstd => zstd_codec::room(payload.len()),
         };
         let len = u32::try_from(payload.len()).ok()?;
+        if self.content.len() > KEEP_BYTES && LENGTH_BYTES + room <= KEEP_BYTES {
+            self.content = Vec::new();
+        }
         if self.content.len() < LENGTH_BYTES + room {
             self.content.resize(LENGTH_BYTES + room, 0);
         }
@@ -160,9 +167,6 @@ impl Compressor {
         (content.len() <= most).then_some(content)
     }
 }
-
-/// A thread keeps the room of its compressor up to this many bytes.
-const KEEP_BYTES: usize = 1 << 20;
 
 thread_local! {
     static COMPRESSOR: RefCell<Compressor> = RefCell::default();

@@ -86,6 +86,17 @@ fn a_large_payload_leaves_no_large_memory_behind() {
     }
 }
 
+#[test]
+fn a_compressor_keeps_no_memory_of_a_large_payload_for_small_ones() {
+    for compression in codecs() {
+        let mut compressor = Compressor::default();
+        assert!(compressor.compress(&vec![7; 4 << 20], compression).is_some());
+        assert!(compressor.content.capacity() > KEEP_BYTES);
+        assert!(compressor.compress(&[7; 2000], compression).is_some());
+        assert!(compressor.content.capacity() <= KEEP_BYTES);
+    }
+}
+
 /// Whatever is built in: content of a codec that is not is named, not taken for damage or memory.
 #[test]
 fn a_codec_that_is_not_built_in_is_named() {

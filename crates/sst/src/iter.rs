@@ -37,7 +37,8 @@ const MAX_AHEAD_BYTES: u64 = 256 << 10;
 /// Default of [`ScanOptions::prefetch_blocks`].
 pub const DEFAULT_PREFETCH_BLOCKS: usize = 16;
 
-/// A cursor that moves to another file keeps no buffer for decompressed blocks that is larger.
+/// A cursor that comes to a smaller block, or to another file, keeps no buffer for decompressed blocks that is larger: merges
+/// have a cursor for each of hundreds of files.
 const MAX_KEPT_UNPACKED_BYTES: usize = 1 << 20;
 
 /// Bytes per read of a compaction's inputs.
@@ -362,11 +363,18 @@ impl SstIter {
         let place = self.reader.place(handle);
         let stored = &self.window.bytes[from..from + len];
         let (content, compression) = block_handle::check(stored, &place)?;
+        let declared = match compression {
+            Compression::None => 0,
+            _ => block_handle::declared_len(content, compression, &place)?,
+        };
+        if declared <= MAX_KEPT_UNPACKED_BYTES && self.unpacked.capacity() > MAX_KEPT_UNPACKED_BYTES
+        {
+            (self.page, self.unpacked) = (Page::None, Vec::new());
+        }
         if compression == Compression::None {
             self.layout = format::parse(content).map_err(|detail| place.corrupt(detail))?;
             self.page = Page::Window(from..from + content.len());
         } else {
-            let declared = block_handle::declared_len(content, compression, &place)?;
             self.unpacked.resize(declared, 0);
             block_handle::decompress_into(content, compression, &mut self.unpacked, &place)?;
             self.layout = format::parse(&self.unpacked).map_err(|detail| place.corrupt(detail))?;
@@ -383,6 +391,10 @@ impl SstIter {
         let len = readahead.max(u64::from(handle.stored_len)).min(left);
         // Nothing of the old content counts while the new is being read.
         self.window.start = u64::MAX;
+        let kept = self.options.readahead_bytes;
+        if len <= kept as u64 && self.window.bytes.capacity() > kept {
+            self.window.bytes = Vec::with_capacity(kept);
+        }
         self.window.bytes.resize(len as usize, 0);
         self.reader.count_read(self.window.bytes.len());
         let mut read = self.reader.file.read_at(handle.offset, &mut self.window.bytes);

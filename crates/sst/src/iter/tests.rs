@@ -6,7 +6,7 @@ use crate::test_files::{KEYS, NUMBER, file, file_in_memory, key, open, path};
 use crate::{SstOptions, SstWriter, Stamp};
 use terrace_base::checksum::block_checksum;
 use terrace_base::key::{pack_trailer, seek_trailer};
-use terrace_base::{SeqNo, ValueKind};
+use terrace_base::{Rng, SeqNo, SplitMix64, ValueKind};
 use terrace_vfs::SimVfs;
 
 /// A file of [`KEYS`] keys with its model and all blocks in memory, and no index partition.
@@ -72,6 +72,44 @@ fn a_cursor_that_moves_on_keeps_no_buffer_of_a_large_block() {
         assert!(held(&iter) <= readahead_bytes + MAX_KEPT_UNPACKED_BYTES);
         iter.seek_to_first().unwrap();
         assert_eq!(iter.value(), b"small");
+    }
+}
+
+#[test]
+fn a_cursor_that_has_passed_a_large_block_keeps_no_buffer_of_it() {
+    const LARGE: usize = 8 << 20;
+    // Content that is compressed, and content that is not, behind one that is.
+    let noise: Vec<u8> = {
+        let mut rng = SplitMix64::new(1);
+        (0..3000).map(|_| rng.next_u64() as u8).collect()
+    };
+    for (compression, small) in [
+        (Compression::None, &noise),
+        (Compression::Lz4, &noise),
+        (Compression::Lz4, &vec![7; 3000]),
+    ] {
+        let sim = SimVfs::new(1);
+        let options = SstOptions { compression, ..SstOptions::default() };
+        let mut writer = SstWriter::create(&sim, path(), NUMBER, options).unwrap();
+        let large = vec![7; LARGE];
+        for at in 0..40 {
+            let value = if at == 1 { &large } else { small };
+            writer.add(&key(at), pack_trailer(SeqNo::new(7), ValueKind::Put), value).unwrap();
+        }
+        writer.finish().unwrap();
+        let readahead_bytes = 16 << 10;
+        let options = ScanOptions { readahead_bytes, ..ScanOptions::compaction() };
+        let mut iter = open(&sim).unwrap().iter(options);
+        let held = |iter: &SstIter| iter.window.bytes.capacity() + iter.unpacked.capacity();
+        iter.seek(&key(1), u64::MAX).unwrap();
+        assert!(iter.value().len() == LARGE && held(&iter) >= LARGE);
+        // Whatever was read with the large block has been left behind by then.
+        for at in 2..40 {
+            iter.next().unwrap();
+            assert!(iter.valid() && iter.value() == small.as_slice(), "{at}");
+        }
+        let most = readahead_bytes + MAX_KEPT_UNPACKED_BYTES;
+        assert!(held(&iter) <= most, "{compression:?}: {}", held(&iter));
     }
 }
 
