@@ -249,6 +249,7 @@ fn learn_level(
     if files.size_bytes() / env.base.options.advanced.block_size as u64 > MAX_BLOCKS {
         return Ok(Learned::Refused(NoModel::BufferFull));
     }
+    let most_bytes = env.read.table_cache.cache_share_bytes() / CACHE_PART;
     let is_same = || family.state().version.level(level).numbers() == files.numbers();
     let mut builder = LevelModelBuilder::default();
     let mut waits_since_ms = None;
@@ -266,10 +267,14 @@ fn learn_level(
         let start = Instant::now();
         builder.add(file, &env.read.table_cache.reader_for_work(file)?)?;
         *work += start.elapsed();
+        // A byte for each block is the least: what comes of a level that is large beside the budget would be thrown away,
+        // and until then its keys would be in memory, of which nobody has an account.
+        if builder.block_count() as usize > most_bytes {
+            return Ok(Learned::Refused(NoModel::TooManyBytes));
+        }
     }
     let start = Instant::now();
     let training = builder.finish(&env.read.table_cache);
-    let most_bytes = env.read.table_cache.cache_share_bytes() / CACHE_PART;
     let model = training.model.and_then(|model| match model.memory_bytes() > most_bytes {
         true => Err(NoModel::TooManyBytes),
         false => Ok(model),

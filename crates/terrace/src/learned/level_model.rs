@@ -115,6 +115,11 @@ impl LevelModelBuilder {
         Ok(())
     }
 
+    /// Data blocks of the files so far.
+    pub fn block_count(&self) -> u32 {
+        self.blocks.block_count()
+    }
+
     /// Trains. The memory of the model is taken from the block cache's for as long as it lives.
     pub fn finish(self, table_cache: &Arc<TableCache>) -> LevelTraining {
         let training = self.blocks.finish();

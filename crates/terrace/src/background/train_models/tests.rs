@@ -147,6 +147,25 @@ fn a_level_model_of_other_files_is_not_taken() {
     assert_eq!(current_metrics::of(&inner).level_models, 0);
 }
 
+#[test]
+fn a_level_whose_model_would_take_too_much_is_not_read_to_its_end() {
+    let options = options(Arc::new(SimVfs::new(4)), Learning::Analyze);
+    fill("/db", &options, 40_000);
+    let inner = read_only::open("/db".as_ref(), options).unwrap();
+    let family = inner.read.families.load()[0].clone();
+    let version = family.state().version.clone();
+    let level = (1..LEVEL_COUNT).find(|n| version.level(*n).len() > 1).unwrap();
+    let table_cache = &inner.read.table_cache;
+    // A file has some 250 blocks, and a model no fewer bytes.
+    table_cache.set_cache_memory(50 * CACHE_PART, 0);
+    let before = table_cache.open_count();
+    let mut work = Duration::ZERO;
+    let learned =
+        learn_level(&inner.background, &family, level, version.level(level), &mut work).unwrap();
+    assert!(matches!(learned, Learned::Refused(NoModel::TooManyBytes)));
+    assert_eq!(table_cache.open_count(), before + 1, "the first file says enough");
+}
+
 /// Nanoseconds of processor time of this thread.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
