@@ -4,6 +4,7 @@
 use crate::block_handle::{self, BlockHandle};
 use crate::footer::EXTERNAL_FILE_NUMBER;
 use crate::load::OnMiss;
+use crate::options::DEFAULT_WRITE_BYTES;
 use crate::reader::SstReader;
 use crate::unfinished::{Output, UnfinishedSst};
 use crate::verify;
@@ -31,7 +32,8 @@ impl SstReader {
         check_external(self)?;
         verify::verify(self)?;
         let create = CreateOptions { direct: direct_write, ..Default::default() };
-        let mut output = Output::new(vfs.create(target, &create)?, file_number);
+        let file = vfs.create(target, &create)?;
+        let mut output = Output::new(file, file_number, DEFAULT_WRITE_BYTES);
         self.copy_blocks(&mut output)?;
         Ok(UnfinishedSst {
             output,

@@ -60,7 +60,8 @@ pub use lookup_trace::{BlockSaid, FilterSaid, LookupTrace, RunPlace};
 pub use model_view::{ModelPoint, ModelView};
 pub use multi_get::{BatchLookup, multi_get};
 pub use options::{
-    DEFAULT_BLOCK_SIZE, DEFAULT_METADATA_BLOCK_SIZE, MAX_BLOCK_BYTES, PAGE_BYTES, SstOptions,
+    DEFAULT_BLOCK_SIZE, DEFAULT_METADATA_BLOCK_SIZE, DEFAULT_WRITE_BYTES, MAX_BLOCK_BYTES,
+    PAGE_BYTES, SstOptions,
 };
 pub use properties::{COMPARATOR, Properties};
 pub use reader::{FilterMemory, ReaderOptions, SstReader, read_number, read_properties};

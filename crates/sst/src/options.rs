@@ -14,6 +14,9 @@ pub const DEFAULT_BLOCK_SIZE: usize = PAGE_BYTES;
 /// Default target of an index or filter partition in memory, in bytes.
 pub const DEFAULT_METADATA_BLOCK_SIZE: usize = 4096;
 
+/// Default of the pieces in which a file is written, in bytes.
+pub const DEFAULT_WRITE_BYTES: usize = 1 << 20;
+
 /// The largest uncompressed block that a writer may make and a reader allocates for: one entry
 /// with the longest key and value, and the block's own fields.
 pub const MAX_BLOCK_BYTES: usize = MAX_VALUE_BYTES + EXPIRY_BYTES + MAX_KEY_BYTES + 1024;
@@ -42,6 +45,8 @@ pub struct SstOptions {
     pub learning: bool,
     /// Write past the page cache.
     pub direct_write: bool,
+    /// The file is written in pieces of at least this many bytes, and a writer holds as many, and a block.
+    pub write_bytes: usize,
     /// Wall-clock time of creation in Unix milliseconds, recorded in the properties.
     pub created_ms: u64,
     /// Id and name of the column family, recorded in the properties.
@@ -67,6 +72,7 @@ impl Default for SstOptions {
             partitioned: true,
             learning: true,
             direct_write: false,
+            write_bytes: DEFAULT_WRITE_BYTES,
             created_ms: 0,
             family: None,
             flushed_seqno: SeqNo::ZERO,

@@ -17,9 +17,6 @@ use terrace_base::{Error, FileNumber, RangeTombstones, Result, SeqNo, ValueRef};
 use terrace_compression::Compression;
 use terrace_vfs::AppendFile;
 
-/// Output is handed to the file in pieces of at least this size.
-const WRITE_BYTES: usize = 1 << 20;
-
 /// What was written; what the manifest records of the file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SstSummary {
@@ -161,17 +158,20 @@ pub(crate) struct Output {
     file: Box<dyn AppendFile>,
     file_number: FileNumber,
     flushed_bytes: u64,
+    /// Handed to the file when it has [`SstOptions::write_bytes`](crate::SstOptions::write_bytes).
     buffer: Vec<u8>,
+    write_bytes: usize,
     packer: Packer,
 }
 
 impl Output {
-    pub fn new(file: Box<dyn AppendFile>, file_number: FileNumber) -> Self {
+    pub fn new(file: Box<dyn AppendFile>, file_number: FileNumber, write_bytes: usize) -> Self {
         Self {
             file,
             file_number,
             flushed_bytes: 0,
-            buffer: Vec::with_capacity(WRITE_BYTES + WRITE_BYTES / 8),
+            buffer: Vec::with_capacity(write_bytes.saturating_add(write_bytes / 8)),
+            write_bytes,
             packer: Packer::new(file_number),
         }
     }
@@ -200,7 +200,7 @@ impl Output {
         let (offset, start) = (self.offset(), self.buffer.len());
         encode(&mut self.buffer);
         let stored_len = self.packer.pack(&mut self.buffer, start, offset, compression, padding)?;
-        if self.buffer.len() >= WRITE_BYTES {
+        if self.buffer.len() >= self.write_bytes {
             self.flush()?;
         }
         Ok(BlockHandle { offset, stored_len })
@@ -213,7 +213,7 @@ impl Output {
         self.buffer.extend_from_slice(content);
         self.buffer.push(kind);
         self.buffer.extend_from_slice(&checksum.to_le_bytes());
-        match self.buffer.len() >= WRITE_BYTES {
+        match self.buffer.len() >= self.write_bytes {
             true => self.flush(),
             false => Ok(()),
         }
@@ -223,7 +223,7 @@ impl Output {
         self.file.append(&self.buffer)?;
         self.flushed_bytes += self.buffer.len() as u64;
         self.buffer.clear();
-        self.buffer.shrink_to(2 * WRITE_BYTES);
+        self.buffer.shrink_to(self.write_bytes.saturating_mul(2));
         Ok(())
     }
 
@@ -252,7 +252,7 @@ mod tests {
     fn what_is_synced_takes_no_memory_and_goes_on_where_it_was() {
         let vfs = SimVfs::new(1);
         let file = vfs.create(Path::new("/000007.sst"), &CreateOptions::default()).unwrap();
-        let mut output = Output::new(file, FileNumber::new(7));
+        let mut output = Output::new(file, FileNumber::new(7), 1 << 20);
         let write = |output: &mut Output, bytes: &[u8]| {
             output.write(Compression::None, |out| out.extend_from_slice(bytes)).unwrap()
         };
@@ -263,5 +263,20 @@ mod tests {
         assert_eq!(first.end(), Some(second.offset));
         output.sync().unwrap();
         assert_eq!(second.end(), Some(vfs.len(Path::new("/000007.sst")).unwrap()));
+    }
+
+    #[test]
+    fn no_more_is_held_than_a_piece_and_a_block() {
+        let vfs = SimVfs::new(1);
+        let file = vfs.create(Path::new("/000007.sst"), &CreateOptions::default()).unwrap();
+        let (write_bytes, block) = (64 << 10, vec![7; 4000]);
+        let mut output = Output::new(file, FileNumber::new(7), write_bytes);
+        for _ in 0..100 {
+            output.write(Compression::None, |out| out.extend_from_slice(&block)).unwrap();
+            assert!(output.buffer.len() < write_bytes);
+            assert!(output.buffer.capacity() <= write_bytes + write_bytes / 8);
+        }
+        output.sync().unwrap();
+        assert_eq!(output.offset(), vfs.len(Path::new("/000007.sst")).unwrap());
     }
 }

@@ -90,7 +90,7 @@ impl SstWriter {
         let metadata_target = options.partitioned.then(|| payload(options.metadata_block_size));
         let pages = PageFit::new(options.block_size, options.compression);
         Ok(Self {
-            output: Output::new(vfs.create(path, &create)?, file_number),
+            output: Output::new(vfs.create(path, &create)?, file_number, options.write_bytes),
             block_target: pages.payload_target(0),
             pages,
             metadata_target,

@@ -26,6 +26,7 @@ pub fn random_options(rng: &mut SplitMix64) -> SstOptions {
         partitioned: !rng.one_in(4),
         learning: !rng.one_in(4),
         direct_write: rng.one_in(2),
+        write_bytes: 64 << 10,
         created_ms: 7,
         family: rng.one_in(2).then(|| (3, "three".into())),
         flushed_seqno: SeqNo::new(rng.below(2)),

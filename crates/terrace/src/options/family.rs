@@ -6,7 +6,7 @@ use crate::merge_operator::MergeOperator;
 use std::sync::Arc;
 use terrace_base::{FileNumber, SeqNo};
 use terrace_manifest::LEVEL_COUNT;
-use terrace_sst::{Compression, FilterPolicy, SstOptions};
+use terrace_sst::{Compression, DEFAULT_WRITE_BYTES, FilterPolicy, SstOptions};
 
 /// Buffers of a piece of a compaction, in parts of the budget and in bytes: they are no part of it, so that a small
 /// budget must not be dwarfed by them.
@@ -48,7 +48,7 @@ pub(crate) struct FamilyOptions {
     pub level_multiplier: f64,
     pub target_file_bytes: u64,
     /// What one piece of a compaction reads ahead at a time from all inputs, and what the writer of one output holds
-    /// of its index, filters and models.
+    /// of its index, filters and models; and of its blocks, if that is less than [`DEFAULT_WRITE_BYTES`].
     pub job_buffer_bytes: usize,
     pub max_subcompactions: usize,
     pub compact_when_idle: bool,
@@ -103,6 +103,7 @@ impl FamilyOptions {
             partitioned: self.partitioned_metadata,
             learning: self.learning == Learning::Build,
             direct_write: self.direct_write,
+            write_bytes: self.job_buffer_bytes.min(DEFAULT_WRITE_BYTES),
             created_ms,
             family: self.family.clone(),
             flushed_seqno: SeqNo::ZERO,
@@ -116,6 +117,23 @@ impl FamilyOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Options;
+
+    #[test]
+    fn what_writers_hold_of_their_blocks_is_shared_by_many_threads() {
+        for (background_jobs, pieces) in [(2, 2), (16, 30), (64, 126)] {
+            let options =
+                Options { background_jobs, memory_budget: 64 << 20, ..Options::default() };
+            let family = options.family(&options.default_family);
+            let bytes = family.sst(1, 0).write_bytes;
+            assert_eq!(compaction_threads(background_jobs) * family.max_subcompactions, pieces);
+            assert!(
+                bytes * pieces <= FULL_PIECES * (2 << 20) || bytes == LEAST_JOB_BUFFER_BYTES,
+                "{pieces} pieces: {bytes}"
+            );
+            assert!(bytes <= DEFAULT_WRITE_BYTES);
+        }
+    }
 
     #[test]
     fn buffers_of_merges_do_not_grow_with_the_number_of_threads() {
