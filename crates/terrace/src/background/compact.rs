@@ -420,7 +420,7 @@ fn run_merge(
     let was_asked_for = gc::is_asked_for(env, merge);
     // What is a victim by now is emptied by this merge if it comes to it.
     gc::step(env);
-    let (state, options) = (family.hold_state(), family.hold_options());
+    let (state, options) = (family.hold_state(), family.job_options(&env.base.dynamic));
     let moving = moving(env);
     if family.is_dropped() {
         // Nobody needs what it would make, and segments that its inputs refer to may be gone, which is no damage.

@@ -50,6 +50,8 @@ pub(crate) struct FamilyOptions {
     /// What one piece of a compaction reads ahead at a time from all inputs, and what the writer of one output holds
     /// of its index, filters and models; and of its blocks, if that is less than [`DEFAULT_WRITE_BYTES`].
     pub job_buffer_bytes: usize,
+    /// How many pieces may be merged at once in the whole store.
+    pub most_pieces: usize,
     pub max_subcompactions: usize,
     pub compact_when_idle: bool,
     pub pending_compaction_slowdown_bytes: u64,
@@ -87,6 +89,15 @@ impl FamilyOptions {
         }
     }
 
+    /// These with buffers of merges for `memory_budget`, which may have changed since the open.
+    pub fn of_budget(self: Arc<Self>, memory_budget: usize) -> Arc<Self> {
+        let job_buffer_bytes = job_buffer_bytes(memory_budget, self.most_pieces);
+        match job_buffer_bytes == self.job_buffer_bytes {
+            true => self,
+            false => Arc::new(Self { job_buffer_bytes, ..Self::clone(&self) }),
+        }
+    }
+
     /// Files of L0 at which writes stop: more than those at which they are slowed.
     pub fn l0_stops_at(&self) -> usize {
         self.l0_stop.max(self.l0_slowdown.saturating_add(1))
@@ -117,7 +128,24 @@ impl FamilyOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Options;
+    use crate::{Db, Options};
+    use terrace_vfs::SimVfs;
+
+    #[test]
+    fn buffers_of_merges_follow_the_budget_of_an_open_store() {
+        let mut options = Options { memory_budget: 512 << 20, ..Options::default() };
+        options.advanced.vfs = Arc::new(SimVfs::new(1));
+        options.advanced.reserve_bytes = 0;
+        let db = Db::open("/db", options).unwrap();
+        let inner = db.inner();
+        let family = inner.read.family(0).unwrap();
+        let buffer_bytes = || family.job_options(&inner.base.dynamic).job_buffer_bytes;
+        assert_eq!(buffer_bytes(), 8 << 20);
+        db.set_memory_budget(16 << 20).unwrap();
+        assert_eq!(buffer_bytes(), 1 << 20);
+        db.set_memory_budget(512 << 20).unwrap();
+        assert_eq!(buffer_bytes(), 8 << 20);
+    }
 
     #[test]
     fn what_writers_hold_of_their_blocks_is_shared_by_many_threads() {

@@ -490,6 +490,7 @@ impl Options {
     pub(crate) fn family(&self, cf: &CfOptions) -> FamilyOptions {
         let a = &self.advanced;
         let last = cf.compression.last().copied().unwrap_or(Compression::None);
+        let most_pieces = compaction_threads(self.background_jobs) * a.max_subcompactions;
         FamilyOptions {
             compression: std::array::from_fn(|level| {
                 cf.compression.get(level).copied().unwrap_or(last)
@@ -510,10 +511,8 @@ impl Options {
             level_base_bytes: a.level_base_bytes,
             level_multiplier: a.level_multiplier,
             target_file_bytes: a.target_file_bytes,
-            job_buffer_bytes: job_buffer_bytes(
-                self.memory_budget,
-                compaction_threads(self.background_jobs) * a.max_subcompactions,
-            ),
+            job_buffer_bytes: job_buffer_bytes(self.memory_budget, most_pieces),
+            most_pieces,
             max_subcompactions: a.max_subcompactions,
             compact_when_idle: a.compact_when_idle,
             pending_compaction_slowdown_bytes: a.pending_compaction_slowdown_bytes,

@@ -8,6 +8,7 @@ use crate::learned::lookup_costs::Samples;
 use crate::memory::table_cache::TableCache;
 use crate::memtable::MemTable;
 use crate::merge_operator::{MergeOperator, Operands};
+use crate::options::dynamic_options::DynamicOptions;
 use crate::options::{CfOptions, FamilyOptions, HotTableMode, Learning, Options};
 use crate::values::value_log::{SegmentMap, ValueLog};
 use crate::version::hot_keys::HotKeys;
@@ -100,9 +101,9 @@ impl Family {
         self.options.load()
     }
 
-    /// The options that are in force, for the length of a job.
-    pub fn hold_options(&self) -> Arc<FamilyOptions> {
-        self.options.load_full()
+    /// The options that are in force, for the length of a job, with buffers for the budget of now.
+    pub fn job_options(&self, dynamic: &DynamicOptions) -> Arc<FamilyOptions> {
+        self.options.load_full().of_budget(dynamic.memory_budget())
     }
 
     /// What was chosen for it, at open or since.

@@ -16,7 +16,7 @@ pub(super) fn write(
     take: &dyn Fn() -> Result<FileNumber>,
     entries: &mut dyn Sorted,
 ) -> Result<Vec<FileNumber>> {
-    let options = family.hold_options();
+    let options = family.job_options(&env.base.dynamic);
     let target_bytes = options.target_file_bytes;
     let mut files = Vec::new();
     let mut writer: Option<SstWriter> = None;

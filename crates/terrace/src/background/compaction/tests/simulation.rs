@@ -38,6 +38,7 @@ pub(in super::super) fn options(memtable_bytes: u64) -> FamilyOptions {
         level_multiplier: 10.0,
         target_file_bytes: 64 * MIB,
         job_buffer_bytes: 8 << 20,
+        most_pieces: 2,
         max_subcompactions: 2,
         compact_when_idle: true,
         pending_compaction_slowdown_bytes: 64 << 30,
