@@ -463,8 +463,10 @@ fn filter_loop(env: &JobEnv) {
 fn learn_loop(env: &JobEnv) {
     let (mut learner, mut packing) = (Learner::default(), Packing::default());
     let (mut seen, mut rest) = (0, LEARN_TICK);
+    let mut left_memtables = TableCache::pin(&env.read.table_cache, 0);
     while !env.jobs.scheduler.is_stopping() {
         if env.base.read_only {
+            left_memtables.resize(env.read.table_cache.left_memtables().held_bytes());
             rebalance::step(env);
             packing.step(env.read.table_cache.cache(), || {});
         }

@@ -99,6 +99,10 @@ pub(crate) fn refresh(inner: &Inner) -> Result<bool> {
     }
     let place =
         Place { vfs, dir, options: &inner.base.options, table_cache: &inner.read.table_cache };
+    // What is shown stays until the log has been read again: of what both have, the memtables' share is there once.
+    let share = inner.base.options.memtables_bytes();
+    let shown = inner.read.memtable_bytes().min(share);
+    let _both = TableCache::pin(&inner.read.table_cache, (2 * shown).saturating_sub(share));
     let mut found = place.look(&inner.read.families.load())?;
     // The memory of the look before is not given back while somebody may still read it.
     let look = std::mem::take(&mut found.look);

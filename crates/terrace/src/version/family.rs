@@ -257,6 +257,7 @@ impl Family {
         let old = self.state.load();
         let immutables = memtables.into_iter().rev().collect();
         let memtable = old.memtable.clone();
+        old.immutables.iter().for_each(|memtable| table_cache.left_memtables().note(memtable));
         let state = ReadState::of_version(memtable, immutables, version, table_cache)
             .with_level_models(&old.level_models)
             .pinned_by(pin);

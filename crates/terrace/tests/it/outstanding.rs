@@ -116,6 +116,43 @@ fn many_values_at_once_do_not_keep_all_blocks() {
     assert!(few.iter().flatten().all(|value| value.pinned_bytes() > 1000), "copied");
 }
 
+/// A read-only store has the log in memory, and after each refresh another one.
+#[test]
+fn memtables_of_iterators_from_before_a_refresh_are_taken_from_the_cache() {
+    let mut options = Options { memory_budget: 512 << 20, ..Options::default() };
+    options.advanced.vfs = Arc::new(SimVfs::new(1));
+    let writer = Db::open(DIR, options.clone()).unwrap();
+    let fill = |round: u32| {
+        let mut batch = WriteBatch::new();
+        for n in 0..10_000 {
+            batch.put(key(round * 10_000 + n), [7; 100]);
+        }
+        writer.write(batch).unwrap();
+    };
+    fill(0);
+    options.memory_budget = 64 << 20;
+    let reader = Db::open_read_only(DIR, options).unwrap();
+    let before = reader.metrics().pinned_bytes;
+    let mut iters = Vec::new();
+    for round in 1..6 {
+        let mut iter = reader.iter().unwrap();
+        iter.seek_to_last().unwrap();
+        iters.push(iter);
+        fill(round);
+        assert!(reader.refresh().unwrap());
+    }
+    assert_eq!(writer.metrics().flushes, 0);
+    // One to five batches of a MiB and more.
+    eventually("they are pinned", || reader.metrics().pinned_bytes > before + (12 << 20));
+    for (round, iter) in iters.iter().enumerate() {
+        assert_eq!(iter.key(), key(round as u32 * 10_000 + 9_999));
+    }
+    drop(iters);
+    eventually("they are gone", || reader.metrics().pinned_bytes < before + (1 << 20));
+    reader.close().unwrap();
+    writer.close().unwrap();
+}
+
 /// Memtables that only iterators hold count against the block cache, and stop no writer.
 #[test]
 fn memtables_of_iterators_are_taken_from_the_cache() {
