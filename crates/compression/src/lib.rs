@@ -39,8 +39,12 @@ const MAX_LZ4_RATIO: usize = 256;
 /// Nor Zstandard, whose blocks hold at most 128 KiB and take at least 4 bytes: a header, and a byte that is repeated.
 const MAX_ZSTD_RATIO: usize = 32 << 10;
 
-/// Room for output that is kept whatever comes next; also what a thread keeps.
+/// Room for output that is kept whatever comes next.
 const KEEP_BYTES: usize = 1 << 20;
+
+/// And by a thread for its compressor: a process may have hundreds that write. What needed more goes with all that its codec
+/// took, which is little beside the time that it costs to compress as much.
+const THREAD_KEEPS_BYTES: usize = 128 << 10;
 
 /// How bytes are stored. The numbers are on disk and never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -180,8 +184,8 @@ pub fn compress(payload: &[u8], compression: Compression, out: &mut Vec<u8>) -> 
         let content = compressor.compress(payload, compression);
         let stored_as = if content.is_some() { compression } else { Compression::None };
         out.extend_from_slice(content.unwrap_or(payload));
-        if compressor.content.len() > KEEP_BYTES {
-            compressor.content = Vec::new();
+        if compressor.content.len() > THREAD_KEEPS_BYTES {
+            *compressor = Compressor::default();
         }
         stored_as
     })
