@@ -14,8 +14,9 @@ use terrace_buf::BufMut;
 use terrace_vfs::ReadRequest;
 
 /// Bytes that are read together, about, and of data blocks that are kept, which may be much longer than what is stored: one
-/// block may go beyond. What is left out is wanted again.
-const MOST_BYTES: usize = 32 << 20;
+/// block may go beyond. What is left out is wanted again. Nobody has an account of it, and each thread of a process may take
+/// as much.
+const MOST_BYTES: usize = 8 << 20;
 
 /// What a lookup cannot go on without, or could use soon.
 #[derive(Clone, Copy)]
@@ -196,7 +197,7 @@ mod tests {
             assert!(left.len() < before);
             rounds += 1;
         }
-        assert_eq!(rounds, 3);
+        assert_eq!(rounds, 10);
         let keys: Vec<Vec<u8>> = (0..COUNT).map(key).collect();
         let lookups: Vec<_> = keys.iter().map(|key| Lookup::new(key, MAX_SEQNO)).collect();
         let found = reader.multi_get(&lookups).unwrap();

@@ -15,9 +15,9 @@ use terrace_base::{SeqNo, ValueHandle};
 use terrace_buf::{BufMut, Slice};
 use terrace_sst::Lookup;
 
-/// Bytes of data blocks that may be read for one run at a time, about; and how many keys that is at least, and at
-/// most.
-const BYTES_AT_ONCE: usize = 16 << 20;
+/// Bytes of data blocks that may be read for one run at a time, about, beside the memory budget and in each of many threads:
+/// some times what the device is asked for together. And how many keys that is at least, and at most.
+const BYTES_AT_ONCE: usize = 4 << 20;
 const LEAST_AT_ONCE: usize = 16;
 const MOST_AT_ONCE: usize = 4096;
 
@@ -183,9 +183,8 @@ fn search(
     reading: Reading<'_>,
     reached: &mut Vec<Reached>,
 ) -> Result<Vec<Answer>> {
-    let at_once = BYTES_AT_ONCE / family.options().block_size.max(1);
     let mut found = Vec::with_capacity(keys.len());
-    for some in keys.chunks(at_once.clamp(LEAST_AT_ONCE, MOST_AT_ONCE)) {
+    for some in keys.chunks(keys_at_once(family.options().block_size)) {
         let before = reached.len();
         if reading.in_memory {
             reached.resize(before + some.len(), Reached::NONE);
@@ -197,6 +196,10 @@ fn search(
         found.extend(answers);
     }
     Ok(found)
+}
+
+fn keys_at_once(block_size: usize) -> usize {
+    (BYTES_AT_ONCE / block_size.max(1)).clamp(LEAST_AT_ONCE, MOST_AT_ONCE)
 }
 
 /// Copies a short value out of the block that it keeps.

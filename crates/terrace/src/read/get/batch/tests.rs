@@ -1,4 +1,4 @@
-//! What calls that may not read count for filters, on a store that nothing else touches.
+//! What calls that may not read count for filters, on a store that nothing else touches; and what is read at a time.
 
 use super::*;
 use crate::db::Db;
@@ -48,6 +48,15 @@ fn taken_uses(state: &ReadState) -> Vec<FilterUses> {
         }
     }
     uses
+}
+
+#[test]
+fn the_blocks_of_eight_threads_take_half_of_what_a_process_may_have_beside_the_budget() {
+    for block_size in [128, 512, 4096, 16 << 10, 256 << 10] {
+        let keys = keys_at_once(block_size);
+        assert!(8 * keys * block_size <= 32 << 20, "{keys} of {block_size}");
+        assert!(keys >= LEAST_AT_ONCE);
+    }
 }
 
 #[test]
