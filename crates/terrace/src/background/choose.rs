@@ -25,7 +25,6 @@ use crate::version::family::Family;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use terrace_base::{FileNumber, SegmentNumber};
 use terrace_manifest::Version;
 
@@ -456,7 +455,7 @@ fn choose_in(
         for (pressure, family) in &order {
             let (version, options) = (family.state().version.clone(), family.options());
             let input = input(env, family, (&version, &options), jobs, &shared);
-            family.pending_bytes.store(pending_bytes(&input), Ordering::Relaxed);
+            family.set_pending_bytes(pending_bytes(&input));
             if jobs.is_left_to_manual(family.id, *pressure) {
                 continue;
             }

@@ -110,6 +110,11 @@ impl Events {
         shared.queued.notify_one();
     }
 
+    /// Whether writes to some family were not normal when that was told last.
+    pub fn has_stalls(&self) -> bool {
+        self.shared.as_ref().is_some_and(|shared| !shared.queue.lock().stalls.is_empty())
+    }
+
     /// Whether a listener calls this.
     pub fn is_told_here(&self) -> bool {
         let teller = self.shared.as_ref().and_then(|shared| shared.teller.get());

@@ -3,6 +3,7 @@
 //!
 //! A read state keeps the slots of its files, so a read reaches an open reader without a lock.
 
+use crate::memory::family_totals::FamilyTotals;
 use crate::memory::filter_budget::FilterBudget;
 use crate::memory::left_memtables::LeftMemtables;
 use crate::memory::memtable_loan::{self, MemtableLoan};
@@ -163,6 +164,7 @@ pub(crate) struct TableCache {
     reader_bytes: AtomicUsize,
     pinned_bytes: AtomicUsize,
     left_memtables: LeftMemtables,
+    totals: Arc<FamilyTotals>,
     slots: Mutex<BTreeMap<FileNumber, Arc<ReaderSlot>>>,
     filters: Arc<FilterBudget>,
     trainings: TrainingTally,
@@ -207,6 +209,7 @@ impl TableCache {
             reader_bytes: AtomicUsize::new(0),
             pinned_bytes: AtomicUsize::new(0),
             left_memtables: LeftMemtables::default(),
+            totals: Arc::default(),
             slots: Mutex::new(BTreeMap::new()),
             filters,
             trainings: TrainingTally::default(),
@@ -556,6 +559,11 @@ impl TableCache {
     /// Memtables that no read state has any more, and somebody may hold.
     pub fn left_memtables(&self) -> &LeftMemtables {
         &self.left_memtables
+    }
+
+    /// What the families have together.
+    pub fn totals(&self) -> &Arc<FamilyTotals> {
+        &self.totals
     }
 
     /// Bytes of top-level indexes and range tombstones that open readers pin, of level models, and of memtables that

@@ -5,9 +5,11 @@ use crate::compaction_filter::CompactionFilter;
 use crate::error::{Error, Result};
 use crate::learned::level_model::LevelModel;
 use crate::learned::lookup_costs::Samples;
+use crate::memory::family_totals::{FamilyTotals, MemtableBytes, Standing};
 use crate::memory::table_cache::TableCache;
 use crate::memtable::MemTable;
 use crate::merge_operator::{MergeOperator, Operands};
+use crate::metrics::StallCause;
 use crate::options::dynamic_options::DynamicOptions;
 use crate::options::{CfOptions, FamilyOptions, HotTableMode, Learning, Options};
 use crate::values::value_log::{SegmentMap, ValueLog};
@@ -21,6 +23,15 @@ use std::sync::{Arc, OnceLock};
 use terrace_base::sync::{self, Mutex};
 use terrace_base::{SegmentNumber, SeqNo};
 use terrace_manifest::Version;
+
+/// Pending compaction slows writes at most this much.
+const MAX_PENDING_PRESSURE: f64 = 0.9;
+
+#[cfg(test)]
+thread_local! {
+    /// How often this thread has looked at the state of some family.
+    pub(crate) static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
 
 /// One key space of a store.
 pub(crate) struct Family {
@@ -44,7 +55,10 @@ pub(crate) struct Family {
     pub hot_keys: Mutex<HotKeys>,
     /// Bytes that compaction has to write before every level is within its target, as of the
     /// last look.
-    pub pending_bytes: AtomicU64,
+    pending_bytes: AtomicU64,
+    /// What is kept of all families, and what this one has been counted with there.
+    totals: Arc<FamilyTotals>,
+    counted: Mutex<MemtableBytes>,
 }
 
 impl Family {
@@ -60,7 +74,7 @@ impl Family {
         let memtable = Arc::new(MemTable::with_capacity(0, options.memtable_bytes)?);
         settle_models(&options, &version, table_cache);
         let state = ReadState::of_version(memtable, Vec::new(), version, table_cache);
-        Ok(Self {
+        let family = Self {
             id,
             name,
             samples: Samples::new(options.model_costs),
@@ -74,7 +88,11 @@ impl Family {
             dropped: AtomicBool::new(false),
             hot_keys: Mutex::default(),
             pending_bytes: AtomicU64::new(0),
-        })
+            totals: table_cache.totals().clone(),
+            counted: Mutex::default(),
+        };
+        family.note_change();
+        Ok(family)
     }
 
     /// Whether keys of it may be hot while the store's mode is `mode`. Not with a merge operator: what is replayed over
@@ -118,11 +136,14 @@ impl Family {
         let before = self.options.load();
         self.options.store(Arc::new(before.changed(options.family(&chosen))));
         *in_force = chosen;
+        self.note_change();
     }
 
     /// What a read sees now, for the length of the read. No shared counter is touched.
     #[inline]
     pub fn state(&self) -> Guard<Arc<ReadState>> {
+        #[cfg(test)]
+        LOOKS.set(LOOKS.get() + 1);
         self.state.load()
     }
 
@@ -174,7 +195,7 @@ impl Family {
             upto = change.cooled.as_ref().map_or(upto, |cooled| upto.max(cooled.id));
             state = state.with_hot_change(change);
         }
-        self.state.store(Arc::new(state));
+        self.set_state(state);
         upto
     }
 
@@ -185,7 +206,7 @@ impl Family {
         let old = self.state.load();
         leave_hot(&old, seqno, table_cache);
         let state = old.with_immutables(old.immutables.clone()).with_hot_change(change);
-        self.state.store(Arc::new(state));
+        self.set_state(state);
     }
 
     /// An id for a memtable that is about to be made.
@@ -212,7 +233,7 @@ impl Family {
         left.iter().for_each(|memtable| table_cache.left_memtables().note(memtable));
         let state = ReadState::of_version(memtable, immutables, version, table_cache);
         let state = state.with_level_models(&old.level_models).with_hot(old.hot.clone());
-        self.state.store(Arc::new(state));
+        self.set_state(state);
     }
 
     /// Lets reads of `level` go through `model`; false if it is not of the level's files any more.
@@ -226,7 +247,7 @@ impl Family {
         let mut models = old.level_models.clone();
         models[level] = Some(model);
         let state = old.with_immutables(old.immutables.clone()).with_level_models(&models);
-        self.state.store(Arc::new(state));
+        self.set_state(state);
         true
     }
 
@@ -239,7 +260,7 @@ impl Family {
         self.next_memtable_id.store(id + 1, Ordering::Relaxed);
         let immutables = memtables.into_iter().rev().collect();
         let state = self.state.load().rotated(fresh).with_immutables(immutables);
-        self.state.store(Arc::new(state));
+        self.set_state(state);
         Ok(())
     }
 
@@ -261,12 +282,13 @@ impl Family {
         let state = ReadState::of_version(memtable, immutables, version, table_cache)
             .with_level_models(&old.level_models)
             .pinned_by(pin);
-        self.state.store(Arc::new(state));
+        self.set_state(state);
     }
 
     /// Marks the family as dropped: jobs stop, and all calls for it are refused. Its files go with [`Self::let_go`].
     pub fn mark_dropped(&self) {
         self.dropped.store(true, Ordering::Relaxed);
+        self.note_change();
     }
 
     /// Lets go of the files and memtables of a family that was dropped: somebody may keep the family for long. Reads that
@@ -278,6 +300,7 @@ impl Family {
             let state =
                 ReadState::of_version(Arc::new(empty), Vec::new(), Arc::default(), table_cache);
             let old = self.state.swap(Arc::new(state));
+            self.note_change();
             old.memtables().for_each(|memtable| table_cache.left_memtables().note(memtable));
         }
     }
@@ -332,6 +355,69 @@ impl Family {
         Some(over as f64 / steps as f64)
     }
 
+    /// How far it is between slowing writers (0) and stopping them (1), and by what; `None` below the slowdown, and of one that
+    /// was dropped.
+    pub fn pressure(&self) -> Option<(f64, StallCause)> {
+        if self.is_dropped() {
+            return None;
+        }
+        let pending = self.pending_bytes.load(Ordering::Relaxed);
+        let slow_at = self.options().pending_compaction_slowdown_bytes;
+        let of_l0 = self.l0_pressure().map(|pressure| (pressure, StallCause::L0Files));
+        // Pending bytes slow writes down but never stop them: at twice the limit the rate is lowest.
+        let of_pending = (pending >= slow_at && slow_at > 0).then(|| {
+            let over = (pending - slow_at) as f64 / slow_at as f64;
+            (over.min(MAX_PENDING_PRESSURE), StallCause::PendingCompaction)
+        });
+        [of_l0, of_pending].into_iter().flatten().reduce(|a, b| if b.0 > a.0 { b } else { a })
+    }
+
+    /// Takes over how many bytes compaction has to write before every level is within its target.
+    pub fn set_pending_bytes(&self, bytes: u64) {
+        if self.pending_bytes.swap(bytes, Ordering::Relaxed) != bytes {
+            self.note_change();
+        }
+    }
+
+    /// Makes `state` the one that reads see.
+    fn set_state(&self, state: ReadState) {
+        self.state.store(Arc::new(state));
+        self.note_change();
+    }
+
+    /// Brings what is kept of all families up to date. Comes after each change of what that follows from: the read state,
+    /// the options, pending compaction, whether the family was dropped.
+    fn note_change(&self) {
+        self.totals.note(self.id, || {
+            if self.is_dropped() {
+                return Standing::default();
+            }
+            let (is_slowed, state) = (self.pressure().is_some(), self.state.load());
+            Standing { is_slowed, waits: !state.immutables.is_empty(), is_hot: state.hot.is_some() }
+        });
+        self.count_memtables();
+    }
+
+    /// As [`Self::note_change`], after something was inserted into the memtables of the read state.
+    pub fn count_memtables(&self) {
+        // Asked under the lock, as in `FamilyTotals::note`.
+        let mut counted = self.counted.lock();
+        let state = self.state.load();
+        let now = match self.is_dropped() {
+            true => MemtableBytes::default(),
+            false => MemtableBytes {
+                all: state.memtables().map(|memtable| memtable.size_bytes()).sum(),
+                // Rotating what holds nothing frees nothing.
+                mutable: match state.memtable.is_empty() {
+                    true => 0,
+                    false => state.memtable.size_bytes(),
+                },
+            },
+        };
+        self.totals.count(*counted, now);
+        *counted = now;
+    }
+
     /// Whether the family was dropped.
     #[inline]
     pub fn is_dropped(&self) -> bool {
@@ -356,6 +442,14 @@ impl Family {
         let state = self.state.load();
         let waiting = state.immutables.iter().map(|m| m.size_bytes());
         waiting.sum::<usize>() + state.memtable.size_bytes()
+    }
+}
+
+impl Drop for Family {
+    /// It may never have been among those of the store.
+    fn drop(&mut self) {
+        self.totals.note(self.id, Standing::default);
+        self.totals.count(*self.counted.get_mut(), MemtableBytes::default());
     }
 }
 

@@ -47,15 +47,15 @@ impl ReadEnv {
 
     /// Bytes of the memtables of all families, hot tables among them.
     pub fn memtable_bytes(&self) -> usize {
-        self.families.load().iter().map(|family| family.memtable_bytes()).sum()
+        self.table_cache.totals().memtables().all
     }
 
     /// Bytes of a memtable, as the hot table of `family` is measured by them: all families that have one share what the only
     /// one may have.
     pub fn hot_memtable_bytes(&self, family: &Family) -> usize {
-        let families = self.families.load();
-        let other = |other: &&Arc<Family>| other.id != family.id && other.state().hot.is_some();
-        self.base.dynamic.memtable_bytes() / (1 + families.iter().filter(other).count())
+        let hot = self.table_cache.totals().hot.load();
+        let others = hot.len() - usize::from(hot.binary_search(&family.id).is_ok());
+        self.base.dynamic.memtable_bytes() / (1 + others)
     }
 
     /// The family with this id, if it is open.

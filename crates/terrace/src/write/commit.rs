@@ -411,7 +411,7 @@ fn insert(
             let Ok(op) = op else {
                 return Err(insert_failed(env, "a batch of our own encoding is malformed"));
             };
-            if target.family != Some(op.family) {
+            if target.id != Some(op.family) {
                 target.settle(env, &mut gathered, state).map_err(full)?;
                 target = Target::of(families, op.family, state);
                 sync::interleave();
@@ -428,8 +428,9 @@ fn insert(
 /// What takes operations of one family: nothing if the family was dropped meanwhile, which takes its
 /// writes with it.
 #[derive(Default)]
-struct Target {
-    family: Option<u32>,
+struct Target<'f> {
+    id: Option<u32>,
+    family: Option<&'f Family>,
     memtable: Option<Arc<MemTable>>,
     /// Takes the writes of its keys.
     hot: Option<Arc<HotTable>>,
@@ -437,9 +438,10 @@ struct Target {
     is_noted: bool,
 }
 
-impl Target {
-    fn of(families: &[Arc<Family>], id: u32, state: &mut InsertState) -> Self {
+impl<'f> Target<'f> {
+    fn of(families: &'f [Arc<Family>], id: u32, state: &mut InsertState) -> Self {
         let family = family_of(families, id).filter(|family| !family.is_dropped());
+        let family = family.map(|family| &**family);
         let (memtable, hot) = match family.map(|f| f.state()) {
             Some(state) => (Some(state.memtable.clone()), state.hot.clone()),
             None => (None, None),
@@ -451,7 +453,7 @@ impl Target {
                 state.hint = Hint::default();
             }
         }
-        Self { family: Some(id), memtable, hot, is_noted: false }
+        Self { id: Some(id), family, memtable, hot, is_noted: false }
     }
 
     #[inline]
@@ -477,15 +479,16 @@ impl Target {
         memtable.take(op, seqno, placed, gathered, &mut state.hint)
     }
 
-    /// Inserts what was gathered for this memtable, and sees to it that there will be memory for more.
+    /// Inserts what was gathered for this memtable, counts what is in it then, and sees to it that there will be memory for more.
     fn settle(
         &self,
         env: &CommitEnv,
         gathered: &mut Gathered<'_>,
         state: &mut InsertState,
     ) -> std::result::Result<(), Full> {
-        let Some(memtable) = &self.memtable else { return Ok(()) };
+        let (Some(memtable), Some(family)) = (&self.memtable, self.family) else { return Ok(()) };
         memtable.settle(gathered, &mut state.hint)?;
+        family.count_memtables();
         if let Some(memory) = memtable.memory_ahead() {
             env.jobs.scheduler.ahead.ask_for_memory(memory);
         }

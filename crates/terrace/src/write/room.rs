@@ -37,13 +37,8 @@ pub(crate) fn make_room(
         flushed: log.flush_room.most_bytes(&env.base),
     };
     let mut rotated = false;
-    for (at, pending) in group.iter().enumerate() {
-        for id in pending.batch.families() {
-            let is_done = group[..at].iter().any(|before| before.batch.touches(id));
-            if !is_done && let Some(family) = family_of(families, id) {
-                rotated |= rotate_if_full(env, lead, log, family, group, most)?;
-            }
-        }
+    for family in written_to(families, group) {
+        rotated |= rotate_if_full(env, lead, log, family, group, most)?;
     }
     if families.len() > 1
         && let Some(largest) = largest_over_bound(env, families, most.flushed)
@@ -53,7 +48,8 @@ pub(crate) fn make_room(
         rotated = true;
     }
     // Comes last: a rotation may begin a hot table.
-    for family in families {
+    let hot = env.read.table_cache.totals().hot.load();
+    for family in hot.iter().filter_map(|id| family_of(families, *id)) {
         rotated |= make_hot_room(env, lead, log, family, group)?;
     }
     take_memory_back(env);
@@ -61,6 +57,17 @@ pub(crate) fn make_room(
         true => check_room(env, families, group),
         false => Ok(()),
     }
+}
+
+/// Those of `families` that the group writes to, each once. Costs no look at the others.
+fn written_to<'a>(
+    families: &'a [Arc<Family>],
+    group: &'a [Pending],
+) -> impl Iterator<Item = &'a Arc<Family>> {
+    group.iter().enumerate().flat_map(move |(at, pending)| {
+        let is_first = move |id: &u32| !group[..at].iter().any(|before| before.batch.touches(*id));
+        pending.batch.families().filter(is_first).filter_map(move |id| family_of(families, id))
+    })
 }
 
 /// What a memtable may have.
@@ -171,7 +178,7 @@ fn needed_bytes(family: &Family, group: &[Pending]) -> usize {
 
 /// Refuses the group, while that is harmless, if a memtable cannot take its part of it.
 fn check_room(env: &CommitEnv, families: &[Arc<Family>], group: &[Pending]) -> Result<()> {
-    for family in families {
+    for family in written_to(families, group) {
         let state = family.state();
         let hot = state.hot.as_ref().map(|hot| hot.table.room_bytes());
         let room = state.memtable.room_bytes().min(hot.unwrap_or(usize::MAX));
@@ -204,16 +211,16 @@ fn largest_over_bound<'a>(
     families: &'a [Arc<Family>],
     most_flushed: usize,
 ) -> Option<&'a Arc<Family>> {
+    let all_bytes = env.read.table_cache.totals().memtables().mutable;
+    let most = env.base.dynamic.memtables_bytes() / 2;
+    if all_bytes <= most.min(most_flushed) {
+        return None;
+    }
     let size = |family: &Arc<Family>| match &family.state().memtable {
         // Rotating what holds nothing frees nothing.
         empty if empty.is_empty() => 0,
         memtable => memtable.size_bytes(),
     };
-    let all_bytes: usize = families.iter().map(size).sum();
-    let most = env.base.dynamic.memtables_bytes() / 2;
-    if all_bytes <= most.min(most_flushed) {
-        return None;
-    }
     let largest = families.iter().max_by_key(|family| size(family))?;
     let bounds = Bounds { most, most_flushed, reserve: env.base.dynamic.reserve_bytes() };
     bounds.are_over(all_bytes, size(largest)).then_some(largest)

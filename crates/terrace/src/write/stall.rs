@@ -9,6 +9,7 @@ use crate::jobs::scheduler::SchedulerState;
 use crate::listener::StallCondition;
 use crate::metrics::StallCause;
 use crate::version::family::Family;
+use crate::version::read_env::family_of;
 use crate::write::env::CommitEnv;
 use crate::write::log_segments;
 use crate::write::queue::{Lead, LogState};
@@ -23,8 +24,6 @@ const SLOW_RATE_START: f64 = 64e6;
 const SLOW_RATE_END: f64 = 2e6;
 /// Longest single sleep of one group: a slowed writer never waits longer at a time.
 const MAX_SLEEP: Duration = Duration::from_millis(20);
-/// Pending compaction slows writes at most this much.
-const MAX_PENDING_PRESSURE: f64 = 0.9;
 /// Bytes per second that pass when garbage collection begins to be behind, and when it is far
 /// behind. Between the two the rate falls by the same factor for every step, so that it finds the
 /// rate at which collection keeps up, whatever the device.
@@ -35,22 +34,6 @@ const MIN_SLEEP_US: u64 = 1000;
 /// Small memtables that may wait for their flush: a flush takes all that wait, so that a slow one does
 /// not stop writers.
 const MAX_SMALL: usize = 4;
-/// How far a family is between slowdown (0) and stop (1), and by what; `None` below the slowdown, and of one that was dropped.
-fn pressure(family: &Family) -> Option<(f64, StallCause)> {
-    if family.is_dropped() {
-        return None;
-    }
-    let options = family.options();
-    let pending = family.pending_bytes.load(Ordering::Relaxed);
-    let slow_at = options.pending_compaction_slowdown_bytes;
-    let of_l0 = family.l0_pressure().map(|pressure| (pressure, StallCause::L0Files));
-    // Pending bytes slow writes down but never stop them: at twice the limit the rate is lowest.
-    let of_pending = (pending >= slow_at && slow_at > 0).then(|| {
-        let over = (pending - slow_at) as f64 / slow_at as f64;
-        (over.min(MAX_PENDING_PRESSURE), StallCause::PendingCompaction)
-    });
-    [of_l0, of_pending].into_iter().flatten().reduce(|a, b| if b.0 > a.0 { b } else { a })
-}
 
 /// Holds back a group of `bytes`: returns at once, after a short sleep, or when a stop is over.
 /// Called by the leader, so that those behind it wait too.
@@ -65,16 +48,21 @@ pub(crate) fn admit(
         return Ok(());
     }
     wait_for_collection(env, bytes);
-    for family in families {
-        let Some((pressure, cause)) = note_condition(env, family) else { continue };
+    let hold_back = |family: &Arc<Family>| {
+        let Some((pressure, cause)) = note_condition(env, family) else { return Ok(()) };
         if pressure < 1.0 {
             slow(env, family, pressure, cause, bytes);
-            continue;
+            return Ok(());
         }
         let settle = || log_segments::settle(env, &mut lead.log());
-        wait_while(env, family, StallCause::L0Files, || is_l0_full(family), settle)?;
+        wait_while(env, family, StallCause::L0Files, || is_l0_full(family), settle)
+    };
+    // Listeners are to learn of it when a family is slowed no longer.
+    if env.base.events.has_stalls() {
+        return families.iter().try_for_each(hold_back);
     }
-    Ok(())
+    let slowed = env.read.table_cache.totals().slowed.load();
+    slowed.iter().filter_map(|id| family_of(families, *id)).try_for_each(hold_back)
 }
 
 /// Whether L0 of `family` has the files at which writes stop. Nobody waits for one that was dropped: its files are not merged.
@@ -94,7 +82,7 @@ pub(crate) fn wait_for_l0(env: &CommitEnv, family: &Family) -> Result<()> {
 
 /// The pressure of `family`; tells listeners what that means for writes.
 fn note_condition(env: &CommitEnv, family: &Family) -> Option<(f64, StallCause)> {
-    let pressure = pressure(family);
+    let pressure = family.pressure();
     if env.base.events.is_heard() {
         let condition = match pressure {
             None => StallCondition::Normal,
@@ -111,12 +99,8 @@ fn note_condition(env: &CommitEnv, family: &Family) -> Option<(f64, StallCause)>
 /// memtable that is half full were full.
 pub(crate) fn may_hold_back(env: &CommitEnv) -> bool {
     collection_pressure(env) > 0.0
-        || env
-            .read
-            .families
-            .load()
-            .iter()
-            .any(|family| pressure(family).is_some() || is_about_to_stop(env, family))
+        || !env.read.table_cache.totals().slowed.load().is_empty()
+        || some_are_about_to_stop(env)
 }
 
 /// Waits until `family` may have one more immutable memtable, and what waits already finds room.
@@ -131,7 +115,7 @@ pub(crate) fn wait_for_memtable(
         return Ok(());
     }
     let most_flushed = log.flush_room.most_bytes(&env.base).saturating_mul(2);
-    let is_short = || to_flush_bytes(env) > most_flushed && some_wait(env);
+    let is_short = || some_wait(env) && to_flush_bytes(env) > most_flushed;
     let full = || has_all_memtables(env, family) || are_over_share(env) || is_short();
     if !full() {
         return Ok(());
@@ -151,13 +135,23 @@ fn to_flush_bytes(env: &CommitEnv) -> usize {
 
 /// Whether memtables wait for their flush.
 fn some_wait(env: &CommitEnv) -> bool {
-    env.read.families.load().iter().any(|family| !family.state().immutables.is_empty())
+    !env.read.table_cache.totals().waiting.load().is_empty()
 }
 
-fn is_about_to_stop(env: &CommitEnv, family: &Family) -> bool {
-    let used = family.state().memtable.size_bytes();
-    used >= env.base.dynamic.memtable_bytes() / 2
-        && (has_all_memtables(env, family) || are_over_share(env))
+/// Whether a family whose memtable is half full would have to wait for a flush before it has another one.
+fn some_are_about_to_stop(env: &CommitEnv) -> bool {
+    let waiting = env.read.table_cache.totals().waiting.load();
+    if waiting.is_empty() {
+        return false;
+    }
+    let families = env.read.families.load();
+    let most = env.base.dynamic.memtable_bytes() / 2;
+    let is_half_full = |family: &Arc<Family>| family.state().memtable.size_bytes() >= most;
+    if are_over_share(env) {
+        return families.iter().any(is_half_full);
+    }
+    let mut waiting = waiting.iter().filter_map(|id| family_of(&families, *id));
+    waiting.any(|family| is_half_full(family) && has_all_memtables(env, family))
 }
 
 /// Whether `family` has as many immutable memtables as it may have.

@@ -1,7 +1,9 @@
-//! Writes for which there is no memory, writes beside a group that is being inserted, writes that a full disk refuses, and
-//! writes to keys that become hot.
+//! Writes for which there is no memory, writes beside a group that is being inserted, writes that a full disk refuses,
+//! writes to keys that become hot, and writes beside many families.
 
+use crate::memory::family_totals::MemtableBytes;
 use crate::memtable::NO_MEMORY;
+use crate::version::family::{Family, LOOKS};
 use crate::write::log_segments::next_segment;
 use crate::write::room::rotate;
 use crate::{CfOptions, Db, Error, HotTableMode, Options, SyncMode, UpdateOp, Updates};
@@ -13,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use terrace_base::checksum::hash_key;
+use terrace_base::rng::{Rng, SplitMix64};
 use terrace_base::{SeqNo, ValueKind};
 use terrace_skiplist::Hint;
 use terrace_vfs::{BeforeCalls, Call, SimVfs};
@@ -338,4 +341,93 @@ fn of_a_group_only_what_is_to_be_synced_is_refused_while_the_segment_has_no_dura
     write(&b"again"[..], SyncMode::Batch).unwrap();
     let is_there = [&b"plain"[..], b"synced", b"again"].map(|key| db.get(key).unwrap().is_some());
     assert_eq!(is_there, [true, false, true]);
+}
+
+#[test]
+fn a_put_looks_at_few_families_however_many_there_are() {
+    let sim = SimVfs::new(1);
+    let db = Db::open("/db", options(&sim)).unwrap();
+    for n in 0..100 {
+        let family = db.create_column_family(&n.to_string(), CfOptions::default()).unwrap();
+        family.put(b"k", b"v").unwrap();
+    }
+    let before = LOOKS.get();
+    db.put(b"k", b"v").unwrap();
+    let _may_wait = db.write_may_wait();
+    let looks = LOOKS.get() - before;
+    assert!((1..20).contains(&looks), "{looks}");
+}
+
+/// Waits until what is kept of all families is what they have: a thread that has just changed one may not have counted it yet.
+#[track_caller]
+fn assert_totals(db: &Db) {
+    let read = &db.inner().read;
+    let totals = read.table_cache.totals();
+    let are_right = || {
+        let families = read.families.load();
+        let ids = |is_in: &dyn Fn(&Family) -> bool| -> Vec<u32> {
+            families.iter().filter(|family| is_in(family)).map(|family| family.id).collect()
+        };
+        let mutable = |family: &Arc<Family>| match &family.state().memtable {
+            empty if empty.is_empty() => 0,
+            memtable => memtable.size_bytes(),
+        };
+        let bytes = MemtableBytes {
+            all: families.iter().map(|family| family.memtable_bytes()).sum(),
+            mutable: families.iter().map(mutable).sum(),
+        };
+        ids(&|family: &Family| family.pressure().is_some()) == **totals.slowed.load()
+            && ids(&|family: &Family| !family.state().immutables.is_empty())
+                == **totals.waiting.load()
+            && ids(&|family: &Family| family.state().hot.is_some()) == **totals.hot.load()
+            && bytes == totals.memtables()
+    };
+    for _ in 0..10_000 {
+        if are_right() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    panic!("{totals:?}");
+}
+
+#[test]
+fn what_is_kept_of_all_families_is_what_they_have() {
+    let sim = SimVfs::new(1);
+    let mut options = options(&sim);
+    options.advanced.hot_table = HotTableMode::Auto;
+    options.advanced.pending_compaction_slowdown_bytes = 1;
+    let db = Db::open("/db", options.clone()).unwrap();
+    let names = ["default", "1", "2", "3"];
+    for name in &names[1..] {
+        db.create_column_family(name, CfOptions::default()).unwrap();
+    }
+    let mut rng = SplitMix64::new(1);
+    for n in 1..=2000 {
+        let Some(family) = db.column_family(names[rng.below(4) as usize]) else { continue };
+        let key = if rng.below(10) < 7 { rng.below(24) } else { rng.below(4000) };
+        family.put(key.to_be_bytes(), [1; 100]).unwrap();
+        match n {
+            500 => family.delete_range(3_u64.to_be_bytes(), 9_u64.to_be_bytes()).unwrap(),
+            1000 => db.flush().unwrap(),
+            1500 => db.drop_column_family("2").unwrap(),
+            _ => {}
+        }
+        if n % 100 == 0 {
+            assert_totals(&db);
+        }
+    }
+    db.flush().unwrap();
+    assert_totals(&db);
+    // One that is not made after all leaves nothing behind.
+    let inner = db.inner();
+    let before = inner.read.memtable_bytes();
+    let chosen = CfOptions::default();
+    let in_force = inner.base.dynamic.options().family(&chosen);
+    let (name, table_cache) = ("4".to_string(), &inner.read.table_cache);
+    drop(Family::new(9, name, (chosen, in_force), Arc::default(), table_cache).unwrap());
+    assert_eq!(inner.read.memtable_bytes(), before);
+    db.close().unwrap();
+    let db = Db::open("/db", options).unwrap();
+    assert_totals(&db);
 }
