@@ -34,7 +34,9 @@ use crate::write::room::least_separated_bytes;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use terrace_base::SegmentNumber;
+use terrace_base::sync::Instant;
 use victims::GarbageStats;
 
 /// Collection begins this much below the allowed ratio, as a share of the log: what it moves exists
@@ -48,6 +50,40 @@ pub(crate) const REVEAL_FROM: f64 = 0.6;
 
 /// On a full disk this many times the room that writes resume with is freed, if there is so much garbage.
 const WANTED_ROOMS: u64 = 4;
+
+/// The house thread rests this many times as long as a look at the value log takes it: flushes and merges look as well, and of a hundred
+/// thousand segments that would take it a good part of a processor.
+const LOOK_RESTS: u32 = 20;
+const LONGEST_LOOK_REST: Duration = Duration::from_secs(1);
+
+/// When the house thread takes its next [`step`].
+pub(crate) struct NextStep {
+    at: Instant,
+}
+
+impl NextStep {
+    /// At once.
+    pub fn now() -> Self {
+        Self { at: Instant::now() }
+    }
+
+    /// Does what comes `before` and takes a step, if it is time or there is no value any more.
+    pub fn take(&mut self, env: &JobEnv, before: impl FnOnce()) {
+        let start = Instant::now();
+        if start < self.at && env.read.value_log.is_used() {
+            return;
+        }
+        before();
+        step(env);
+        let took = start.elapsed();
+        self.at = start + took + rest_after(took);
+    }
+}
+
+/// How long to rest after a look that `took` so long.
+fn rest_after(took: Duration) -> Duration {
+    took.saturating_mul(LOOK_RESTS).min(LONGEST_LOOK_REST)
+}
 
 /// Looks at the stats, decides what is a victim, and wakes the compaction threads if that changed.
 /// Cheap: files whose hidden garbage is not known yet are sampled, each once. Returns at once if
@@ -157,7 +193,9 @@ fn full_disk(env: &JobEnv) -> Option<FullDisk> {
 /// The stats of the sealed segments that can be collected, as [`stats_of_all`].
 fn stats(env: &JobEnv) -> Vec<SegmentStats> {
     let mut stats = stats_of_all(env);
-    stats.retain(|segment| env.read.value_log.why_excluded(segment.number).is_none());
+    if env.read.value_log.excluded_count() > 0 {
+        stats.retain(|segment| env.read.value_log.why_excluded(segment.number).is_none());
+    }
     stats
 }
 
@@ -179,10 +217,11 @@ pub(crate) fn stats_of_all(env: &JobEnv) -> Vec<SegmentStats> {
     }
     let record = 1.0 + RECORD_BYTES * entries as f64 / referred.max(1) as f64;
     let mut stats = env.read.value_log.segment_stats();
+    let as_collected = env.read.value_log.as_collected();
     for segment in &mut stats {
         let bytes = (segment.live_bytes as f64 * record) as u64;
         // What a file of its own costs counts for more the fewer values there are.
-        segment.live_bytes = match env.read.value_log.is_as_collected(segment.number) {
+        segment.live_bytes = match as_collected.contains(&segment.number) {
             true => segment.size_bytes,
             false => bytes.min(segment.size_bytes),
         };

@@ -343,6 +343,7 @@ fn house_loop(env: &JobEnv) {
     let mut last_write = LastWrite::default();
     let mut purge_at = Instant::now();
     let mut reserve_at = Instant::now();
+    let mut next_step = gc::NextStep::now();
     let mut left_memtables = TableCache::pin(&env.read.table_cache, 0);
     let mut packing = Packing::default();
     while !env.jobs.scheduler.is_stopping() {
@@ -385,13 +386,12 @@ fn house_loop(env: &JobEnv) {
         }
         if env.read.value_log.is_used() {
             // A little at a time, so that a flush finds little left to wait for.
-            attempt(env, "sync full log segments", || {
-                log_segments::sync_full_segments(&env.commit)
-            });
-            attempt(env, "drop value segments", || install::drop_dead_segments(&env.versions));
+            let sync = || log_segments::sync_full_segments(&env.commit);
+            attempt(env, "sync full log segments", sync);
         }
         // Also when the last segment has just gone: writers would wait for its garbage.
-        gc::step(env);
+        let drop_dead = || install::drop_dead_segments(&env.versions);
+        next_step.take(env, || attempt(env, "drop value segments", drop_dead));
         attempt(env, "retire log segments", || log_segments::retire_segments(&env.commit));
         attempt(env, "bound the log", || bound_log::run(env, &mut last_write));
         attempt(env, "bound the memtables", || bound_memtables(env));

@@ -18,6 +18,7 @@ mod value_length;
 
 use crate::event;
 use crate::values::excluded::{Excluded, Verdict};
+use crate::values::segment_map::Segments;
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
@@ -70,7 +71,7 @@ impl Drop for OpenSegment {
 }
 
 /// The segments by number.
-pub(crate) type SegmentMap = BTreeMap<SegmentNumber, Arc<Segment>>;
+pub(crate) type SegmentMap = Segments<Segment>;
 
 /// What is known of a sealed segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,8 +115,9 @@ pub(crate) struct ValueLog {
     map: ArcSwap<SegmentMap>,
     /// Held while the map changes.
     change: Mutex<()>,
-    /// Bytes that live SSTs refer to, by segment, sealed or not.
+    /// Bytes that live SSTs refer to, by segment, sealed or not; never 0.
     live: Mutex<BTreeMap<SegmentNumber, u64>>,
+    /// All of these together; changes under their lock.
     live_bytes: AtomicU64,
     /// Bytes that SSTs referred to when garbage collection had written a segment, by segment.
     collected: Mutex<BTreeMap<SegmentNumber, u64>>,
@@ -202,7 +204,7 @@ impl ValueLog {
     pub fn begin(&self, number: SegmentNumber, values_before: u64) {
         let path = names::log_path(&self.dir, number);
         self.change(|map| {
-            map.entry(number).or_insert_with(|| self.segment(number, path, (0, values_before)));
+            map.get_or_insert_with(number, || self.segment(number, path, (0, values_before)));
         });
     }
 
@@ -214,7 +216,7 @@ impl ValueLog {
         }
         self.change(|map| {
             for meta in segments {
-                let segment = map.entry(meta.number).or_insert_with(|| {
+                let segment = map.get_or_insert_with(meta.number, || {
                     self.segment(meta.number, meta.path(&self.dir), (meta.size_bytes, 0))
                 });
                 // The next read opens it as it is to be read from now on.
@@ -227,17 +229,23 @@ impl ValueLog {
     /// Takes segments out; the caller has taken them out of the manifest, or they never were in it.
     pub fn remove(&self, numbers: &[SegmentNumber]) {
         let mut gone = Vec::new();
+        // Held meanwhile: who finds a segment neither in the map nor among these removes its file at once.
+        let mut pending_delete = self.pending_delete.lock();
         self.change(|map| gone.extend(numbers.iter().filter_map(|number| map.remove(number))));
-        let pending_delete = gone.iter().map(|segment| PendingDelete {
+        pending_delete.extend(gone.iter().map(|segment| PendingDelete {
             number: segment.number,
             path: segment.path.clone(),
             segment: Arc::downgrade(segment),
-        });
-        self.pending_delete.lock().extend(pending_delete);
-        for of_segments in [&self.live, &self.collected] {
-            let mut of_segments = of_segments.lock();
-            numbers.iter().for_each(|number| _ = of_segments.remove(number));
+        }));
+        drop(pending_delete);
+        {
+            let mut live = self.live.lock();
+            let bytes: u64 = numbers.iter().filter_map(|number| live.remove(number)).sum();
+            self.live_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
+        let mut collected = self.collected.lock();
+        numbers.iter().for_each(|number| _ = collected.remove(number));
+        drop(collected);
         self.excluded.forget(numbers);
         let victims = self.victims.load();
         if numbers.iter().any(|number| victims.contains(number)) {

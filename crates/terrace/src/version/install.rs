@@ -326,11 +326,10 @@ pub(crate) fn drop_log_segments(versions: &VersionSet, numbers: &[SegmentNumber]
     if versions.base.health.is_closed() {
         return;
     }
-    let sealed: HashSet<SegmentNumber> =
-        versions.read.value_log.segment_stats().iter().map(|segment| segment.number).collect();
     let mut gone = Vec::new();
     for number in numbers {
-        if sealed.contains(number) || versions.read.value_log.is_pending_delete(*number) {
+        let values = &versions.read.value_log;
+        if values.is_sealed(*number) || values.is_pending_delete(*number) {
             continue;
         }
         match versions.read.value_log.has(*number) {

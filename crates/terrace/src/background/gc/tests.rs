@@ -8,6 +8,28 @@ use crate::{Db, Options};
 use std::path::Path;
 use terrace_vfs::SimVfs;
 
+#[test]
+fn the_house_thread_rests_the_longer_the_longer_a_step_takes_it() {
+    let ms = Duration::from_millis;
+    assert_eq!([ms(0), ms(2), ms(40)].map(rest_after), [ms(0), ms(40), ms(800)]);
+    assert_eq!(rest_after(Duration::MAX), LONGEST_LOOK_REST);
+    let mut options = Options { memory_budget: 16 << 20, ..Options::default() };
+    options.advanced.vfs = Arc::new(SimVfs::new(1));
+    let db = Db::open("/store", options).unwrap();
+    let env = &db.inner().background;
+    let mut steps = 0;
+    let later = || NextStep { at: Instant::now() + Duration::from_secs(600) };
+    // While there is no value nobody is slowed for garbage.
+    later().take(env, || steps += 1);
+    assert_eq!(steps, 1);
+    db.put(b"key", [1; 2000]).unwrap();
+    later().take(env, || steps += 1);
+    assert_eq!(steps, 1);
+    NextStep::now().take(env, || steps += 1);
+    assert_eq!(steps, 2);
+    db.close().unwrap();
+}
+
 /// A file that is damaged stays where it is while the store is open, and so does what it hides, and what is hidden in it.
 #[test]
 fn what_is_hidden_by_a_damaged_file_or_in_one_is_waited_for_by_nobody() {
