@@ -14,7 +14,7 @@ use crate::options::dynamic_options::DynamicOptions;
 use crate::options::{CfOptions, FamilyOptions, HotTableMode, Learning, Options};
 use crate::values::value_log::{SegmentMap, ValueLog};
 use crate::version::hot_keys::HotKeys;
-use crate::version::read_state::{HotChange, ReadState};
+use crate::version::read_state::{HotChange, ReadState, changed_part};
 use crate::version::reader_pins::ReaderPin;
 use arc_swap::{ArcSwap, Guard};
 use std::io;
@@ -72,7 +72,7 @@ impl Family {
     ) -> io::Result<Self> {
         options.family = Some((id, name.clone()));
         let memtable = Arc::new(MemTable::with_capacity(0, options.memtable_bytes)?);
-        settle_models(&options, &version, table_cache);
+        settle_models(&options, &version, &Version::empty(), table_cache);
         let state = ReadState::of_version(memtable, Vec::new(), version, table_cache);
         let family = Self {
             id,
@@ -223,15 +223,15 @@ impl Family {
         fresh: Option<Arc<MemTable>>,
         table_cache: &TableCache,
     ) {
-        settle_models(&self.options(), &version, table_cache);
         let _change = self.change.lock();
         let old = self.state.load();
+        settle_models(&self.options(), &version, &old.version, table_cache);
         let waits = |m: &&Arc<MemTable>| !flushed.contains(&m.id);
         let (immutables, left): (Vec<_>, Vec<_>) =
             old.immutables.iter().cloned().partition(|m| waits(&m));
         let memtable = fresh.unwrap_or_else(|| old.memtable.clone());
         left.iter().for_each(|memtable| table_cache.left_memtables().note(memtable));
-        let state = ReadState::of_version(memtable, immutables, version, table_cache);
+        let state = old.with_version(memtable, immutables, version, table_cache);
         let state = state.with_level_models(&old.level_models).with_hot(old.hot.clone());
         self.set_state(state);
     }
@@ -273,13 +273,14 @@ impl Family {
         pin: Option<Arc<ReaderPin>>,
         table_cache: &TableCache,
     ) {
-        settle_models(&self.options(), &version, table_cache);
         let _change = self.change.lock();
         let old = self.state.load();
+        settle_models(&self.options(), &version, &old.version, table_cache);
         let immutables = memtables.into_iter().rev().collect();
         let memtable = old.memtable.clone();
         old.immutables.iter().for_each(|memtable| table_cache.left_memtables().note(memtable));
-        let state = ReadState::of_version(memtable, immutables, version, table_cache)
+        let state = old
+            .with_version(memtable, immutables, version, table_cache)
             .with_level_models(&old.level_models)
             .pinned_by(pin);
         self.set_state(state);
@@ -461,9 +462,17 @@ fn leave_hot(state: &ReadState, seqno: SeqNo, table_cache: &TableCache) {
     }
 }
 
-/// Says how the readers of the files are to be opened, before anybody opens them.
-fn settle_models(options: &FamilyOptions, version: &Version, table_cache: &TableCache) {
+/// Says how the readers of the files that were not there `before` are to be opened, before anybody opens them.
+fn settle_models(
+    options: &FamilyOptions,
+    version: &Version,
+    before: &Version,
+    table_cache: &TableCache,
+) {
     if options.learning == Learning::Off {
-        version.files().for_each(|(_, file)| table_cache.forgo_models(file.number));
+        for (level, before) in version.levels().iter().zip(before.levels()) {
+            let (fresh, _) = changed_part(level.files(), before.files());
+            level.files()[fresh].iter().for_each(|file| table_cache.forgo_models(file.number));
+        }
     }
 }

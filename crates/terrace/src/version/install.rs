@@ -13,13 +13,13 @@ use crate::values::value_log::{SegmentStats, ValueLog};
 use crate::version::family::Family;
 use crate::version::unpublished;
 use crate::version::version_set::{ManifestLog, Obsolete, VersionSet};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_base::{FileNumber, SegmentNumber, SeqNo, sync};
 use terrace_manifest::{
-    FamilyEdit, FileMeta, SegmentKind, SegmentMeta, Version, VersionEdit, names,
+    FamilyEdit, FileMeta, HOT_LEVEL, SegmentKind, SegmentMeta, Version, VersionEdit, names,
 };
 
 /// Files of one run from which new files inherit heat at most: more are too many to look at.
@@ -84,9 +84,7 @@ pub(crate) fn install_if<P>(
         segments_added: changes.iter().flat_map(|change| &change.segments).copied().collect(),
         ..VersionEdit::default()
     };
-    let gone: Vec<Obsolete> = changes.iter().flat_map(removed_files).collect();
-    let befores: Vec<Arc<Version>> =
-        changes.iter().map(|change| change.family.state().version.clone()).collect();
+    let befores: Vec<Before> = changes.iter().map(Before::of).collect();
     if let Err(error) = append(versions, &mut log, &edit) {
         let fresh = changes.iter().flat_map(|change| fresh_paths(versions, change));
         // An append that found no room has left no whole edit behind. The files must not keep the
@@ -103,7 +101,7 @@ pub(crate) fn install_if<P>(
     // What the new files refer to must be there before anybody sees them.
     versions.read.value_log.seal(&edit.segments_added);
     for (change, before) in changes.iter().zip(&befores) {
-        count_values(&versions.read.value_log, &change.edit, before);
+        before.count_values(&versions.read.value_log, &change.edit);
     }
     versions.read.value_log.note_collected(&edit.segments_added);
     for change in &changes {
@@ -118,8 +116,70 @@ pub(crate) fn install_if<P>(
         hand_filters_over(&versions.read.filters, change, before);
     }
     drop(log);
+    let gone = changes.iter().zip(&befores).flat_map(|(change, before)| before.gone(&change.edit));
+    let gone: Vec<Obsolete> = gone.collect();
     versions.obsolete.lock().extend(gone);
     Ok(true)
+}
+
+/// The files of `version` with these levels and numbers, in its order. Costs a pass over the numbers of the levels that they are in.
+fn files_at(
+    version: &Version,
+    places: impl Iterator<Item = (u8, FileNumber)>,
+) -> Vec<(u8, Arc<FileMeta>)> {
+    let mut places: Vec<(u8, FileNumber)> = places.collect();
+    places.sort_unstable();
+    let mut found = Vec::with_capacity(places.len());
+    for (n, level) in (0..).zip(version.levels().iter().chain([version.hot()])) {
+        let of_level = places.partition_point(|place| place.0 < n)
+            ..places.partition_point(|place| place.0 <= n);
+        let places = &places[of_level];
+        if places.is_empty() {
+            continue;
+        }
+        for (number, file) in level.numbers().iter().zip(level.files()) {
+            if places.binary_search(&(n, *number)).is_ok() {
+                found.push((n, file.clone()));
+            }
+        }
+    }
+    found
+}
+
+/// What there is before a change.
+struct Before {
+    version: Arc<Version>,
+    /// The files that the change takes out of their levels, those that only move to another one among them.
+    removed: Vec<(u8, Arc<FileMeta>)>,
+}
+
+impl Before {
+    fn of(change: &Change) -> Self {
+        let version = change.family.state().version.clone();
+        let removed = files_at(&version, change.edit.removed.iter().copied());
+        Self { version, removed }
+    }
+
+    /// The files that `edit` removes for good, with their levels.
+    fn left<'a>(&'a self, edit: &FamilyEdit) -> impl Iterator<Item = &'a (u8, Arc<FileMeta>)> {
+        // A merge may have a hundred thousand inputs, and as many outputs.
+        let stay: HashSet<FileNumber> = edit.added.iter().map(|(_, file)| file.number).collect();
+        self.removed.iter().filter(move |(_, file)| !stay.contains(&file.number))
+    }
+
+    /// These, as they wait for their removal.
+    fn gone(&self, edit: &FamilyEdit) -> Vec<Obsolete> {
+        let weak =
+            |file: &Arc<FileMeta>| Obsolete { number: file.number, file: Arc::downgrade(file) };
+        self.left(edit).map(|(_, file)| weak(file)).collect()
+    }
+
+    /// Enters the references of the files that `edit` adds and removes into the stats.
+    fn count_values(&self, values: &ValueLog, edit: &FamilyEdit) {
+        let added = edit.added.iter().map(|(_, file)| file);
+        let of_levels = self.removed.iter().filter(|(level, _)| *level < HOT_LEVEL);
+        values.count(added, of_levels.map(|(_, file)| &**file));
+    }
 }
 
 /// Tells which files have come.
@@ -195,17 +255,6 @@ pub(crate) fn wait_for_last(versions: &VersionSet) {
     versions.jobs.scheduler.wait_until_none_runs();
     drop(versions.manifest.lock());
     drop(versions.purging.lock());
-}
-
-/// Enters the references of the files that an edit adds and removes into the stats.
-fn count_values(values: &ValueLog, edit: &FamilyEdit, before: &Version) {
-    let removed: HashSet<FileNumber> = edit.removed.iter().map(|(_, number)| *number).collect();
-    let removed = match removed.is_empty() || !values.is_used() {
-        true => Vec::new(),
-        false => before.files().filter(|(_, file)| removed.contains(&file.number)).collect(),
-    };
-    let added = edit.added.iter().map(|(_, file)| file);
-    values.count(added, removed.iter().map(|(_, file)| &***file));
 }
 
 /// Appends an edit; after a failure of an earlier one, first starts a new manifest from the state
@@ -396,37 +445,37 @@ pub(crate) fn drop_dead_segments(versions: &VersionSet) -> Result<()> {
 
 /// Tells the filter budget which files come and go, and from which the new ones can inherit: after
 /// a merge from its inputs, the deepest run last; after a flush from the newest run there was.
-fn hand_filters_over(filters: &FilterBudget, change: &Change, before: &Version) {
+fn hand_filters_over(filters: &FilterBudget, change: &Change, before: &Before) {
     if !filters.is_elastic() {
         return;
     }
-    let after = change.family.state().version.clone();
-    let old: HashSet<FileNumber> = before.files().map(|(_, file)| file.number).collect();
-    let added: HashSet<FileNumber> =
-        change.edit.added.iter().map(|(_, file)| file.number).collect();
+    let (edit, after) = (&change.edit, change.family.state().version.clone());
+    let added = edit.added.iter().filter(|(level, _)| *level < HOT_LEVEL);
+    let added = files_at(&after, added.map(|(level, file)| (*level, file.number)));
+    let moved: HashSet<FileNumber> = before.removed.iter().map(|(_, file)| file.number).collect();
     let mut heirs: Vec<Arc<FileMeta>> = Vec::new();
-    for (level, file) in after.files().filter(|(_, file)| added.contains(&file.number)) {
-        filters.file_lives(usize::from(level), file);
-        if !old.contains(&file.number) {
+    for (level, file) in &added {
+        filters.file_lives(usize::from(*level), file);
+        if !moved.contains(&file.number) {
             heirs.push(file.clone());
         }
     }
-    let removed: HashSet<FileNumber> =
-        change.edit.removed.iter().map(|(_, number)| *number).collect();
-    let left =
-        |file: &Arc<FileMeta>| removed.contains(&file.number) && !added.contains(&file.number);
-    let of_run = |files: &[Arc<FileMeta>]| -> Vec<Arc<FileMeta>> {
-        files.iter().filter(|file| removed.is_empty() || left(file)).cloned().collect()
-    };
-    let level0 = before.level(0).files();
-    let deeper = before.levels().iter().skip(1).map(|level| level.files());
-    let mut runs: Vec<Vec<Arc<FileMeta>>> = level0.chunks(1).chain(deeper).map(of_run).collect();
-    runs.retain(|run| (1..=MAX_FORBEARS).contains(&run.len()));
-    if removed.is_empty() {
-        runs.truncate(1);
+    let left: Vec<(u8, Arc<FileMeta>)> =
+        before.left(edit).filter(|(level, _)| *level < HOT_LEVEL).cloned().collect();
+    let is_forbear = |count: usize| (1..=MAX_FORBEARS).contains(&count);
+    let mut runs: Vec<Vec<Arc<FileMeta>>> = Vec::new();
+    if edit.removed.is_empty() {
+        let deeper = before.version.levels().iter().skip(1).map(|level| level.files());
+        let mut all = before.version.level(0).files().chunks(1).chain(deeper);
+        runs.extend(all.find(|run| is_forbear(run.len())).map(<[_]>::to_vec));
+    } else {
+        // Each file of L0 is a run.
+        let of_runs = left.chunk_by(|(a, _), (b, _)| a == b && *a > 0);
+        let of_runs = of_runs.filter(|run| is_forbear(run.len()));
+        runs.extend(of_runs.map(|run| run.iter().map(|(_, file)| file.clone()).collect()));
     }
     filters.adopt(&heirs, &runs);
-    before.files().filter(|(_, file)| left(file)).for_each(|(_, f)| filters.file_leaves(f.number));
+    left.iter().for_each(|(_, file)| filters.file_leaves(file.number));
 }
 
 /// Saves the heat of the filters with the manifest, if there was a lookup since the last time. An
@@ -452,21 +501,6 @@ pub(crate) fn save_filter_heat(versions: &VersionSet) {
             versions.base.poison_if_of_dir("sync the directory for a manifest", error);
         }
     }
-}
-
-/// The files that a change removes for good (a file that only moves to another level stays).
-fn removed_files(change: &Change) -> Vec<Obsolete> {
-    let state = change.family.state();
-    let live: HashMap<FileNumber, _> =
-        state.version.all_files().map(|(_, file)| (file.number, file)).collect();
-    // A merge may have a hundred thousand inputs, and as many outputs.
-    let stay: HashSet<FileNumber> = change.edit.added.iter().map(|(_, file)| file.number).collect();
-    let removed = change.edit.removed.iter().map(|(_, number)| *number);
-    removed
-        .filter(|number| !stay.contains(number))
-        .filter_map(|number| live.get(&number))
-        .map(|file| Obsolete { number: file.number, file: Arc::downgrade(file) })
-        .collect()
 }
 
 /// Marks all files of a dropped family as gone.

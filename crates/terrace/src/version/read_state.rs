@@ -6,6 +6,7 @@ use crate::memory::table_cache::{ReaderSlot, TableCache};
 use crate::memtable::MemTable;
 use crate::version::hot_table::HotTable;
 use crate::version::reader_pins::ReaderPin;
+use std::ops::Range;
 use std::sync::Arc;
 use terrace_base::{FileNumber, SeqNo};
 use terrace_manifest::{FileMeta, LEVEL_COUNT, Version};
@@ -39,37 +40,103 @@ pub(crate) struct HotChange {
 
 /// Reader slots in the order of a version's levels and files.
 pub(crate) struct Slots {
-    levels: Vec<Vec<Arc<ReaderSlot>>>,
+    levels: [LevelSlots; LEVEL_COUNT],
+}
+
+/// The slots of one level; a level that stays as it is shares them.
+#[derive(Clone, Default)]
+struct LevelSlots {
+    slots: Arc<[Arc<ReaderSlot>]>,
+    /// How many of the files hold range tombstones.
+    ranged: usize,
+}
+
+/// Where the files of a level are others than they were `before`, but for those with which both begin and end: in `files`, and in
+/// `before`. A flush or a merge changes one stretch of a level, which may have a hundred thousand files.
+pub(crate) fn changed_part(
+    files: &[Arc<FileMeta>],
+    before: &[Arc<FileMeta>],
+) -> (Range<usize>, Range<usize>) {
+    let same = |pair: &(&Arc<FileMeta>, &Arc<FileMeta>)| Arc::ptr_eq(pair.0, pair.1);
+    let front = files.iter().zip(before).take_while(same).count();
+    let (rest, rest_before) = (&files[front..], &before[front..]);
+    let back = rest.iter().rev().zip(rest_before.iter().rev()).take_while(same).count();
+    (front..files.len() - back, front..before.len() - back)
+}
+
+impl LevelSlots {
+    /// Those of `files`, if these are those of `before`.
+    fn changed(
+        &self,
+        before: &[Arc<FileMeta>],
+        files: &[Arc<FileMeta>],
+        table_cache: &TableCache,
+    ) -> Self {
+        let (now, then) = changed_part(files, before);
+        if now.is_empty() && then.is_empty() {
+            return self.clone();
+        }
+        let ranged = |files: &[Arc<FileMeta>]| {
+            files.iter().filter(|file| file.range_tombstone_count > 0).count()
+        };
+        let ranged = self.ranged + ranged(&files[now.clone()]) - ranged(&before[then.clone()]);
+        let (front, back) = (&self.slots[..then.start], &self.slots[then.end..]);
+        let fresh = files[now].iter().map(|file| table_cache.slot(file.number));
+        let slots = front.iter().cloned().chain(fresh).chain(back.iter().cloned());
+        Self { slots: slots.collect(), ranged }
+    }
 }
 
 impl Slots {
-    fn of(version: &Version, table_cache: &TableCache) -> Self {
-        let level = |files: &[Arc<FileMeta>]| {
-            files.iter().map(|file| table_cache.slot(file.number)).collect()
+    /// Those of `version`, if these are those of `before`.
+    fn changed(&self, before: &Version, version: &Version, table_cache: &TableCache) -> Self {
+        let level = |n: usize| {
+            let (before, files) = (before.level(n).files(), version.level(n).files());
+            self.levels[n].changed(before, files, table_cache)
         };
-        Self { levels: version.levels().iter().map(|l| level(l.files())).collect() }
+        Self { levels: std::array::from_fn(level) }
     }
 
     /// The slot of file `index` of `level`.
     #[inline]
     pub fn at(&self, level: usize, index: usize) -> &ReaderSlot {
-        &self.levels[level][index]
+        &self.levels[level].slots[index]
     }
 }
 
 impl ReadState {
-    /// The state of a family after a change of its version.
+    /// A state of `version`.
     pub fn of_version(
         memtable: Arc<MemTable>,
         immutables: Vec<Arc<MemTable>>,
         version: Arc<Version>,
         table_cache: &TableCache,
     ) -> Self {
-        let slots = Arc::new(Slots::of(&version, table_cache));
-        let ranged = |f: &Arc<FileMeta>| f.range_tombstone_count > 0;
-        let has_range_tombstones = version.levels().iter().any(|l| l.files().iter().any(ranged));
-        let level_models = Default::default();
-        let pin = None;
+        let none = Slots { levels: Default::default() };
+        let slots = none.changed(&Version::empty(), &version, table_cache);
+        Self::with_slots(memtable, immutables, version, slots)
+    }
+
+    /// As [`Self::of_version`], of the family of this state. What the version has in common with the one before costs next to nothing.
+    pub fn with_version(
+        &self,
+        memtable: Arc<MemTable>,
+        immutables: Vec<Arc<MemTable>>,
+        version: Arc<Version>,
+        table_cache: &TableCache,
+    ) -> Self {
+        let slots = self.slots.changed(&self.version, &version, table_cache);
+        Self::with_slots(memtable, immutables, version, slots)
+    }
+
+    fn with_slots(
+        memtable: Arc<MemTable>,
+        immutables: Vec<Arc<MemTable>>,
+        version: Arc<Version>,
+        slots: Slots,
+    ) -> Self {
+        let has_range_tombstones = slots.levels.iter().any(|level| level.ranged > 0);
+        let (slots, level_models, pin) = (Arc::new(slots), Default::default(), None);
         Self {
             hot: None,
             memtable,
@@ -194,3 +261,6 @@ impl ReadState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! When obsolete files go.
+//! Which files a change takes out, and when they go.
 
 use super::*;
 use crate::{Db, Options};
@@ -44,4 +44,38 @@ fn a_purge_that_has_begun_removes_nothing_once_deletions_are_held() {
     inner.versions.deletions_held.fetch_sub(1, Ordering::SeqCst);
     purge(&inner.versions).unwrap();
     assert_eq!(there(), 0);
+}
+
+#[test]
+fn files_are_found_by_their_places_in_the_order_of_the_version() {
+    let shape = "L0: 9:[a-b] 1KB 8:[a-b] 1KB\nL2: 3:[a-b] 1KB 7:[c-d] 1KB 5:[e-f] 1KB";
+    let version = Version::parse_shape(shape).unwrap();
+    let find = |places: &[(u8, u64)]| -> Vec<(u8, u64)> {
+        let places = places.iter().map(|(level, number)| (*level, FileNumber::new(*number)));
+        let found = files_at(&version, places).into_iter();
+        found.map(|(level, file)| (level, file.number.get())).collect()
+    };
+    assert_eq!(find(&[(2, 5), (0, 8), (2, 3), (1, 7), (HOT_LEVEL, 9)]), [(0, 8), (2, 3), (2, 5)]);
+    assert!(find(&[]).is_empty());
+}
+
+/// A merge takes a file that moves, one that it rewrites, and leaves the others.
+#[test]
+fn what_a_change_removes_for_good_does_not_move() {
+    let shape = "L1: 3:[a-b] 1KB 4:[c-d] 1KB 6:[x-z] 1KB\nL2: 5:[c-d] 1KB";
+    let version = Arc::new(Version::parse_shape(shape).unwrap());
+    let file = |number| {
+        let found = version.files().find(|(_, file)| file.number == FileNumber::new(number));
+        FileMeta::clone(found.unwrap().1)
+    };
+    let fresh = FileMeta { number: FileNumber::new(9), ..file(4) };
+    let edit = FamilyEdit {
+        added: vec![(2, file(3)), (2, fresh)],
+        removed: [(2, 5), (1, 4), (1, 3)].map(|(n, file)| (n, FileNumber::new(file))).to_vec(),
+        ..FamilyEdit::default()
+    };
+    let removed = files_at(&version, edit.removed.iter().copied());
+    let before = Before { version: version.clone(), removed };
+    let gone: Vec<u64> = before.gone(&edit).iter().map(|gone| gone.number.get()).collect();
+    assert_eq!((before.removed.len(), gone), (3, vec![4, 5]));
 }
