@@ -370,7 +370,9 @@ impl TableCache {
     /// Closes untouched readers, clearing marks as it goes, until it `is_enough`; all but that of `keep`.
     fn close_until(&self, is_enough: impl Fn() -> bool, keep: Option<&ReaderSlot>) {
         let is_kept = |slot: &ReaderSlot| keep.is_some_and(|keep| std::ptr::eq(slot, keep));
-        let slots: Vec<Arc<ReaderSlot>> = self.slots.lock().values().cloned().collect();
+        // There may be many more files than descriptors.
+        let is_open = |slot: &&Arc<ReaderSlot>| slot.reader.load().is_some();
+        let slots: Vec<_> = self.slots.lock().values().filter(is_open).cloned().collect();
         for round in 0..2 {
             for slot in &slots {
                 if is_enough() {

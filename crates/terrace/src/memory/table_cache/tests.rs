@@ -1,4 +1,4 @@
-//! A process that is short of descriptors, and readers that pin much memory.
+//! A process that is short of descriptors, readers that pin much memory, and files that are not open.
 
 use super::*;
 use crate::{Db, Options};
@@ -108,4 +108,22 @@ fn readers_that_pin_more_than_they_may_are_closed() {
         readers.reader(file).unwrap();
     }
     assert_eq!((readers.open_count(), readers.pinned_bytes()), (files.len(), pinned));
+}
+
+#[test]
+fn what_is_not_open_is_not_closed_again() {
+    let mut options = Options { memory_budget: 16 << 20, ..Options::default() };
+    options.advanced.vfs = Arc::new(SimVfs::new(1));
+    let db = Db::open("/db", options).unwrap();
+    let cache = &db.inner().read.table_cache;
+    let slots: Vec<_> = (1000..1100).map(|n| cache.slot(FileNumber::new(n))).collect();
+    slots.iter().for_each(|slot| slot.touched.store(true, Ordering::Relaxed));
+    // One that another thread is about to close.
+    cache.open.fetch_add(1, Ordering::Relaxed);
+    let turn = cache.turn.lock();
+    // Would wait for ever for the lock of its own thread.
+    cache.close_down_to(0, &slots[0]);
+    drop(turn);
+    cache.open.fetch_sub(1, Ordering::Relaxed);
+    assert!(slots.iter().all(|slot| slot.touched.load(Ordering::Relaxed)));
 }
