@@ -65,8 +65,8 @@ impl<'a> Claim<'a> {
         Some(Self { env, id, files })
     }
 
-    /// Claims the key ranges of `outputs`, files with their levels, that are about to be installed, and the files;
-    /// `brings_older` as in [`RunningCompaction`].
+    /// Claims the key ranges of `outputs`, files with their levels, that are about to be installed, and the files; as in
+    /// [`RunningCompaction::of_outputs`].
     pub fn of_outputs<'f>(
         env: &'a JobEnv,
         jobs: &mut SchedulerState,
@@ -76,18 +76,8 @@ impl<'a> Claim<'a> {
     ) -> Self {
         let id = jobs.next_id();
         let mut files = Vec::new();
-        jobs.running.extend(outputs.map(|(level, file)| {
-            files.push(file.number);
-            RunningCompaction {
-                id,
-                family,
-                output_level: level as u8,
-                smallest: file.smallest.clone(),
-                largest: file.largest.clone(),
-                brings_older,
-                needs_bytes: 0,
-            }
-        }));
+        let outputs = outputs.inspect(|(_, file)| files.push(file.number));
+        jobs.running.extend(RunningCompaction::of_outputs(id, family, outputs, brings_older));
         jobs.busy_files.extend(&files);
         Self { env, id, files }
     }
@@ -101,6 +91,7 @@ fn running_move(moved: &Move, id: u64) -> RunningCompaction {
         output_level: moved.to,
         smallest: span.map_or_else(Vec::new, |s| s.start.to_vec()),
         largest: span.map_or_else(Vec::new, |s| s.end.to_vec()),
+        files: Vec::new(),
         brings_older: false,
         needs_bytes: 0,
     }

@@ -2,11 +2,13 @@
 
 use crate::error::{Error, Result};
 use crate::jobs::ahead::Ahead;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use terrace_base::sync::{Condvar, Instant, Mutex, MutexGuard};
 use terrace_base::{FileNumber, SeqNo};
+use terrace_manifest::FileMeta;
 
 /// How long a thread sleeps at most before it looks again at what it waits for; a job that ends wakes it earlier.
 const RECHECK: Duration = Duration::from_millis(50);
@@ -30,10 +32,50 @@ pub(crate) struct RunningCompaction {
     pub output_level: u8,
     pub smallest: Vec<u8>,
     pub largest: Vec<u8>,
+    /// If there are any, it has the keys of these files alone: they are in the order of their keys, and do not overlap.
+    pub files: Vec<Arc<FileMeta>>,
     /// It puts keys below everything that come from outside: what a merge of their range sees is not all that lies below.
     pub brings_older: bool,
     /// Room that its outputs may take.
     pub needs_bytes: u64,
+}
+
+impl RunningCompaction {
+    /// What brings `outputs` into `family`, files with their levels, which do not overlap, in the order of their keys: one for each level,
+    /// however many files there are.
+    pub fn of_outputs<'f>(
+        id: u64,
+        family: u32,
+        outputs: impl Iterator<Item = (usize, &'f Arc<FileMeta>)>,
+        brings_older: bool,
+    ) -> Vec<Self> {
+        let mut levels: BTreeMap<usize, Vec<Arc<FileMeta>>> = BTreeMap::new();
+        for (level, file) in outputs {
+            levels.entry(level).or_default().push(file.clone());
+        }
+        let of_level = |(level, files): (usize, Vec<Arc<FileMeta>>)| Self {
+            id,
+            family,
+            output_level: level as u8,
+            smallest: files.first().map_or_else(Vec::new, |file| file.smallest.clone()),
+            largest: files.last().map_or_else(Vec::new, |file| file.largest.clone()),
+            files,
+            brings_older,
+            needs_bytes: 0,
+        };
+        levels.into_iter().map(of_level).collect()
+    }
+
+    /// Whether it has keys of `family` from `start` to `end`.
+    pub fn has_keys(&self, family: u32, start: &[u8], end: &[u8]) -> bool {
+        let is_met = |smallest: &[u8], largest: &[u8]| smallest <= end && start <= largest;
+        if self.family != family || !is_met(&self.smallest, &self.largest) {
+            return false;
+        }
+        let at = self.files.partition_point(|file| file.largest.as_slice() < start);
+        self.files.is_empty()
+            || self.files.get(at).is_some_and(|file| is_met(&file.smallest, &file.largest))
+    }
 }
 
 /// Files that [`Rewrites`] knows at most before it forgets those that are gone.

@@ -257,6 +257,7 @@ impl Compaction {
             output_level: self.output_level,
             smallest: span.map_or_else(Vec::new, |s| s.start.to_vec()),
             largest: span.map_or_else(Vec::new, |s| s.end.to_vec()),
+            files: Vec::new(),
             brings_older: false,
             needs_bytes: self.input_bytes(),
         }
@@ -573,9 +574,7 @@ impl<'a> PickInput<'a> {
 
 /// Whether a running compaction has keys of `span`.
 pub(crate) fn has_keys_of(running: &RunningCompaction, family: u32, span: &Span<'_>) -> bool {
-    running.family == family
-        && running.smallest.as_slice() <= span.end
-        && span.start <= running.largest.as_slice()
+    running.has_keys(family, span.start, span.end)
 }
 
 /// As [`PickInput::may_write`].

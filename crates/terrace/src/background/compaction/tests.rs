@@ -247,6 +247,7 @@ fn run_script(text: &str) -> String {
                     output_level: words[1][1..].parse().unwrap(),
                     smallest: start.into(),
                     largest: end.into(),
+                    files: Vec::new(),
                     brings_older: words.get(3) == Some(&"brings-older"),
                     needs_bytes: 0,
                 });

@@ -23,8 +23,18 @@ fn levels(style: CompactionStyle, running: &[RunningCompaction], range: &str) ->
 
 fn running(family: u32, output_level: u8, smallest: &str, largest: &str) -> RunningCompaction {
     let (smallest, largest) = (smallest.into(), largest.into());
-    let (brings_older, needs_bytes) = (false, 0);
-    RunningCompaction { id: 1, family, output_level, smallest, largest, brings_older, needs_bytes }
+    let (files, brings_older, needs_bytes) = (Vec::new(), false, 0);
+    let id = 1;
+    RunningCompaction {
+        id,
+        family,
+        output_level,
+        smallest,
+        largest,
+        files,
+        brings_older,
+        needs_bytes,
+    }
 }
 
 #[test]
@@ -90,5 +100,39 @@ fn no_merge_of_any_level_begins_in_the_range_of_what_is_ingested_below() {
         assert!(may_write(claims, 4, level, &span) && may_write(claims, 3, level, &far));
         let other = running(3, 6, "e", "h");
         assert_eq!(may_write(&[other], 3, level, &span), level != 6);
+    }
+}
+
+#[test]
+fn many_files_for_a_level_are_one_claim_that_has_the_keys_of_each() {
+    let file = |at: u8| {
+        let (smallest, largest) = (vec![4 * at], vec![4 * at + at % 3]);
+        std::sync::Arc::new(FileMeta { smallest, largest, ..FileMeta::default() })
+    };
+    let outputs: Vec<_> = (0..60).map(|at| (usize::from(at % 2 * 6), file(at))).collect();
+    for brings_older in [false, true] {
+        let all = || outputs.iter().map(|(level, file)| (*level, file));
+        let claims = RunningCompaction::of_outputs(1, 3, all(), brings_older);
+        assert_eq!(claims.len(), 2);
+        let each: Vec<RunningCompaction> = all()
+            .flat_map(|one| RunningCompaction::of_outputs(1, 3, std::iter::once(one), brings_older))
+            .map(|one| RunningCompaction { files: Vec::new(), ..one })
+            .collect();
+        assert_eq!(each.len(), outputs.len());
+        for start in 0..=245 {
+            for end in start..=(start + 9).min(250) {
+                let (smallest, largest) = (vec![start], vec![end]);
+                let asked = FileMeta { smallest, largest, ..FileMeta::default() };
+                let asked = std::sync::Arc::new(asked);
+                let span = Span::of([&asked]).unwrap();
+                for (family, level) in [(3, 0), (3, 6), (3, 4), (4, 6)] {
+                    let is_free = |running: &[RunningCompaction]| {
+                        let has_keys = running.iter().any(|one| has_keys_of(one, family, &span));
+                        (may_write(running, family, level, &span), has_keys)
+                    };
+                    assert_eq!(is_free(&claims), is_free(&each), "{start}-{end} L{level}");
+                }
+            }
+        }
     }
 }
