@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::{Error, Result};
-use terrace_vfs::{AppendFile, CreateOptions, OpenMode, RandomFile, ReadRequest, Vfs};
+use terrace_vfs::{AppendFile, CreateOptions, OpenMode, RandomFile, ReadRequest, SyncHandle, Vfs};
 
 /// A file system over `below` in which the content of every file is encrypted; see [the crate](crate).
 ///
@@ -185,6 +185,10 @@ impl AppendFile for WithKeys {
 
     fn sync(&mut self) -> Result<()> {
         self.file.sync()
+    }
+
+    fn sync_handle(&self) -> Option<Arc<dyn SyncHandle>> {
+        self.file.sync_handle()
     }
 
     fn len(&self) -> u64 {

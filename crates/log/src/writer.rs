@@ -16,7 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::{Error, Result, SegmentNumber};
-use terrace_vfs::{AppendFile, CreateOptions, Vfs};
+use terrace_vfs::{AppendFile, CreateOptions, SyncHandle, Vfs};
 
 /// A buffered writer hands its records to the kernel when it holds this much.
 pub const BUFFER_BYTES: usize = 64 << 10;
@@ -276,6 +276,12 @@ impl LogWriter {
         Ok(self.end())
     }
 
+    /// What makes everything before [`LogWriter::end`] durable while this appends; `None` where only this can, or no more
+    /// goes into the file. Who has synced so tells this by [`LogWriter::note_synced`].
+    pub fn sync_handle(&self) -> Option<Arc<dyn SyncHandle>> {
+        self.file.sync_handle().filter(|_| !self.failed)
+    }
+
     /// Bytes of the segment, header and buffered records included.
     #[inline]
     pub fn len_bytes(&self) -> u64 {
@@ -356,6 +362,9 @@ impl LogWriter {
     /// durable. A statement that adds nothing to the last one is ignored, and so is one about
     /// bytes that do not exist yet.
     pub fn note_synced(&mut self, through: LogPosition) {
+        if through.segment == self.segment {
+            self.synced_bytes = self.synced_bytes.max(through.offset.min(self.handed_bytes));
+        }
         let known = self.pending.unwrap_or(self.stated);
         let ours = self.end();
         debug_assert!(through <= ours, "{through:?} is past the end {ours:?}");

@@ -2,10 +2,13 @@
 //! fail, takes images between them. For tests and simulations: implement [`Interposed`], and the rest
 //! of a [`Vfs`] passes through. Where one action before each call is enough, `BeforeCalls` is one.
 
-use crate::{AppendFile, CreateOptions, OpenMode, RandomFile, ReadRequest, Result, Vfs};
+use crate::{
+    AppendFile, CreateOptions, OpenMode, RandomFile, ReadRequest, Result, SyncHandle, Vfs,
+};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A call of a file system or of a file, without its path.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +45,7 @@ pub enum Call<'a> {
     Advise,
     /// [`AppendFile::append`] of these bytes.
     Append(&'a [u8]),
-    /// [`AppendFile::sync`] of a file of this length.
+    /// [`AppendFile::sync`] or [`SyncHandle::sync`] of a file of this length.
     Sync(u64),
     /// [`AppendFile::finish`] of a file of this length.
     Finish(u64),
@@ -92,7 +95,7 @@ impl<I: Interposed> Vfs for I {
 
     fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
         let file = self.around(Call::Create, path, || self.files().create(path, options))?;
-        Ok(Box::new(InterposedAppends { file, between: self.clone() }))
+        Ok(Box::new(InterposedAppends { file, between: self.clone(), len: Arc::default() }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
@@ -234,16 +237,26 @@ impl<I: Interposed> RandomFile for InterposedReads<I> {
 struct InterposedAppends<I> {
     file: Box<dyn AppendFile>,
     between: I,
+    /// What [`AppendFile::len`] says, for who syncs beside this.
+    len: Arc<AtomicU64>,
 }
 
 impl<I: Interposed> AppendFile for InterposedAppends<I> {
     fn append(&mut self, data: &[u8]) -> Result<()> {
-        self.between.append(&mut *self.file, data)
+        let appended = self.between.append(&mut *self.file, data);
+        self.len.store(self.file.len(), Ordering::SeqCst);
+        appended
     }
 
     fn sync(&mut self) -> Result<()> {
         let (call, path) = (Call::Sync(self.file.len()), self.file.path().to_path_buf());
         self.between.around(call, &path, || self.file.sync())
+    }
+
+    fn sync_handle(&self) -> Option<Arc<dyn SyncHandle>> {
+        let (path, between) = (self.file.path().to_path_buf(), self.between.clone());
+        let file = self.file.sync_handle()?;
+        Some(Arc::new(InterposedSyncs { file, between, path, len: self.len.clone() }))
     }
 
     fn len(&self) -> u64 {
@@ -262,5 +275,19 @@ impl<I: Interposed> AppendFile for InterposedAppends<I> {
     fn cut(&mut self, len: u64) -> Result<()> {
         let path = self.file.path().to_path_buf();
         self.between.around(Call::Cut(len), &path, || self.file.cut(len))
+    }
+}
+
+struct InterposedSyncs<I> {
+    file: Arc<dyn SyncHandle>,
+    between: I,
+    path: PathBuf,
+    len: Arc<AtomicU64>,
+}
+
+impl<I: Interposed> SyncHandle for InterposedSyncs<I> {
+    fn sync(&self) -> Result<()> {
+        let call = Call::Sync(self.len.load(Ordering::SeqCst));
+        self.between.around(call, &self.path, || self.file.sync())
     }
 }

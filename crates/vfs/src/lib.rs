@@ -371,6 +371,10 @@ pub trait AppendFile: Send {
     /// Makes everything appended durable, length included. After a failure every later call on
     /// this file fails too: what the device holds is unknown, and asking again may lie.
     fn sync(&mut self) -> Result<()>;
+    /// What makes the file durable while this appends; `None` where only this can.
+    fn sync_handle(&self) -> Option<Arc<dyn SyncHandle>> {
+        None
+    }
     /// Bytes appended so far.
     fn len(&self) -> u64;
     /// The name under which it was created.
@@ -387,4 +391,14 @@ pub trait AppendFile: Send {
     /// I/O; of kind `Unsupported` where files of this form cannot be cut, `InvalidInput` for another length. What the
     /// file has behind `len` is then unknown.
     fn cut(&mut self, len: u64) -> Result<()>;
+}
+
+/// Makes a file durable beside the [`AppendFile`] that it is of, for others than who appends.
+pub trait SyncHandle: Send + Sync {
+    /// Makes durable what had been appended by the time of the call, as [`AppendFile::sync`] does. One is carried out at a
+    /// time: the system tells one caller that it failed. After a failure of this or of that, every later call of either fails.
+    ///
+    /// # Errors
+    /// I/O.
+    fn sync(&self) -> Result<()>;
 }

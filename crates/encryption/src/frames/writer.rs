@@ -5,8 +5,9 @@ use ring::aead::{Aad, LessSafeKey};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::sync::Arc;
 use terrace_base::{Error, Result};
-use terrace_vfs::{AppendFile, CUTTABLE_APPENDS};
+use terrace_vfs::{AppendFile, CUTTABLE_APPENDS, SyncHandle};
 
 /// Bytes that are sealed before they are handed over, and so the memory that an append takes.
 const BYTES_AT_ONCE: usize = 1 << 20;
@@ -83,6 +84,10 @@ impl AppendFile for FramesWriter {
 
     fn sync(&mut self) -> Result<()> {
         self.file.sync()
+    }
+
+    fn sync_handle(&self) -> Option<Arc<dyn SyncHandle>> {
+        self.file.sync_handle()
     }
 
     fn len(&self) -> u64 {

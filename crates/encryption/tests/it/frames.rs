@@ -442,3 +442,15 @@ fn a_growing_file_is_cut_where_one_of_its_last_appends_began() {
     file.cut(200).unwrap();
     assert!(read_all(&*vfs, NAME).unwrap() == want[..200]);
 }
+
+#[test]
+fn a_growing_file_can_be_synced_beside_who_appends() {
+    let (sim, vfs) = new(1);
+    let mut file = create(&*vfs, NAME);
+    file.append(&content(100)).unwrap();
+    file.sync_handle().unwrap().sync().unwrap();
+    sim.sync_dir(path(NAME).parent().unwrap()).unwrap();
+    for seed in 0..8 {
+        assert_eq!(sim.crash_image(seed).read_file(path(NAME)), sim.read_file(path(NAME)));
+    }
+}

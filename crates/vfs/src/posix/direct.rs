@@ -95,7 +95,7 @@ pub(super) struct DirectFile {
 impl DirectFile {
     /// `file` is empty and in direct mode.
     pub(super) fn new(file: File, path: &Path, overlong: bool) -> Self {
-        let output = Output { file, path: path.to_path_buf(), overlong, poisoned: false };
+        let output = Output::new(file, path, overlong);
         Self {
             output,
             buffer: Region::zeroed(WRITE_BYTES),
@@ -109,12 +109,12 @@ impl DirectFile {
     fn write(&mut self, len: usize) -> io::Result<()> {
         let data = &self.buffer[..len];
         count_write(len);
-        let mut written = write_all_at(&self.output.file, self.flushed, data);
+        let mut written = write_all_at(self.output.file(), self.flushed, data);
         let refused = Some(Errno::INVAL.raw_os_error());
         if written.as_ref().is_err_and(|error| error.raw_os_error() == refused)
-            && set_direct(&self.output.file, false)
+            && set_direct(self.output.file(), false)
         {
-            written = write_all_at(&self.output.file, self.flushed, data);
+            written = write_all_at(self.output.file(), self.flushed, data);
         }
         self.output.poisoned |= written.is_err();
         written
@@ -179,13 +179,13 @@ impl AppendFile for DirectFile {
     fn append(&mut self, data: &[u8]) -> Result<()> {
         match self.try_append(data) {
             Ok(()) => Ok(()),
-            Err(source) => Err(Error::io("append", &self.output.path, source)),
+            Err(source) => Err(Error::io("append", self.output.path(), source)),
         }
     }
 
     fn sync(&mut self) -> Result<()> {
         let synced = self.write_tail().and_then(|()| self.output.sync());
-        synced.map_err(|source| Error::io("sync", &self.output.path, source))
+        synced.map_err(|source| Error::io("sync", self.output.path(), source))
     }
 
     fn len(&self) -> u64 {
@@ -193,14 +193,14 @@ impl AppendFile for DirectFile {
     }
 
     fn path(&self) -> &Path {
-        &self.output.path
+        self.output.path()
     }
 
     fn finish(&mut self) -> Result<()> {
-        self.write_tail().map_err(|source| Error::io("finish", &self.output.path, source))
+        self.write_tail().map_err(|source| Error::io("finish", self.output.path(), source))
     }
 
     fn cut(&mut self, len: u64) -> Result<()> {
-        self.try_cut(len).map_err(|source| Error::io("cut", &self.output.path, source))
+        self.try_cut(len).map_err(|source| Error::io("cut", self.output.path(), source))
     }
 }

@@ -5,7 +5,7 @@ use super::direct;
 use super::output::{Output, read_up_to, set_direct, write_all_at};
 use super::zeros_ahead::ZerosAhead;
 use crate::counters::{count_read, count_write};
-use crate::{AppendFile, CreateOptions, OpenMode, RandomFile};
+use crate::{AppendFile, CreateOptions, OpenMode, RandomFile, SyncHandle};
 use rustix::fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate, fcntl_setfl, ftruncate};
 use rustix::io::{Errno, retry_on_intr};
 use std::fs::{File, Metadata, OpenOptions};
@@ -14,6 +14,7 @@ use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terrace_base::{Error, Result};
 
@@ -147,7 +148,7 @@ pub(super) struct BufferedFile {
 
 impl BufferedFile {
     pub(super) fn new(file: File, path: &Path, options: &CreateOptions, overlong: bool) -> Self {
-        let output = Output { file, path: path.to_path_buf(), overlong, poisoned: false };
+        let output = Output::new(file, path, overlong);
         Self { output, len: 0, ahead: ZerosAhead::new(options.zeros_ahead) }
     }
 
@@ -174,11 +175,11 @@ impl BufferedFile {
         self.output.check()?;
         if let Some(zeros) = self.ahead.due(self.len, data.len()) {
             self.output.overlong = true;
-            let written = write_all_at(&self.output.file, zeros.start, zeros.bytes());
+            let written = write_all_at(self.output.file(), zeros.start, zeros.bytes());
             self.ahead.note(&zeros, written.is_ok());
         }
         count_write(data.len());
-        let written = write_all_at(&self.output.file, self.len, data);
+        let written = write_all_at(self.output.file(), self.len, data);
         match written {
             Ok(()) => self.len += data.len() as u64,
             Err(_) => self.output.overlong = true,
@@ -191,13 +192,17 @@ impl AppendFile for BufferedFile {
     fn append(&mut self, data: &[u8]) -> Result<()> {
         match self.try_append(data) {
             Ok(()) => Ok(()),
-            Err(source) => Err(Error::io("append", &self.output.path, source)),
+            Err(source) => Err(Error::io("append", self.output.path(), source)),
         }
     }
 
     fn sync(&mut self) -> Result<()> {
         let synced = self.output.check().and_then(|()| self.output.sync());
-        synced.map_err(|source| Error::io("sync", &self.output.path, source))
+        synced.map_err(|source| Error::io("sync", self.output.path(), source))
+    }
+
+    fn sync_handle(&self) -> Option<Arc<dyn SyncHandle>> {
+        Some(self.output.sync_handle())
     }
 
     fn len(&self) -> u64 {
@@ -205,14 +210,14 @@ impl AppendFile for BufferedFile {
     }
 
     fn path(&self) -> &Path {
-        &self.output.path
+        self.output.path()
     }
 
     fn finish(&mut self) -> Result<()> {
-        self.try_finish().map_err(|source| Error::io("finish", &self.output.path, source))
+        self.try_finish().map_err(|source| Error::io("finish", self.output.path(), source))
     }
 
     fn cut(&mut self, len: u64) -> Result<()> {
-        self.try_cut(len).map_err(|source| Error::io("cut", &self.output.path, source))
+        self.try_cut(len).map_err(|source| Error::io("cut", self.output.path(), source))
     }
 }

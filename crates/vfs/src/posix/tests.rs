@@ -518,3 +518,23 @@ proptest! {
         prop_assert!(fs::read(&paths[0]).unwrap() == fs::read(&paths[1]).unwrap());
     }
 }
+
+#[test]
+fn a_file_can_be_synced_beside_who_appends_until_a_sync_fails() {
+    let dir = directory();
+    let mut file = PosixVfs.create(&dir.path().join("f"), &CreateOptions::default()).unwrap();
+    let handle = file.sync_handle().unwrap();
+    file.append(b"content").unwrap();
+    handle.sync().unwrap();
+    drop(file);
+    handle.sync().unwrap();
+    // No device that can be synced.
+    let (path, options) = (Path::new("/dev/null"), CreateOptions::default());
+    let device = File::options().write(true).open(path).unwrap();
+    let mut file = BufferedFile::new(device, path, &options, false);
+    let handle = file.sync_handle().unwrap();
+    file.append(b"content").unwrap();
+    let error = handle.sync().unwrap_err();
+    assert!(error.is_failed_sync() && error.to_string().contains("/dev/null"), "{error}");
+    assert!(handle.sync().is_err() && file.sync().is_err() && file.append(b"x").is_err());
+}

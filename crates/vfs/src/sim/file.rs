@@ -4,11 +4,12 @@ use super::Shared;
 use super::fault::OpClass;
 use super::state::{EXCLUSIVE, NodeId, State, error, io_error};
 use crate::counters::{count_read, count_sync, count_write};
-use crate::{AppendFile, CreateOptions, RandomFile};
+use crate::{AppendFile, CreateOptions, RandomFile, SyncHandle};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use terrace_base::{Error, Result, Rng};
 
 /// A counted reference to a node: it stays readable after its last name is removed.
@@ -103,11 +104,11 @@ impl RandomFile for SimRandomFile {
 
 /// A simulated file open for appending.
 pub(super) struct SimAppendFile {
-    handle: Handle,
+    handle: Arc<Handle>,
     /// Bytes appended with success; what a failed append left past them is overwritten.
     written: u64,
     /// A sync failed: the file is finished for ever.
-    poisoned: bool,
+    poisoned: Arc<AtomicBool>,
     /// Zeros go ahead of appends, until there was no room for them.
     zeros_ahead: bool,
 }
@@ -126,8 +127,8 @@ impl SimAppendFile {
         if preallocate <= room && state.sets_aside {
             state.file_mut(node)?.allocated_bytes = preallocate;
         }
-        let handle = Handle::new(shared, &mut state, node, path)?;
-        Ok(Self { handle, written: 0, poisoned: false, zeros_ahead })
+        let handle = Arc::new(Handle::new(shared, &mut state, node, path)?);
+        Ok(Self { handle, written: 0, poisoned: Arc::default(), zeros_ahead })
     }
 
     /// Writes zeros ahead of an append that ends at `end`, if that is wanted. They are no content, and no operation.
@@ -145,7 +146,7 @@ impl SimAppendFile {
     }
 
     fn check(&self) -> io::Result<()> {
-        if self.poisoned { Err(io::Error::other("an earlier sync failed")) } else { Ok(()) }
+        check_syncs(&self.poisoned)
     }
 
     fn try_append(&mut self, data: &[u8]) -> io::Result<()> {
@@ -176,11 +177,11 @@ impl SimAppendFile {
     }
 
     fn try_sync(&mut self) -> io::Result<()> {
+        let mut state = self.handle.shared.state.lock();
         self.check()?;
         count_sync();
-        let mut state = self.handle.shared.state.lock();
         if let Err(error) = state.begin(OpClass::Sync) {
-            self.poisoned = true;
+            self.poisoned.store(true, Ordering::SeqCst);
             return Err(error);
         }
         let file = state.file_mut(self.handle.node)?;
@@ -233,6 +234,11 @@ impl AppendFile for SimAppendFile {
         self.try_sync().map_err(|source| Error::io("sync", &self.handle.path, source))
     }
 
+    fn sync_handle(&self) -> Option<Arc<dyn SyncHandle>> {
+        let (handle, poisoned) = (self.handle.clone(), self.poisoned.clone());
+        Some(Arc::new(SimSyncHandle { handle, poisoned }))
+    }
+
     fn len(&self) -> u64 {
         self.written
     }
@@ -247,6 +253,41 @@ impl AppendFile for SimAppendFile {
 
     fn cut(&mut self, len: u64) -> Result<()> {
         self.try_cut(len).map_err(|source| Error::io("cut", &self.handle.path, source))
+    }
+}
+
+fn check_syncs(have_failed: &AtomicBool) -> io::Result<()> {
+    match have_failed.load(Ordering::SeqCst) {
+        true => Err(io::Error::other("an earlier sync failed")),
+        false => Ok(()),
+    }
+}
+
+/// Of a [`SimAppendFile`].
+struct SimSyncHandle {
+    handle: Arc<Handle>,
+    poisoned: Arc<AtomicBool>,
+}
+
+impl SimSyncHandle {
+    fn try_sync(&self) -> io::Result<()> {
+        let mut state = self.handle.shared.state.lock();
+        check_syncs(&self.poisoned)?;
+        count_sync();
+        if let Err(error) = state.begin(OpClass::Sync) {
+            self.poisoned.store(true, Ordering::SeqCst);
+            return Err(error);
+        }
+        let file = state.file_mut(self.handle.node)?;
+        file.synced_bytes = file.content.len();
+        file.synced_allocated_bytes = file.allocated_bytes;
+        Ok(())
+    }
+}
+
+impl SyncHandle for SimSyncHandle {
+    fn sync(&self) -> Result<()> {
+        self.try_sync().map_err(|source| Error::io("sync", &self.handle.path, source))
     }
 }
 

@@ -455,3 +455,31 @@ fn around_a_lost_sector_the_rest_is_read() {
     let error = file.read_around_loss(19_995, &mut past_the_end, &mut damaged, sector);
     assert!(!crate::is_unreadable(&error.unwrap_err()));
 }
+
+#[test]
+fn a_file_can_be_synced_beside_who_appends() {
+    let sim = synced_dir();
+    let mut file = create(&sim, "a");
+    sim.sync_dir(Path::new("/db")).unwrap();
+    let handle = file.sync_handle().unwrap();
+    file.append(b"durable").unwrap();
+    handle.sync().unwrap();
+    file.append(b", not so").unwrap();
+    let lengths: BTreeSet<u64> =
+        (0..50).map(|seed| sim.crash_image(seed).len(&path("a")).unwrap()).collect();
+    assert!(lengths.len() > 1 && lengths.first() == Some(&7), "{lengths:?}");
+}
+
+#[test]
+fn after_a_failed_sync_beside_who_appends_nobody_syncs_or_appends() {
+    for by_handle in [true, false] {
+        let sim = synced_dir();
+        let mut file = create(&sim, "a");
+        let handle = file.sync_handle().unwrap();
+        let (at_op, kind) = (sim.op_count(), FaultKind::SyncFails);
+        sim.set_fault(Some(Fault { at_op, kind, forever: false, filter: None }));
+        let failed = if by_handle { handle.sync() } else { file.sync() };
+        assert!(failed.is_err() && sim.executed_faults() == 1);
+        assert!(handle.sync().is_err() && file.sync().is_err() && file.append(b"x").is_err());
+    }
+}
