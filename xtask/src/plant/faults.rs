@@ -21,8 +21,8 @@ pub static ALL: [Fault; 29] = [
         name: "wish-of-the-leader",
         what: "only the leader's wish for a sync counts",
         path: "crates/terrace/src/write/commit.rs",
-        right: "let is_synced = group.iter().any(|p| p.sync == SyncMode::Batch);",
-        wrong: "let is_synced = group.first().is_some_and(|p| p.sync == SyncMode::Batch);",
+        right: "        if pending.sync != SyncMode::Batch\n            && let Some(waiter) = waiter.take()\n        {",
+        wrong: "        if let Some(waiter) = waiter.take() {",
     },
     Fault {
         name: "directory",

@@ -32,7 +32,7 @@ impl LogCare {
         let job: LogJob = match env.base.dynamic.sync() {
             SyncMode::Interval(interval) if self.last_sync.elapsed() >= interval => {
                 self.last_sync = self.last_look;
-                ("sync the log", log_segments::sync_beside_writers)
+                ("sync the log", log_segments::sync)
             }
             // Whatever the mode is now: a write may have said it, or been acknowledged before.
             _ if env.base.options.sync == SyncMode::Buffered => {

@@ -94,7 +94,8 @@ pub enum SyncMode {
     /// As `None`, and the log is synced in the background at least this often, which is
     /// [`MIN_SYNC_INTERVAL`] or more. A mode of the store, not of single writes.
     Interval(Duration),
-    /// Every commit is on the device before it is acknowledged; concurrent writers share a sync.
+    /// Every commit is on the device before it is acknowledged; concurrent writers share a sync. As the mode of a store, also
+    /// before it is visible.
     Batch,
 }
 

@@ -1,8 +1,11 @@
 //! Commit (put): writers queue, one leads for a group; the leader makes room,
-//! numbers the batches, appends them to the log with one write, syncs if any of them asked,
+//! numbers the batches, appends them to the log with one write,
 //! fills the memtables, and makes the group visible. The next group may be led to the log as soon as this one
 //! is on its way into the memtables ([`crate::write::queue`]). Batches with a read set that has changed
 //! ([`crate::write::validate`]) are taken out of the group first.
+//!
+//! If any of them asked for a sync, the leader syncs for those that did: in a store that syncs every commit before anything is
+//! visible, else when it has passed the lead on, so that others do not wait for the device.
 //!
 //! Invariants: sequence numbers are handed out in log order; what is visible is always a prefix
 //! of the log; nothing is acknowledged before it is where its [`SyncMode`] wants it; a memtable
@@ -20,7 +23,10 @@ use crate::version::hot_table::HotTable;
 use crate::version::read_env::family_of;
 use crate::write::env::CommitEnv;
 use crate::write::full_disk;
-use crate::write::log_segments::{name_segments, next_segment, not_taken, sync, sync_log};
+use crate::write::log_segments::{
+    name_segments, next_segment, not_taken, sync, sync_beside_writers, sync_log, take_in_synced,
+};
+use crate::write::log_syncs::LogTail;
 use crate::write::queue::{Entered, InsertState, Lead, LogState, MemtableId, Pending, Waiter};
 use crate::write::read_set::{ReadSet, Reads};
 use crate::write::room::make_room;
@@ -175,11 +181,13 @@ fn lead_group(env: &CommitEnv, lead: &Lead<'_>, own: Pending) -> Result<()> {
     let (own_bytes, own_syncs) = (own.batch.size_bytes(), own.sync == SyncMode::Batch);
     let families = env.read.families.load();
     stall::admit(env, lead, &families, own_bytes)?;
-    let others = lead.gather(GROUP_BYTES.saturating_sub(own_bytes), false, |_| true);
+    // What waits for a device is for its own writer to wait for.
+    let others = lead.gather(GROUP_BYTES.saturating_sub(own_bytes), false, |p| {
+        own_syncs || p.sync != SyncMode::Batch
+    });
     let result = commit_together(env, lead, &families, Some(own), others);
     let mut left = if own_syncs || result.is_err() { 0 } else { MORE_BYTES };
     while left > 0 && !lead.is_passed_on() && !stall::may_hold_back(env) {
-        // What waits for a device is for its own writer to wait for.
         let others = lead.gather(left, true, |p| p.sync != SyncMode::Batch && p.reads.is_none());
         if others.is_empty() {
             break;
@@ -205,21 +213,48 @@ fn commit_together(
         let mut group = [own];
         return match refusals(env, lead, &group).pop() {
             Some((_, error)) => Err(error),
-            None => commit(env, lead, families, &mut group),
+            None => {
+                let unsynced = commit(env, lead, families, &mut group)?;
+                sync_without_lead(env, lead, unsynced)
+            }
         };
     }
     let own = own.map(|own| (None, own)).into_iter();
     let others = others.into_iter().map(|(waiter, pending)| (Some(waiter), pending));
     let (mut waiters, mut group): (Vec<_>, Vec<_>) = own.chain(others).unzip();
     let own_refusal = take_out(refusals(env, lead, &group), &mut group, &mut waiters);
-    let result = match group.is_empty() {
-        true => Ok(()),
+    let committed = match group.is_empty() {
+        true => Ok(None),
         false => commit(env, lead, families, &mut group),
     };
+    if committed.is_ok() {
+        tell_unsynced(&group, &mut waiters);
+    }
+    let result = committed.and_then(|unsynced| sync_without_lead(env, lead, unsynced));
     for waiter in waiters.into_iter().flatten() {
         waiter.done(result.clone());
     }
     own_refusal.map_or(result, Err)
+}
+
+/// Tells those of a group that was committed who asked for no sync.
+fn tell_unsynced(group: &[Pending], waiters: &mut [Option<Arc<Waiter>>]) {
+    for (pending, waiter) in group.iter().zip(waiters) {
+        if pending.sync != SyncMode::Batch
+            && let Some(waiter) = waiter.take()
+        {
+            waiter.done(Ok(()));
+        }
+    }
+}
+
+/// Passes the lead on, and then makes durable what the group has left to be synced.
+fn sync_without_lead(env: &CommitEnv, lead: &Lead<'_>, unsynced: Option<LogTail>) -> Result<()> {
+    let Some(tail) = unsynced else { return Ok(()) };
+    lead.pass_on();
+    sync_beside_writers(env, tail)?;
+    kill_point("commit:synced");
+    Ok(())
 }
 
 /// Takes the refused batches out of a group and tells their waiters. The leader's own batch has none: gives
@@ -241,15 +276,15 @@ fn take_out(
     own
 }
 
-/// Commits a group. One that only removes is tried again while jobs that end may have given room
-/// back: when a full disk says so, nothing of the group counts in the log, though a short write may have left some of it
-/// there ([`not_taken`]). The next try goes into another segment.
+/// Commits a group, and gives what of the log is still to be made durable for it. One that only removes is tried again
+/// while jobs that end may have given room back: when a full disk says so, nothing of the group counts in the log, though a
+/// short write may have left some of it there ([`not_taken`]). The next try goes into another segment.
 fn commit(
     env: &CommitEnv,
     lead: &Lead<'_>,
     families: &[Arc<Family>],
     group: &mut [Pending],
-) -> Result<()> {
+) -> Result<Option<LogTail>> {
     let mut until = None;
     for _ in 1..full_disk::TRIES {
         match commit_once(env, lead, families, group) {
@@ -270,7 +305,7 @@ fn commit_once(
     lead: &Lead<'_>,
     families: &[Arc<Family>],
     group: &mut [Pending],
-) -> Result<()> {
+) -> Result<Option<LogTail>> {
     // The state may have changed while this writer waited for its turn.
     env.base.health.check_may_free()?;
     let room_bytes: usize = group.iter().map(|p| p.batch.total_room_bytes()).sum();
@@ -287,7 +322,7 @@ fn commit_once(
     if last >= MAX_SEQNO {
         return Err(Error::InvalidArgument("all 2^56 sequence numbers are used up".into()));
     }
-    let placed = append(env, &mut log, group, first)?;
+    let (placed, unsynced) = append(env, &mut log, group, first)?;
     log.last_seqno = last;
     let mut turn = lead.insert_turn(room_bytes);
     drop(log);
@@ -314,7 +349,7 @@ fn commit_once(
         add(&c.values_separated, separated as u64);
         add(&c.separated_bytes, group.iter().map(|p| p.batch.separated().1 as u64).sum());
     }
-    Ok(())
+    Ok(unsynced)
 }
 
 /// Sees to it that the group's values can go into the log segment and be read from it.
@@ -340,17 +375,18 @@ fn prepare_for_values(env: &CommitEnv, log: &mut LogState) -> Result<()> {
     Ok(())
 }
 
-/// Appends the group to the log with one write and syncs if any of it must be durable. Gives the
-/// segment and where in it the first batch lies.
+/// Appends the group to the log with one write. Gives the segment and where in it the first batch lies, and, if any of
+/// the group must be durable and is not, what of the log is to be synced for that.
 fn append(
     env: &CommitEnv,
     log: &mut LogState,
     group: &mut [Pending],
     first: SeqNo,
-) -> Result<LogPosition> {
+) -> Result<(LogPosition, Option<LogTail>)> {
     if log.broken {
         next_segment(env, log)?;
     }
+    take_in_synced(env, log)?;
     let is_synced = group.iter().any(|p| p.sync == SyncMode::Batch);
     if is_synced {
         // What fails here refuses the group, and none of it is in the log.
@@ -385,12 +421,19 @@ fn append(
     log.dirty = true;
     kill_point("commit:logged");
     add(&env.base.counters.log_bytes, log.writer.len_bytes().saturating_sub(before));
-    if is_synced {
+    if !is_synced {
+        return Ok((placed, None));
+    }
+    let last = seqno.previous();
+    // Readers of a store that syncs every commit see nothing that a power cut takes back.
+    let may_wait = env.base.dynamic.sync() != SyncMode::Batch;
+    let unsynced = if may_wait { log.tail(last) } else { None };
+    if unsynced.is_none() {
         sync_log(env, log)?;
-        env.versions.log_history.note_synced(seqno.previous());
+        env.versions.log_history.note_synced(last);
         kill_point("commit:synced");
     }
-    Ok(placed)
+    Ok((placed, unsynced))
 }
 
 /// Fills the memtables. Room was made before, so nothing here fails in a sound store.

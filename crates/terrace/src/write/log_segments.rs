@@ -14,23 +14,18 @@ use crate::version::log_history::{HistorySegment, Retention};
 use crate::write::count_written::count_segments;
 use crate::write::env::CommitEnv;
 use crate::write::flush_room::FlushRoom;
+use crate::write::log_syncs::{Asked, LogTail};
 use crate::write::queue::{Lead, LogState};
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 use terrace_base::sync::Instant;
 use terrace_base::{SegmentNumber, SeqNo};
 use terrace_log::{LogOptions, LogPosition, LogWriter, Recovered, SegmentFile};
 use terrace_manifest::names;
 use terrace_vfs::{MOST_ZEROS_AHEAD_BYTES, Vfs};
-
-/// How often what is written meanwhile is synced, too, before writers have to wait: less is left each time.
-const MOST_SYNCS_BESIDE_WRITERS: usize = 3;
-/// A sync that is as short as this has left little to do.
-const SHORT_SYNC: Duration = Duration::from_millis(4);
 
 /// Reports that the kernel did not take records, while `doing` this. Nothing more goes into this segment. Those of a failed
 /// append are refused, and before anybody learns that, what they have left is cut off. One of them can stand whole in the file, and somebody who
@@ -58,6 +53,7 @@ pub(crate) fn next_segment(env: &CommitEnv, log: &mut LogState) -> Result<()> {
     // `close` has led before another process may open the directory.
     env.base.health.check_open()?;
     env.queue()?.drain();
+    take_in_synced(env, log)?;
     // Of several without durable names a power cut could leave a newer one only.
     name_segments(env)?;
     if !log.broken {
@@ -330,45 +326,67 @@ pub(crate) fn seal_segment(env: &CommitEnv, log: &mut LogState) -> Result<()> {
     next_segment(env, log)
 }
 
-/// Syncs the log if anything was appended since the last sync.
+/// Makes what was written so far durable. Others write meanwhile.
 pub(crate) fn sync(env: &CommitEnv) -> Result<()> {
     let lead = env.queue()?.lead();
     env.base.health.check_open()?;
-    sync_under_lead(env, &mut lead.log())
+    let tail = {
+        let mut log = lead.log();
+        if !is_dirty(env, &mut log)? {
+            return Ok(());
+        }
+        hand_over_under_lead(env, &mut log)?;
+        let tail = log.tail(log.last_seqno);
+        match tail {
+            Some(tail) => tail,
+            None => return sync_log(env, &mut log),
+        }
+    };
+    drop(lead);
+    name_segments(env)?;
+    sync_beside_writers(env, tail)
 }
 
-/// As [`sync`], for one for whom nobody waits: what was written so far is synced before the lead is taken, so that writers wait
-/// only until what they wrote meanwhile is durable, too.
-pub(crate) fn sync_beside_writers(env: &CommitEnv) -> Result<()> {
-    let unsynced = {
-        let lead = env.queue()?.lead();
-        env.base.health.check_open()?;
-        let log = lead.log();
-        (log.dirty && !log.broken).then(|| log.writer.segment())
+/// Makes the log durable up to `tail`, in which all segments have durable names, while others append: one at a time, for all
+/// who wait for no more than that. What fails stops writes: readers may see what is in the log.
+pub(crate) fn sync_beside_writers(env: &CommitEnv, tail: LogTail) -> Result<()> {
+    let (queue, history, last) = (env.queue()?, &env.versions.log_history, tail.last);
+    let is_over = || match history.synced() >= last {
+        true => Some(Ok(())),
+        // Nor after a close is anything written, as evidence is after a sync: the close has synced all of it, or failed.
+        false => env.base.health.check_may_free().err().map(Err),
     };
-    if let Some(segment) = unsynced {
-        sync_full_segments(env)?;
-        let path = names::log_path(&env.base.dir, segment);
-        for _ in 0..MOST_SYNCS_BESIDE_WRITERS {
-            let start = Instant::now();
-            match env.base.vfs.sync_file(&path) {
-                Err(error) if error.is_failed_sync() => {
-                    return Err(env.base.health.poison("sync the log", error));
-                }
-                // It may be a segment of the log no longer, or there is no descriptor for that: the sync below needs none.
-                Err(_) => break,
-                Ok(()) if start.elapsed() < SHORT_SYNC => break,
-                Ok(()) => {}
-            }
-        }
+    let (turn, LogTail { file, end, last }) = match queue.syncs.ask(tail, is_over) {
+        Asked::Over(result) => return result,
+        Asked::Syncs(turn, tail) => (turn, tail),
+    };
+    // Older segments first, so that there is never a hole.
+    let synced = queue.sync_full_segments().and_then(|()| file.sync());
+    synced.map_err(|error| env.base.health.poison("sync the log", error))?;
+    turn.note_done(end, last);
+    env.versions.evidence.note_log(end, last);
+    history.note_synced(last);
+    add(&env.base.counters.log_syncs, 1);
+    Ok(())
+}
+
+/// Takes in what was made durable without the lead: the next record says so.
+pub(crate) fn take_in_synced(env: &CommitEnv, log: &mut LogState) -> Result<()> {
+    let Some((end, last)) = env.queue()?.syncs.take_done() else { return Ok(()) };
+    if end.segment == log.writer.segment() {
+        log.writer.note_synced(end);
     }
-    sync(env)
+    log.dirty &= last < log.last_seqno;
+    Ok(())
 }
 
 /// Closes the store for writes: what was acknowledged so far is durable, and all that comes later is
 /// refused. Under the lead, so that no write can come in between.
 pub(crate) fn end(env: &CommitEnv) -> Result<()> {
-    let lead = env.queue()?.lead();
+    let queue = env.queue()?;
+    let lead = queue.lead();
+    // Evidence of a sync without the lead is written behind it, and may be another process's once the store is closed.
+    let _turn = queue.syncs.turn();
     let synced = sync_under_lead(env, &mut lead.log());
     env.base.health.close();
     synced
@@ -376,14 +394,22 @@ pub(crate) fn end(env: &CommitEnv) -> Result<()> {
 
 /// Syncs the log if anything was appended since the last sync; the caller has the lead.
 pub(crate) fn sync_under_lead(env: &CommitEnv, log: &mut LogState) -> Result<()> {
-    if env.base.health.is_poisoned() {
-        // What was acknowledged may never have reached the log.
-        env.base.health.check_writable()?;
-    }
-    match log.dirty {
+    match is_dirty(env, log)? {
         true => sync_log(env, log),
         false => Ok(()),
     }
+}
+
+/// Whether anything was appended since the last sync.
+///
+/// # Errors
+/// What was acknowledged may never have reached the log.
+fn is_dirty(env: &CommitEnv, log: &mut LogState) -> Result<bool> {
+    if env.base.health.is_poisoned() {
+        env.base.health.check_writable()?;
+    }
+    take_in_synced(env, log)?;
+    Ok(log.dirty)
 }
 
 /// Hands what a buffered log still holds to the kernel.

@@ -2,7 +2,7 @@
 //! ([`read_set`], [`validate`], [`changed_range`]), the commit to log and memtables ([`commit`]), what a full disk takes
 //! ([`full_disk`]), room in memtables
 //! ([`room`]), as much as a flush finds room for ([`flush_room`]), and in the hot table ([`hot_swap`]), the life of the
-//! log's segments ([`log_segments`]) and of their names ([`segment_names`]), and which keys are in them most often ([`count_written`], [`count_log`]).
+//! log's segments ([`log_segments`]) and of their names ([`segment_names`]), who syncs it ([`log_syncs`]), and which keys are in them most often ([`count_written`], [`count_log`]).
 
 mod changed_range;
 pub(crate) mod commit;
@@ -13,6 +13,7 @@ pub(crate) mod flush_room;
 mod full_disk;
 pub(crate) mod hot_swap;
 pub(crate) mod log_segments;
+mod log_syncs;
 pub(crate) mod queue;
 pub(crate) mod read_set;
 pub(crate) mod room;

@@ -9,6 +9,7 @@ use crate::batch::WriteBatch;
 use crate::error::Result;
 use crate::options::SyncMode;
 use crate::write::flush_room::FlushRoom;
+use crate::write::log_syncs::{LogSyncs, LogTail};
 use crate::write::read_set::Reads;
 use crate::write::segment_names::SegmentNames;
 use std::cell::Cell;
@@ -40,6 +41,15 @@ pub(crate) struct LogState {
     pub broken: bool,
     /// How much memtables may hold.
     pub flush_room: FlushRoom,
+}
+
+impl LogState {
+    /// What a sync without the lead has to make durable; `last` is the last number in it. None where the file can only be
+    /// synced by its writer, or the segment is left.
+    pub fn tail(&self, last: SeqNo) -> Option<LogTail> {
+        let file = self.writer.sync_handle().filter(|_| !self.broken)?;
+        Some(LogTail { file, end: self.writer.end(), last })
+    }
 }
 
 /// A memtable of the store.
@@ -144,6 +154,8 @@ pub(crate) enum Entered<'a> {
 pub(crate) struct WriteQueue {
     /// Which log segments have names that are durable.
     pub names: SegmentNames,
+    /// Who syncs the log without the lead.
+    pub syncs: LogSyncs,
     queue: Mutex<Queue>,
     log: Mutex<LogState>,
     inserting: Mutex<InsertState>,
@@ -160,6 +172,7 @@ impl WriteQueue {
         Self {
             // Where a full disk kept the open from beginning a segment, the last one is of an earlier process.
             names: SegmentNames::of(log.writer.segment(), !log.broken),
+            syncs: LogSyncs::default(),
             queue: Mutex::new(Queue::default()),
             log: Mutex::new(log),
             inserting: Mutex::new(InsertState::default()),
@@ -362,6 +375,13 @@ impl<'a> Lead<'a> {
         }
     }
 
+    /// Passes the lead on, if that was not done.
+    pub fn pass_on(&self) {
+        if !self.passed_on.replace(true) {
+            self.queue.queue.lock().pass_on();
+        }
+    }
+
     /// Whether another may lead now.
     pub fn is_passed_on(&self) -> bool {
         self.passed_on.get()
@@ -405,9 +425,7 @@ impl<'a> Lead<'a> {
 
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
-        if !self.is_passed_on() {
-            self.queue.queue.lock().pass_on();
-        }
+        self.pass_on();
     }
 }
 

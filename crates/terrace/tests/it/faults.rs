@@ -22,6 +22,8 @@ const RESUMES_WITHIN: Duration = HANG_GUARD;
 struct Journal {
     acknowledged: History,
     state: State,
+    /// What reads show until the store is closed, if that is more: a write is visible whose sync has failed.
+    shown: Option<State>,
     /// Of `acknowledged`, how many survive a power cut.
     durable: usize,
     /// Writes that failed since the last one that succeeded.
@@ -117,11 +119,23 @@ impl Scene {
         let db = &store.db;
         let result = match action {
             Action::Write(batch, sync) => {
+                let before = db.latest_seqno();
                 let result = store.write(batch, *sync, self.clock.now_ms());
                 let mode = sync.unwrap_or(self.options.sync);
                 match &result {
                     Ok(()) => self.journal.note(batch, mode == SyncMode::Batch),
-                    Err(_) => self.journal.failed.push(batch.clone()),
+                    Err(error) => {
+                        self.journal.failed.push(batch.clone());
+                        if db.latest_seqno() > before {
+                            let may_be = mode == SyncMode::Batch
+                                && self.options.sync != SyncMode::Batch
+                                && matches!(error, Error::Poisoned(_));
+                            self.check(may_be, "a write failed and is visible")?;
+                            let mut shown = self.journal.state.clone();
+                            shown.apply(batch);
+                            self.journal.shown = Some(shown);
+                        }
+                    }
                 }
                 result
             }
@@ -164,9 +178,10 @@ impl Scene {
 
     /// Reads must be right; only a fault that strikes reads may make them fail.
     fn read(&self, store: &Store, generator: &mut Generator, may_fail: bool) -> Result<(), String> {
+        let state = self.journal.shown.as_ref().unwrap_or(&self.journal.state);
         for _ in 0..6 {
             let (family, key) = (generator.rng.below(3) as usize, generator.key());
-            let want = self.journal.state.get(family, &key, self.clock.now_ms());
+            let want = state.get(family, &key, self.clock.now_ms());
             match store.families[family].get(&key) {
                 Ok(got) => self.check(got.as_deref() == want.as_deref(), "a read is wrong")?,
                 Err(Error::Io(_)) if may_fail => {}
@@ -174,7 +189,7 @@ impl Scene {
             }
         }
         let (family, from) = (generator.rng.below(3) as usize, generator.key());
-        let contents = self.journal.state.contents(self.clock.now_ms()).swap_remove(family);
+        let contents = state.contents(self.clock.now_ms()).swap_remove(family);
         match self.scan(&store.families[family], &from, &contents) {
             Ok(outcome) => outcome,
             Err(Error::Io(_)) if may_fail => Ok(()),

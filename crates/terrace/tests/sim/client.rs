@@ -338,7 +338,17 @@ impl Place {
         let durable = sync || mode == SyncMode::Batch || self.believes_writes;
         // What is acknowledged after the power was cut is acknowledged by a dead process.
         let alive = !self.disk.is_dead();
-        self.oracle.end_write(ok, durable && alive, mode != SyncMode::Buffered && alive)
+        let (durable, handed_over) = (durable && alive, mode != SyncMode::Buffered && alive);
+        if !sync || mode == SyncMode::Batch {
+            return self.oracle.end_write(ok, durable, handed_over);
+        }
+        let at = self.oracle.end_visible_write(ok, durable, handed_over);
+        let goes_on = || self.store.db.check_writable().is_ok();
+        assert!(
+            ok || at.is_none() || !goes_on(),
+            "a write failed and is visible, and others go on"
+        );
+        at
     }
 }
 

@@ -119,9 +119,16 @@ impl Oracle {
         }
     }
 
-    /// The write of this thread returned. `durable` and `handed_over` say what it promised then.
+    /// The write of this thread returned. `durable` and `handed_over` say what it promised then; if it failed it is not visible.
     /// Gives how many batches were visible with it, if it became visible.
     pub fn end_write(&self, ok: bool, durable: bool, handed_over: bool) -> Option<usize> {
+        let at = self.end_visible_write(ok, durable, handed_over);
+        assert!(ok || at.is_none(), "a write failed and is visible");
+        at
+    }
+
+    /// As [`Self::end_write`], of one that may be visible though its sync has failed.
+    pub fn end_visible_write(&self, ok: bool, durable: bool, handed_over: bool) -> Option<usize> {
         let mut book = self.book();
         let thread = simulation::thread_number().unwrap_or(0);
         let (batch, _, at) = book.writing.remove(&thread)?;
@@ -134,8 +141,7 @@ impl Oracle {
             (true, None) => {
                 assert!(is_empty(&batch), "a write that was acknowledged is not visible")
             }
-            (false, Some(_)) => panic!("a write failed and is visible"),
-            (false, None) => {}
+            (false, _) => {}
             (true, Some(at)) => {
                 if durable {
                     book.durable = book.durable.max(at);

@@ -1,5 +1,5 @@
 //! Writes for which there is no memory, writes beside a group that is being inserted, writes that a full disk refuses,
-//! writes to keys that become hot, and writes beside many families.
+//! writes to keys that become hot, writes beside many families, and writes that wait for a sync.
 
 use crate::memory::family_totals::MemtableBytes;
 use crate::memtable::NO_MEMORY;
@@ -19,6 +19,8 @@ use terrace_base::rng::{Rng, SplitMix64};
 use terrace_base::{SeqNo, ValueKind};
 use terrace_skiplist::Hint;
 use terrace_vfs::{BeforeCalls, Call, SimVfs};
+
+mod synced;
 
 fn options(sim: &SimVfs) -> Options {
     let mut options = Options { memory_budget: 16 << 20, ..Options::default() };
@@ -323,12 +325,12 @@ fn of_a_group_only_what_is_to_be_synced_is_refused_while_the_segment_has_no_dura
     let lead = queue.lead();
     next_segment(env, &mut lead.log()).unwrap();
     let (plain, synced) = thread::scope(|scope| {
-        let plain = scope.spawn(|| write(&b"plain"[..], SyncMode::None));
+        let synced = scope.spawn(|| write(&b"synced"[..], SyncMode::Batch));
         while queue.waiting() < 1 {
             thread::yield_now();
         }
         // The one before it leads for both.
-        let synced = scope.spawn(|| write(&b"synced"[..], SyncMode::Batch));
+        let plain = scope.spawn(|| write(&b"plain"[..], SyncMode::None));
         while queue.waiting() < 2 {
             thread::yield_now();
         }

@@ -86,7 +86,7 @@ fn what_is_synced_into_a_segment_that_has_just_begun_survives_a_power_cut() {
             }
             _ => {
                 db.put([round, 1], b"synced later").unwrap();
-                sync_beside_writers(env).unwrap();
+                sync(env).unwrap();
             }
         }
         for seed in 0..POWER_CUTS {
