@@ -126,7 +126,7 @@ pub static ALL: [Fault; 29] = [
         name: "evidence",
         what: "the evidence does not learn of syncs",
         path: "crates/terrace/src/write/log_segments.rs",
-        right: "    env.versions.evidence.note_log(end, log.last_seqno);\n",
+        right: "    env.versions.evidence.note_log(end, last);\n",
         wrong: "",
     },
     Fault {

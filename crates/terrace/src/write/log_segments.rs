@@ -280,10 +280,15 @@ pub(crate) fn sync_log(env: &CommitEnv, log: &mut LogState) -> Result<()> {
     log.writer.note_synced(end);
     log.dirty = false;
     log.synced = Instant::now();
-    env.versions.evidence.note_log(end, log.last_seqno);
-    env.versions.log_history.note_synced(log.last_seqno);
-    add(&env.base.counters.log_syncs, 1);
+    note_durable(env, end, log.last_seqno);
     Ok(())
+}
+
+/// Notes a sync: the log is durable up to `end`, the numbers up to `last` with it.
+fn note_durable(env: &CommitEnv, end: LogPosition, last: SeqNo) {
+    env.versions.evidence.note_log(end, last);
+    env.versions.log_history.note_synced(last);
+    add(&env.base.counters.log_syncs, 1);
 }
 
 /// Makes the full segments of the log durable, and the name of the one that is being written. For a flush, which must not wait for the lead: its
@@ -350,8 +355,10 @@ pub(crate) fn sync(env: &CommitEnv) -> Result<()> {
 /// Makes the log durable up to `tail`, in which all segments have durable names, while others append: one at a time, for all
 /// who wait for no more than that. What fails stops writes: readers may see what is in the log.
 pub(crate) fn sync_beside_writers(env: &CommitEnv, tail: LogTail) -> Result<()> {
-    let (queue, history, last) = (env.queue()?, &env.versions.log_history, tail.last);
-    let is_over = || match history.synced() >= last {
+    let (queue, end, last) = (env.queue()?, tail.end, tail.last);
+    let (history, evidence) = (&env.versions.log_history, &env.versions.evidence);
+    // Of what a flush has synced meanwhile, since the segment has ended, there is no evidence.
+    let is_over = || match history.synced() >= last && evidence.claims().log >= end {
         true => Some(Ok(())),
         // Nor after a close is anything written, as evidence is after a sync: the close has synced all of it, or failed.
         false => env.base.health.check_may_free().err().map(Err),
@@ -363,10 +370,9 @@ pub(crate) fn sync_beside_writers(env: &CommitEnv, tail: LogTail) -> Result<()> 
     // Older segments first, so that there is never a hole.
     let synced = queue.sync_full_segments().and_then(|()| file.sync());
     synced.map_err(|error| env.base.health.poison("sync the log", error))?;
+    note_durable(env, end, last);
+    // Only now may somebody find that nothing is left to be synced.
     turn.note_done(end, last);
-    env.versions.evidence.note_log(end, last);
-    history.note_synced(last);
-    add(&env.base.counters.log_syncs, 1);
     Ok(())
 }
 

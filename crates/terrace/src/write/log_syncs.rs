@@ -5,7 +5,7 @@ use crate::error::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use terrace_base::SeqNo;
-use terrace_base::sync::{Condvar, Mutex};
+use terrace_base::sync::{Condvar, Mutex, MutexGuard};
 use terrace_log::LogPosition;
 use terrace_vfs::SyncHandle;
 
@@ -27,6 +27,9 @@ struct State {
     asked: Option<LogTail>,
     /// The newest end that was made durable, until a leader takes it in.
     done: Option<(LogPosition, SeqNo)>,
+    /// How many wait for a turn, or that it is over.
+    #[cfg(test)]
+    waiting: usize,
 }
 
 /// See the module.
@@ -66,7 +69,7 @@ impl LogSyncs {
             if is_newest {
                 state.asked = Some(tail.clone());
             }
-            self.changed.wait(&mut state);
+            self.wait(&mut state);
         }
         state.is_syncing = true;
         let asked = state.asked.take().filter(|asked| asked.end > tail.end);
@@ -77,10 +80,28 @@ impl LogSyncs {
     pub fn turn(&self) -> SyncTurn<'_> {
         let mut state = self.state.lock();
         while state.is_syncing {
-            self.changed.wait(&mut state);
+            self.wait(&mut state);
         }
         state.is_syncing = true;
         SyncTurn { syncs: self }
+    }
+
+    fn wait(&self, state: &mut MutexGuard<'_, State>) {
+        #[cfg(test)]
+        {
+            state.waiting += 1;
+        }
+        self.changed.wait(state);
+        #[cfg(test)]
+        {
+            state.waiting -= 1;
+        }
+    }
+
+    /// How many wait while somebody syncs.
+    #[cfg(test)]
+    pub fn waiting(&self) -> usize {
+        self.state.lock().waiting
     }
 
     /// The newest end that was made durable since the last call, if any was, and the last number before it.

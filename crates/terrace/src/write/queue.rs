@@ -33,9 +33,9 @@ pub(crate) struct LogState {
     pub segments: VecDeque<(SegmentNumber, u64)>,
     /// The last sequence number handed out.
     pub last_seqno: SeqNo,
-    /// Whether anything was appended since the last sync.
+    /// Whether anything was appended since the last sync that a leader knows of.
     pub dirty: bool,
-    /// When it was last synced, or begun.
+    /// When it was begun, or a leader last synced it.
     pub synced: Instant,
     /// Whether an append failed: the segment is left before the next record.
     pub broken: bool,

@@ -1,6 +1,7 @@
 //! Writes that wait for their sync, and others beside them.
 
 use super::*;
+use crate::write::log_segments::sync_full_segments;
 use std::path::PathBuf;
 use std::sync::{Condvar, Mutex};
 use std::thread::ScopedJoinHandle;
@@ -74,6 +75,11 @@ fn write(db: &Db, key: u8, sync: SyncMode) -> crate::Result<()> {
 
 fn is_there(db: &Db, key: u8) -> bool {
     db.get([key]).unwrap().is_some()
+}
+
+/// How many wait for a sync that another one makes.
+fn waiting(db: &Db) -> usize {
+    db.inner().commit.queue().unwrap().syncs.waiting()
 }
 
 /// How many of the keys from 0 on a store has that is opened on `image`; none behind one that is missing.
@@ -298,6 +304,30 @@ fn a_close_waits_for_syncs_that_are_under_way() {
     for seed in 0..POWER_CUTS {
         assert_eq!(left(&sim.crash_image(seed)), 2, "seed {seed}");
     }
+}
+
+/// A segment that has ended is synced by flushes, too, which leave no evidence of that: its loss would not be seen.
+#[test]
+fn a_synced_write_is_answered_when_there_is_evidence_of_it() {
+    let (_, _, db) = store(SyncMode::None);
+    let env = &db.inner().commit;
+    let queue = env.queue().unwrap();
+    thread::scope(|scope| {
+        let db = &db;
+        let turn = queue.syncs.turn();
+        let synced = scope.spawn(move || write(db, 0, SyncMode::Batch));
+        until("it waits", || waiting(db) == 1);
+        {
+            let lead = queue.lead();
+            next_segment(env, &mut lead.log()).unwrap();
+        }
+        sync_full_segments(env).unwrap();
+        let history = &env.versions.log_history;
+        assert_eq!(history.synced().get(), db.latest_seqno(), "it is durable");
+        drop(turn);
+        ended("the write", synced).unwrap();
+    });
+    assert_eq!(env.versions.evidence.claims().last_seqno.get(), db.latest_seqno());
 }
 
 /// What one writer writes to the log, without room that is set aside, and how many calls of the file system it makes for that.
