@@ -1,7 +1,7 @@
 //! Writes that wait for their sync, and others beside them.
 
 use super::*;
-use crate::write::log_segments::sync_full_segments;
+use crate::write::log_segments::{end, sync_full_segments};
 use std::path::PathBuf;
 use std::sync::{Condvar, Mutex};
 use std::thread::ScopedJoinHandle;
@@ -120,9 +120,10 @@ fn others_write_while_a_write_waits_for_its_sync() {
             let other = scope.spawn(move || write(db, 2, SyncMode::None));
             ended("a write without a sync is answered", other).unwrap();
             let third = scope.spawn(move || write(db, 3, SyncMode::Batch));
-            until("the next group is in the log", || is_there(db, 3));
+            until("the next group waits for the next sync", || waiting(db) == 1);
             let fourth = scope.spawn(move || write(db, 4, SyncMode::Batch));
-            until("and one more", || is_there(db, 4));
+            until("and one more", || waiting(db) == 2);
+            assert!(is_there(db, 3) && is_there(db, 4));
             let waits = [&first, &third, &fourth];
             assert!(waits.iter().all(|thread| !thread.is_finished()), "answered before its sync");
             assert_eq!(gate.waiting(), 1, "one syncs at a time");
@@ -233,7 +234,7 @@ fn a_sync_that_fails_refuses_all_who_wait_for_it_and_all_that_follows() {
         until("a sync", || gate.waiting() == 1);
         write(db, 2, SyncMode::None).unwrap();
         let second = scope.spawn(move || write(db, 3, SyncMode::Batch));
-        until("it is in the log", || is_there(db, 3));
+        until("it waits for the next sync", || waiting(db) == 1);
         let (kind, filter) = (FaultKind::SyncFails, Some(OpClass::Sync));
         sim.set_fault(Some(Fault { at_op: 0, kind, forever: false, filter }));
         gate.let_go();
@@ -271,7 +272,7 @@ fn a_segment_may_end_while_it_is_synced() {
         }
         write(db, 2, SyncMode::None).unwrap();
         let second = scope.spawn(move || write(db, 3, SyncMode::Batch));
-        until("it is in the log", || is_there(db, 3));
+        until("it waits for the next sync", || waiting(db) == 1);
         assert!(!first.is_finished() && !second.is_finished());
         gate.let_go();
         ended("the first", first).unwrap();
@@ -286,20 +287,45 @@ fn a_segment_may_end_while_it_is_synced() {
 #[test]
 fn a_close_waits_for_syncs_that_are_under_way() {
     let (sim, gate, db) = store(SyncMode::None);
+    let env = &db.inner().commit;
     thread::scope(|scope| {
         let db = &db;
         let _lets_go = gate.hold();
         let first = scope.spawn(move || write(db, 0, SyncMode::Batch));
         until("a sync", || gate.waiting() == 1);
         let second = scope.spawn(move || write(db, 1, SyncMode::Batch));
-        until("it is in the log", || is_there(db, 1));
+        until("it waits for the next sync", || waiting(db) == 1);
+        let end = scope.spawn(move || end(env));
+        until("the end of the log comes", || waiting(db) == 2 || gate.waiting() == 2);
+        assert_eq!(gate.waiting(), 1, "it syncs beside another");
+        gate.let_go();
+        ended("the end", end).unwrap();
+        ended("the first", first).unwrap();
+        ended("the second", second).unwrap();
+    });
+    assert!(matches!(write(&db, 2, SyncMode::None), Err(Error::Closed)));
+    for seed in 0..POWER_CUTS {
+        assert_eq!(left(&sim.crash_image(seed)), 2, "seed {seed}");
+    }
+}
+
+#[test]
+fn nothing_is_written_after_a_close() {
+    let (sim, gate, db) = store(SyncMode::None);
+    thread::scope(|scope| {
+        let db = &db;
+        let _lets_go = gate.hold();
+        let first = scope.spawn(move || write(db, 0, SyncMode::Batch));
+        until("a sync", || gate.waiting() == 1);
+        let second = scope.spawn(move || write(db, 1, SyncMode::Batch));
+        until("it waits for the next sync", || waiting(db) == 1);
         let close = scope.spawn(move || db.close());
         gate.let_go();
         ended("the close", close).unwrap();
         let calls = sim.op_count();
         ended("the first", first).unwrap();
         ended("the second", second).unwrap();
-        assert_eq!(sim.op_count(), calls, "something is written after the close");
+        assert_eq!(sim.op_count(), calls);
     });
     for seed in 0..POWER_CUTS {
         assert_eq!(left(&sim.crash_image(seed)), 2, "seed {seed}");
