@@ -140,8 +140,8 @@ const LEAST_OPEN: usize = 4;
 /// Readers leave blocks one part in this many of the cache's share: of a store whose data is thousands of times its memory,
 /// or with long keys, all of them together may pin more than the whole budget.
 const BLOCKS_PART: usize = 8;
-/// But these bytes they may always pin, beside a budget that is very small: what is closed costs reads to open again.
-const LEAST_READER_BYTES: usize = 16 << 20;
+/// But these bytes they may pin beside it: a reader that was closed costs reads, and its filters and index partitions, to open again.
+const BESIDE_SHARE_BYTES: usize = 16 << 20;
 
 /// The most readers that are left open of `count`, which is not 0, when some are closed.
 fn less_an_eighth(count: usize) -> usize {
@@ -343,17 +343,30 @@ impl TableCache {
 
     /// Closes readers until no more than `goal` are open.
     fn close_down_to(&self, goal: usize, keep: &ReaderSlot) {
-        self.close_until(|| self.open_count() <= goal, Some(keep));
+        let (slots, is_enough) = (self.open_slots(), || self.open_count() <= goal);
+        self.close_until(&slots, Some(keep), true, &is_enough);
+        self.close_until(&slots, Some(keep), false, &is_enough);
     }
 
-    /// Closes readers if all of them pin more than they may, but for the fewest that are kept open.
+    /// Closes readers if all of them pin more than they may. Those that pin little stay: without them it would be hardly less, and
+    /// the next reads would open them again. So do a few that are in use, however much they pin.
     fn close_heavy(&self, keep: Option<&ReaderSlot>) {
-        let most = self.most_reader_bytes();
-        if self.reader_bytes() > most {
-            let goal = less_an_eighth(most);
-            let are_few = || self.open_count() <= LEAST_OPEN;
-            self.close_until(|| self.reader_bytes() <= goal || are_few(), keep);
+        let (most, bytes) = (self.most_reader_bytes(), self.reader_bytes());
+        if bytes <= most {
+            return;
         }
+        // Readers below half of the mean have less than half of all.
+        let much = bytes / self.open_count().max(1) / 2;
+        let mut heavy = self.open_slots();
+        heavy.retain(|slot| {
+            slot.open_reader().as_ref().is_some_and(|reader| reader.pinned_bytes() >= much)
+        });
+        let goal = less_an_eighth(most);
+        let is_enough = || self.reader_bytes() <= goal;
+        self.close_until(&heavy, keep, true, &is_enough);
+        heavy.retain(|slot| slot.open_reader().is_some());
+        heavy.truncate(heavy.len().saturating_sub(LEAST_OPEN));
+        self.close_until(&heavy, keep, false, &is_enough);
     }
 
     /// Bytes that open readers pin.
@@ -364,24 +377,32 @@ impl TableCache {
     /// The most bytes that they may.
     fn most_reader_bytes(&self) -> usize {
         let share = self.cache_share_bytes();
-        (share - share / BLOCKS_PART).max(LEAST_READER_BYTES)
+        (share - share / BLOCKS_PART).saturating_add(BESIDE_SHARE_BYTES)
     }
 
-    /// Closes untouched readers, clearing marks as it goes, until it `is_enough`; all but that of `keep`.
-    fn close_until(&self, is_enough: impl Fn() -> bool, keep: Option<&ReaderSlot>) {
-        let is_kept = |slot: &ReaderSlot| keep.is_some_and(|keep| std::ptr::eq(slot, keep));
-        // There may be many more files than descriptors.
+    /// Those with a reader: there may be many more files than descriptors.
+    fn open_slots(&self) -> Vec<Arc<ReaderSlot>> {
         let is_open = |slot: &&Arc<ReaderSlot>| slot.reader.load().is_some();
-        let slots: Vec<_> = self.slots.lock().values().filter(is_open).cloned().collect();
-        for round in 0..2 {
-            for slot in &slots {
-                if is_enough() {
-                    return;
-                }
-                let spared = slot.touched.swap(false, Ordering::Relaxed) && round == 0;
-                if !spared && !is_kept(slot) {
-                    self.close(slot);
-                }
+        self.slots.lock().values().filter(is_open).cloned().collect()
+    }
+
+    /// Closes the readers of `slots` one after the other until it `is_enough`, and clears their marks; all but that of
+    /// `keep` and, if it `spares_used`, those that have a mark.
+    fn close_until(
+        &self,
+        slots: &[Arc<ReaderSlot>],
+        keep: Option<&ReaderSlot>,
+        spares_used: bool,
+        is_enough: &dyn Fn() -> bool,
+    ) {
+        for slot in slots {
+            if is_enough() {
+                return;
+            }
+            let is_spared = slot.touched.swap(false, Ordering::Relaxed) && spares_used;
+            let is_kept = keep.is_some_and(|keep| std::ptr::eq(Arc::as_ptr(slot), keep));
+            if !is_spared && !is_kept {
+                self.close(slot);
             }
         }
     }

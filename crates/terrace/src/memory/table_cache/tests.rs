@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{Db, Options};
+use std::ops::RangeInclusive;
 use terrace_base::range_tombstone::Fragment;
 use terrace_base::{RangeTombstones, SeqNo};
 use terrace_sst::{SstOptions, SstWriter};
@@ -47,10 +48,26 @@ fn without_a_descriptor_a_reader_takes_that_of_another() {
     cache.reader(first).unwrap();
 }
 
-/// Files in `dir` whose readers pin 1.4 MiB each: the bounds of range tombstones.
-fn heavy_files(vfs: &dyn Vfs, dir: &Path, count: u64) -> Vec<FileMeta> {
+/// A directory of its own, and a cache of many readers over it.
+fn many_readers() -> (Arc<dyn Vfs>, TableCache) {
+    let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new(1));
+    let dir = Path::new("/store");
+    vfs.create_dir_all(dir).unwrap();
+    let cache = Arc::new(BlockCache::new(64 << 20));
+    let counters = Arc::new(ReadCounters::default());
+    let filters = FilterBudget::cached();
+    (vfs.clone(), TableCache::new(vfs, dir, cache, counters, filters, false, 1000))
+}
+
+/// Files of these numbers, whose readers pin 120 KB for each of `tombstone_count` range tombstones.
+fn files(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    numbers: RangeInclusive<u64>,
+    tombstone_count: u8,
+) -> Vec<FileMeta> {
     let mut tombstones = RangeTombstones::default();
-    for byte in 0..12_u8 {
+    for byte in 0..tombstone_count {
         let start = vec![byte; 60_000];
         let end = [&start[..], &[0]].concat();
         tombstones.push(Fragment { start: &start, end: &end, seqnos: &[SeqNo::new(1)] });
@@ -69,29 +86,23 @@ fn heavy_files(vfs: &dyn Vfs, dir: &Path, count: u64) -> Vec<FileMeta> {
             ..FileMeta::default()
         }
     };
-    (1..=count).map(write).collect()
+    numbers.map(write).collect()
 }
 
 #[test]
 fn readers_that_pin_more_than_they_may_are_closed() {
-    let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new(1));
-    let dir = Path::new("/store");
-    vfs.create_dir_all(dir).unwrap();
-    let files = heavy_files(&*vfs, dir, 16);
-    let cache = Arc::new(BlockCache::new(64 << 20));
-    let counters = Arc::new(ReadCounters::default());
-    let filters = FilterBudget::cached();
-    let readers = TableCache::new(vfs, dir, cache, counters, filters, false, 1000);
+    let (vfs, readers) = many_readers();
+    let files = files(&*vfs, readers.dir(), 1..=16, 12);
     for file in &files {
         readers.reader(file).unwrap();
     }
     let pinned = readers.pinned_bytes();
-    assert!(pinned > LEAST_READER_BYTES, "{pinned}");
+    assert!(pinned > BESIDE_SHARE_BYTES + (2 << 20), "{pinned}");
     assert_eq!(readers.open_count(), files.len());
     assert!(readers.has_room());
 
     // A share of which they may pin little more.
-    readers.set_cache_memory(pinned / 7 * 8 + 64, 0);
+    readers.set_cache_memory((pinned - BESIDE_SHARE_BYTES) / 7 * 8 + 64, 0);
     assert_eq!((readers.open_count(), readers.pinned_bytes()), (files.len(), pinned));
     assert!(!readers.has_room(), "none is opened ahead that another one is closed for");
 
@@ -99,7 +110,7 @@ fn readers_that_pin_more_than_they_may_are_closed() {
     readers.set_cache_memory(1 << 20, 0);
     for file in &files {
         let (open, pinned) = (readers.open_count(), readers.pinned_bytes());
-        assert!(pinned <= LEAST_READER_BYTES && open >= LEAST_OPEN, "{open}: {pinned}");
+        assert!(pinned <= readers.most_reader_bytes() && open >= LEAST_OPEN, "{open}: {pinned}");
         readers.reader(file).unwrap();
     }
     // All of them stay open where they may.
@@ -126,4 +137,27 @@ fn what_is_not_open_is_not_closed_again() {
     drop(turn);
     cache.open.fetch_sub(1, Ordering::Relaxed);
     assert!(slots.iter().all(|slot| slot.touched.load(Ordering::Relaxed)));
+}
+
+#[test]
+fn a_reader_that_pins_more_than_all_may_closes_no_small_ones() {
+    let (vfs, readers) = many_readers();
+    let small = files(&*vfs, readers.dir(), 1..=6, 1);
+    let large = files(&*vfs, readers.dir(), 7..=7, 160);
+    readers.set_cache_memory(1 << 20, 0);
+    let again = || {
+        readers.forget(small[0].number);
+        readers.reader(&small[0]).unwrap();
+        readers.open_count()
+    };
+    for file in small.iter().chain(&large) {
+        readers.reader(file).unwrap();
+    }
+    assert!(readers.pinned_bytes() > readers.most_reader_bytes());
+    assert_eq!(readers.open_count(), 7);
+    // What is in use stays when others are opened, and alone is closed when it is not.
+    readers.reader(&large[0]).unwrap();
+    assert_eq!(again(), 7);
+    assert_eq!(again(), 6);
+    assert!(readers.pinned_bytes() < readers.most_reader_bytes());
 }
