@@ -348,6 +348,11 @@ impl MemTable {
         list + self.range.size_bytes()
     }
 
+    /// As [`Self::size_bytes`]; 0 if nothing was written: to rotate it frees nothing then.
+    pub fn rotatable_bytes(&self) -> usize {
+        if self.is_empty() { 0 } else { self.size_bytes() }
+    }
+
     /// Bytes that still fit.
     pub fn room_bytes(&self) -> usize {
         self.list.capacity_bytes().saturating_sub(self.list.allocated_bytes())

@@ -56,9 +56,8 @@ pub(crate) struct Family {
     /// Bytes that compaction has to write before every level is within its target, as of the
     /// last look.
     pending_bytes: AtomicU64,
-    /// What is kept of all families, and what this one has been counted with there.
+    /// What is kept of all families.
     totals: Arc<FamilyTotals>,
-    counted: Mutex<MemtableBytes>,
 }
 
 impl Family {
@@ -89,8 +88,8 @@ impl Family {
             hot_keys: Mutex::default(),
             pending_bytes: AtomicU64::new(0),
             totals: table_cache.totals().clone(),
-            counted: Mutex::default(),
         };
+        family.totals.count(MemtableBytes::default(), bytes_of(&family.state.load()));
         family.note_change();
         Ok(family)
     }
@@ -288,7 +287,10 @@ impl Family {
 
     /// Marks the family as dropped: jobs stop, and all calls for it are refused. Its files go with [`Self::let_go`].
     pub fn mark_dropped(&self) {
-        self.dropped.store(true, Ordering::Relaxed);
+        let _change = self.change.lock();
+        if !self.dropped.swap(true, Ordering::Relaxed) {
+            self.totals.count(bytes_of(&self.state.load()), MemtableBytes::default());
+        }
         self.note_change();
     }
 
@@ -300,8 +302,7 @@ impl Family {
         if let Ok(empty) = MemTable::with_capacity(self.take_memtable_id(), 0) {
             let state =
                 ReadState::of_version(Arc::new(empty), Vec::new(), Arc::default(), table_cache);
-            let old = self.state.swap(Arc::new(state));
-            self.note_change();
+            let old = self.set_state(state);
             old.memtables().for_each(|memtable| table_cache.left_memtables().note(memtable));
         }
     }
@@ -380,14 +381,20 @@ impl Family {
         }
     }
 
-    /// Makes `state` the one that reads see.
-    fn set_state(&self, state: ReadState) {
-        self.state.store(Arc::new(state));
+    /// Makes `state` the one that reads see, under `change`; gives the one before. Nothing is being inserted into a memtable
+    /// that only one of them has.
+    fn set_state(&self, state: ReadState) -> Arc<ReadState> {
+        let state = Arc::new(state);
+        let old = self.state.swap(state.clone());
+        if !self.is_dropped() {
+            self.totals.count(bytes_besides(&old, &state), bytes_besides(&state, &old));
+        }
         self.note_change();
+        old
     }
 
-    /// Brings what is kept of all families up to date. Comes after each change of what that follows from: the read state,
-    /// the options, pending compaction, whether the family was dropped.
+    /// Brings what is kept of all families up to date, but for memtables. Comes after each change of what that follows from: the
+    /// read state, the options, pending compaction, whether the family was dropped.
     fn note_change(&self) {
         self.totals.note(self.id, || {
             if self.is_dropped() {
@@ -396,27 +403,13 @@ impl Family {
             let (is_slowed, state) = (self.pressure().is_some(), self.state.load());
             Standing { is_slowed, waits: !state.immutables.is_empty(), is_hot: state.hot.is_some() }
         });
-        self.count_memtables();
     }
 
-    /// As [`Self::note_change`], after something was inserted into the memtables of the read state.
-    pub fn count_memtables(&self) {
-        // Asked under the lock, as in `FamilyTotals::note`.
-        let mut counted = self.counted.lock();
-        let state = self.state.load();
-        let now = match self.is_dropped() {
-            true => MemtableBytes::default(),
-            false => MemtableBytes {
-                all: state.memtables().map(|memtable| memtable.size_bytes()).sum(),
-                // Rotating what holds nothing frees nothing.
-                mutable: match state.memtable.is_empty() {
-                    true => 0,
-                    false => state.memtable.size_bytes(),
-                },
-            },
-        };
-        self.totals.count(*counted, now);
-        *counted = now;
+    /// By an insertion, memtables of the read state that had what is `before` have what is `now`. Comes in the insert turn, in which
+    /// no such memtable comes or goes, and the family is not dropped.
+    #[inline]
+    pub fn count_inserted(&self, before: MemtableBytes, now: MemtableBytes) {
+        self.totals.count(before, now);
     }
 
     /// Whether the family was dropped.
@@ -450,8 +443,29 @@ impl Drop for Family {
     /// It may never have been among those of the store.
     fn drop(&mut self) {
         self.totals.note(self.id, Standing::default);
-        self.totals.count(*self.counted.get_mut(), MemtableBytes::default());
+        if !self.is_dropped() {
+            self.totals.count(bytes_of(&self.state.load()), MemtableBytes::default());
+        }
     }
+}
+
+/// What the memtables of `state` take.
+fn bytes_of(state: &ReadState) -> MemtableBytes {
+    let all = state.memtables().map(|memtable| memtable.size_bytes()).sum();
+    MemtableBytes { all, mutable: state.memtable.rotatable_bytes() }
+}
+
+/// What those memtables of `state` take that `other` does not have. Those of both may be growing: who inserts into them counts that.
+fn bytes_besides(state: &ReadState, other: &ReadState) -> MemtableBytes {
+    let is_other = |memtable: &&Arc<MemTable>| {
+        !other.memtables().any(|in_other| Arc::ptr_eq(in_other, memtable))
+    };
+    let mutable = match Arc::ptr_eq(&state.memtable, &other.memtable) {
+        true => 0,
+        false => state.memtable.rotatable_bytes(),
+    };
+    let all = state.memtables().filter(is_other).map(|memtable| memtable.size_bytes()).sum();
+    MemtableBytes { all, mutable }
 }
 
 /// The hot table of `state`, whose last write is at or before `seqno`, is about to be replaced.

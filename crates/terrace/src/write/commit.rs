@@ -14,6 +14,7 @@
 use crate::batch::{Op, Separation, WriteBatch};
 use crate::error::{Error, Result};
 use crate::kill_point::kill_point;
+use crate::memory::family_totals::MemtableBytes;
 use crate::memtable::{Gathered, MemTable};
 use crate::metrics::{Sampled, add, sample};
 use crate::options::{SyncMode, WriteOptions};
@@ -477,8 +478,19 @@ struct Target<'f> {
     memtable: Option<Arc<MemTable>>,
     /// Takes the writes of its keys.
     hot: Option<Arc<HotTable>>,
+    /// What both took before.
+    before: MemtableBytes,
     /// Whether the memtable knows that it gets something.
     is_noted: bool,
+}
+
+impl Drop for Target<'_> {
+    /// What was inserted counts, also where something could not be.
+    fn drop(&mut self) {
+        if let Some(family) = self.family {
+            family.count_inserted(self.before, self.bytes());
+        }
+    }
 }
 
 impl<'f> Target<'f> {
@@ -496,7 +508,18 @@ impl<'f> Target<'f> {
                 state.hint = Hint::default();
             }
         }
-        Self { id: Some(id), family, memtable, hot, is_noted: false }
+        let before = MemtableBytes::default();
+        let mut target = Self { id: Some(id), family, memtable, hot, before, is_noted: false };
+        target.before = target.bytes();
+        target
+    }
+
+    /// What its memtables take.
+    fn bytes(&self) -> MemtableBytes {
+        let Some(memtable) = &self.memtable else { return MemtableBytes::default() };
+        let hot_bytes = self.hot.as_ref().map_or(0, |hot| hot.table.size_bytes());
+        let (all, mutable) = (memtable.size_bytes() + hot_bytes, memtable.rotatable_bytes());
+        MemtableBytes { all, mutable }
     }
 
     #[inline]
@@ -522,16 +545,15 @@ impl<'f> Target<'f> {
         memtable.take(op, seqno, placed, gathered, &mut state.hint)
     }
 
-    /// Inserts what was gathered for this memtable, counts what is in it then, and sees to it that there will be memory for more.
+    /// Inserts what was gathered for this memtable, and sees to it that there will be memory for more.
     fn settle(
         &self,
         env: &CommitEnv,
         gathered: &mut Gathered<'_>,
         state: &mut InsertState,
     ) -> std::result::Result<(), Full> {
-        let (Some(memtable), Some(family)) = (&self.memtable, self.family) else { return Ok(()) };
+        let Some(memtable) = &self.memtable else { return Ok(()) };
         memtable.settle(gathered, &mut state.hint)?;
-        family.count_memtables();
         if let Some(memory) = memtable.memory_ahead() {
             env.jobs.scheduler.ahead.ask_for_memory(memory);
         }

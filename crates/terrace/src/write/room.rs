@@ -216,11 +216,7 @@ fn largest_over_bound<'a>(
     if all_bytes <= most.min(most_flushed) {
         return None;
     }
-    let size = |family: &Arc<Family>| match &family.state().memtable {
-        // Rotating what holds nothing frees nothing.
-        empty if empty.is_empty() => 0,
-        memtable => memtable.size_bytes(),
-    };
+    let size = |family: &Arc<Family>| family.state().memtable.rotatable_bytes();
     let largest = families.iter().max_by_key(|family| size(family))?;
     let bounds = Bounds { most, most_flushed, reserve: env.base.dynamic.reserve_bytes() };
     bounds.are_over(all_bytes, size(largest)).then_some(largest)
