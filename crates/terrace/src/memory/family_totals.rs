@@ -2,13 +2,49 @@
 //! flush, or have a hot table, and what their memtables take. There may be ten thousand; a group of writes looks only at
 //! its own and at those that are named here.
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use terrace_base::sync::Mutex;
 
 /// The ids of some families, in order; looked at without a lock.
-type Ids = ArcSwap<Vec<u32>>;
+#[derive(Debug, Default)]
+pub(crate) struct Ids {
+    ids: ArcSwap<Vec<u32>>,
+    /// Whether there is any. Nearly always there is none, and each write asks.
+    has_any: AtomicBool,
+}
+
+impl Ids {
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        !self.has_any.load(Ordering::Acquire)
+    }
+
+    /// Those that there are now.
+    pub fn load(&self) -> Guard<Arc<Vec<u32>>> {
+        self.ids.load()
+    }
+
+    /// Sees to it that `id` is among them, or is not. One thread at a time.
+    fn set(&self, id: u32, is_in: bool) {
+        let before = self.ids.load();
+        let place = before.binary_search(&id);
+        if place.is_ok() == is_in {
+            return;
+        }
+        let mut after = before.to_vec();
+        match place {
+            Ok(at) => _ = after.remove(at),
+            Err(at) => after.insert(at, id),
+        }
+        let has_any = !after.is_empty();
+        self.ids.store(Arc::new(after));
+        // Release: who finds that there is one finds it.
+        self.has_any.store(has_any, Ordering::Release);
+    }
+}
 
 /// What one family is to the writes of all.
 #[derive(Debug, Clone, Copy, Default)]
@@ -48,20 +84,9 @@ impl FamilyTotals {
     pub fn note(&self, id: u32, look: impl FnOnce() -> Standing) {
         let _change = self.change.lock();
         let Standing { is_slowed, waits, is_hot } = look();
-        for (ids, is_in) in [(&self.slowed, is_slowed), (&self.waiting, waits), (&self.hot, is_hot)]
-        {
-            let before = ids.load();
-            let place = before.binary_search(&id);
-            if place.is_ok() == is_in {
-                continue;
-            }
-            let mut after = before.to_vec();
-            match place {
-                Ok(at) => _ = after.remove(at),
-                Err(at) => after.insert(at, id),
-            }
-            ids.store(Arc::new(after));
-        }
+        self.slowed.set(id, is_slowed);
+        self.waiting.set(id, waits);
+        self.hot.set(id, is_hot);
     }
 
     /// Some family has `now` what it had `before`.
@@ -86,7 +111,10 @@ mod tests {
     #[test]
     fn families_come_and_go_in_the_order_of_their_ids() {
         let totals = FamilyTotals::default();
-        let ids = |ids: &Ids| ids.load().to_vec();
+        let ids = |ids: &Ids| {
+            assert_eq!(ids.is_empty(), ids.load().is_empty());
+            ids.load().to_vec()
+        };
         for id in [5, 2, 9, 2] {
             totals.note(id, || Standing { is_slowed: id > 2, waits: true, is_hot: false });
         }
@@ -97,6 +125,8 @@ mod tests {
         assert_eq!(ids(&totals.slowed), [9]);
         assert_eq!(ids(&totals.waiting), [2, 9]);
         assert_eq!(ids(&totals.hot), [5]);
+        totals.note(5, Standing::default);
+        assert!(ids(&totals.hot).is_empty());
         let bytes = |all, mutable| MemtableBytes { all, mutable };
         totals.count(MemtableBytes::default(), bytes(100, 40));
         totals.count(MemtableBytes::default(), bytes(7, 7));

@@ -48,9 +48,11 @@ pub(crate) fn make_room(
         rotated = true;
     }
     // Comes last: a rotation may begin a hot table.
-    let hot = env.read.table_cache.totals().hot.load();
-    for family in hot.iter().filter_map(|id| family_of(families, *id)) {
-        rotated |= make_hot_room(env, lead, log, family, group)?;
+    let hot = &env.read.table_cache.totals().hot;
+    if !hot.is_empty() {
+        for family in hot.load().iter().filter_map(|id| family_of(families, *id)) {
+            rotated |= make_hot_room(env, lead, log, family, group)?;
+        }
     }
     take_memory_back(env);
     match rotated {

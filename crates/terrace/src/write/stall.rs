@@ -61,7 +61,11 @@ pub(crate) fn admit(
     if env.base.events.has_stalls() {
         return families.iter().try_for_each(hold_back);
     }
-    let slowed = env.read.table_cache.totals().slowed.load();
+    let slowed = &env.read.table_cache.totals().slowed;
+    if slowed.is_empty() {
+        return Ok(());
+    }
+    let slowed = slowed.load();
     slowed.iter().filter_map(|id| family_of(families, *id)).try_for_each(hold_back)
 }
 
@@ -99,7 +103,7 @@ fn note_condition(env: &CommitEnv, family: &Family) -> Option<(f64, StallCause)>
 /// memtable that is half full were full.
 pub(crate) fn may_hold_back(env: &CommitEnv) -> bool {
     collection_pressure(env) > 0.0
-        || !env.read.table_cache.totals().slowed.load().is_empty()
+        || !env.read.table_cache.totals().slowed.is_empty()
         || some_are_about_to_stop(env)
 }
 
@@ -135,15 +139,15 @@ fn to_flush_bytes(env: &CommitEnv) -> usize {
 
 /// Whether memtables wait for their flush.
 fn some_wait(env: &CommitEnv) -> bool {
-    !env.read.table_cache.totals().waiting.load().is_empty()
+    !env.read.table_cache.totals().waiting.is_empty()
 }
 
 /// Whether a family whose memtable is half full would have to wait for a flush before it has another one.
 fn some_are_about_to_stop(env: &CommitEnv) -> bool {
-    let waiting = env.read.table_cache.totals().waiting.load();
-    if waiting.is_empty() {
+    if !some_wait(env) {
         return false;
     }
+    let waiting = env.read.table_cache.totals().waiting.load();
     let families = env.read.families.load();
     let most = env.base.dynamic.memtable_bytes() / 2;
     let is_half_full = |family: &Arc<Family>| family.state().memtable.size_bytes() >= most;
