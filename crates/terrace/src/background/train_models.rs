@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::event;
 use crate::learned::file_stats::{Counted, FileStats, FileVerdict, LiveFile};
 use crate::learned::level_model::LevelModelBuilder;
-use crate::memory::table_cache::ReaderSlot;
+use crate::memory::reader_slot::ReaderSlot;
 use crate::options::Learning;
 use crate::version::family::Family;
 use crate::version::read_env::family_of;

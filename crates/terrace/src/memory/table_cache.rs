@@ -7,16 +7,16 @@ use crate::memory::family_totals::FamilyTotals;
 use crate::memory::filter_budget::FilterBudget;
 use crate::memory::left_memtables::LeftMemtables;
 use crate::memory::memtable_loan::{self, MemtableLoan};
+use crate::memory::reader_slot::{ReaderGuard, ReaderSlot};
+use crate::metrics::Sharded;
 use crate::metrics::training::TrainingTally;
-use crate::metrics::{SAMPLE_EVERY, Sharded};
-use arc_swap::{ArcSwapOption, Guard};
+use arc_swap::Guard;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use terrace_base::sync::Mutex;
 use terrace_base::{Error, FileNumber, Result};
-use terrace_learned::analyzer::Lookups;
 use terrace_manifest::{FileMeta, names};
 use terrace_sst::{BlockCache, Properties, ReadCounters, ReaderOptions, SstReader};
 use terrace_vfs::Vfs;
@@ -44,47 +44,6 @@ const LEAST_KEPT_PART: usize = 8;
 /// And of what metadata take, this part more, for blocks on their way through, which are some in each shard.
 const KEPT_SLACK_PART: usize = 16;
 const KEPT_SLACK_BYTES: usize = 16 << 10;
-
-/// Where the reader of one file is while it is open.
-pub(crate) struct ReaderSlot {
-    reader: ArcSwapOption<SstReader>,
-    touched: AtomicBool,
-    /// Whether the reader may use learned indexes.
-    models: bool,
-    /// Sampled lookups that found their key in the file, and that searched it in vain.
-    found: AtomicU32,
-    vain: AtomicU32,
-}
-
-impl ReaderSlot {
-    fn new(models: bool) -> Arc<Self> {
-        Arc::new(Self {
-            reader: ArcSwapOption::empty(),
-            touched: AtomicBool::new(false),
-            models,
-            found: AtomicU32::new(0),
-            vain: AtomicU32::new(0),
-        })
-    }
-
-    /// Counts a sampled lookup that the filter let pass.
-    pub fn note(&self, found: bool) {
-        let count = if found { &self.found } else { &self.vain };
-        count.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Lookups that the filter let pass so far, from the sampled ones.
-    pub fn lookups(&self) -> Lookups {
-        let sum =
-            |count: &AtomicU32| f64::from(count.load(Ordering::Relaxed)) * f64::from(SAMPLE_EVERY);
-        Lookups { positive: sum(&self.found), negative: sum(&self.vain) }
-    }
-
-    /// The reader if it is open.
-    pub fn open_reader(&self) -> ReaderGuard {
-        self.reader.load()
-    }
-}
 
 /// Memory outside the block cache that is charged to it until this is dropped.
 pub(crate) struct Pinned {
@@ -147,9 +106,6 @@ const BESIDE_SHARE_BYTES: usize = 16 << 20;
 fn less_an_eighth(count: usize) -> usize {
     count - (count / 8).max(1)
 }
-
-/// A reader held for the length of one read; no shared counter is touched.
-pub(crate) type ReaderGuard = Guard<Option<Arc<SstReader>>>;
 
 /// All slots, and the means to open a file.
 pub(crate) struct TableCache {

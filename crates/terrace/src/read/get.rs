@@ -9,7 +9,7 @@
 //! been collected since the entry was found, the key is looked up again.
 
 use crate::error::{Error, Result};
-use crate::memory::table_cache::ReaderGuard;
+use crate::memory::reader_slot::ReaderGuard;
 use crate::memtable::MemTable;
 use crate::metrics::{Sampled, sample};
 use crate::read::merged;

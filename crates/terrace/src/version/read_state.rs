@@ -2,7 +2,8 @@
 
 use crate::error::Result;
 use crate::learned::level_model::LevelModel;
-use crate::memory::table_cache::{ReaderSlot, TableCache};
+use crate::memory::reader_slot::ReaderSlot;
+use crate::memory::table_cache::TableCache;
 use crate::memtable::MemTable;
 use crate::version::hot_table::HotTable;
 use crate::version::reader_pins::ReaderPin;

@@ -2,7 +2,7 @@
 
 use super::reached::Reached;
 use crate::error::{Error, Result};
-use crate::memory::table_cache::ReaderSlot;
+use crate::memory::reader_slot::ReaderSlot;
 use crate::metrics::{Sampled, sample};
 use crate::read::get::live::{from_memtable, pinned};
 use crate::read::get::{Answer, Reading, in_memtable, outcomes};
