@@ -349,8 +349,7 @@ impl ClientState {
                             return (at - command.bytes(), Progress::Elsewhere(wait, 1));
                         }
                         Executed::Elsewhere(wait) => {
-                            *pending = Some(command.to_owned());
-                            *tries = 1;
+                            (*pending, *tries) = (Some(command.to_owned()), 1);
                             return (at, Progress::Elsewhere(wait, 1));
                         }
                         Executed::Away(away) => {
@@ -359,8 +358,7 @@ impl ClientState {
                                 remote.take(away, &command, place, session, cluster)
                             {
                                 if session.may_wait() {
-                                    *pending = Some(command.to_owned());
-                                    *tries = 1;
+                                    (*pending, *tries) = (Some(command.to_owned()), 1);
                                     return (at, Progress::Await(until));
                                 }
                                 give_up(&command, (session, output, batch_replies));
