@@ -398,6 +398,8 @@ fn many_long_values_are_sorted_and_combined_by_the_executor() {
         assert!(!is_offloaded(&format!("SORT few {sort}")), "{sort} need not wait");
         assert!(is_offloaded(&format!("SORT many {sort}")), "{sort} is executed by the loop");
     }
+    // From the device at first.
+    is_offloaded("BITOP OR combined b0 b1 b2 b3 b4");
     assert!(!is_offloaded("BITOP OR combined b0 b1 b2 b3 b4"));
     let all: Vec<String> = (0..20).map(|number| format!("b{number}")).collect();
     assert!(is_offloaded(&format!("BITOP OR combined {}", all.join(" "))));
