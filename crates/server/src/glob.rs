@@ -24,7 +24,7 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     matches_while(pattern, text, || true)
 }
 
-/// As [`matches`], but false as soon as `goes_on` says no. That is asked now and then if it takes many steps.
+/// As [`matches()`], but false as soon as `goes_on` says no. That is asked now and then if it takes many steps.
 pub fn matches_while(pattern: &[u8], text: &[u8], goes_on: impl Fn() -> bool) -> bool {
     if text.is_empty() {
         return pattern.is_empty() || pattern == b"*";
