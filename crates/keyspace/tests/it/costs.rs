@@ -1,7 +1,9 @@
 //! What commands do not do: read values that they do not need, look everything up one by one, walk for long over what
 //! is deleted; see also `deleted_rows.rs`. Counted, not timed.
 
-use super::harness::{PLACEMENT, locked, roomy_store, small_options, stopped_clock, store};
+use super::harness::{
+    PLACEMENT, add_sorted_members, locked, roomy_store, small_options, stopped_clock, store,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -255,11 +257,7 @@ fn fields_are_walked_by_without_their_values() {
 fn a_place_in_a_large_sorted_set_is_counted_from_the_nearer_end() {
     const MEMBERS: usize = 10_000;
     let space = roomy_store(Compression::None);
-    let names: Vec<String> = (0..MEMBERS).map(|at| format!("{at:05}")).collect();
-    let mut turn = locked(&space, &[b"z"]);
-    let pairs = names.iter().enumerate().map(|(at, name)| (at as f64, name.as_bytes()));
-    turn.sorted_set_add(0, b"z", AddRule::default(), pairs).unwrap();
-    turn.commit().unwrap();
+    let names = add_sorted_members(&space, MEMBERS);
     let mut turn = space.command_batch(Mode::Memory);
     let set = turn.sorted_set(0, b"z").unwrap().unwrap();
     let rank = |turn: &CommandBatch, at: usize, order: Order| {

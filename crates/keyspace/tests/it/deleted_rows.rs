@@ -1,7 +1,9 @@
 //! What is deleted is not stepped over for ever: ends that are cleared become ranges, and ranges are renewed. Counted,
 //! not timed.
 
-use super::harness::{PLACEMENT, locked, roomy_store, small_options, stopped_clock};
+use super::harness::{
+    PLACEMENT, add_sorted_members, locked, roomy_store, small_options, stopped_clock,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use terrace::Compression;
@@ -21,11 +23,7 @@ fn pops_do_not_step_over_all_that_was_popped_before() {
         (Order::Up, true, true),
         (Order::Down, true, true),
     ] {
-        let names: Vec<String> = (0..MEMBERS).map(|at| format!("{at:05}")).collect();
-        let mut turn = locked(&space, &[b"z"]);
-        let pairs = names.iter().enumerate().map(|(at, name)| (at as f64, name.as_bytes()));
-        turn.sorted_set_add(0, b"z", AddRule::default(), pairs).unwrap();
-        turn.commit().unwrap();
+        let names = add_sorted_members(&space, MEMBERS);
         let mut passed = 0;
         let mut turn = locked(&space, &[b"z"]);
         for at in 0..MEMBERS {
@@ -71,11 +69,7 @@ fn a_queue_that_is_polled_is_not_walked_from_its_beginning() {
     const MEMBERS: usize = 6000;
     for order in [Order::Up, Order::Down] {
         let space = roomy_store(Compression::None);
-        let names: Vec<String> = (0..MEMBERS).map(|at| format!("{at:05}")).collect();
-        let mut turn = locked(&space, &[b"z"]);
-        let pairs = names.iter().enumerate().map(|(at, name)| (at as f64, name.as_bytes()));
-        turn.sorted_set_add(0, b"z", AddRule::default(), pairs).unwrap();
-        turn.commit().unwrap();
+        let names = add_sorted_members(&space, MEMBERS);
         let end = |score| ScoreEnd { score, excluded: false };
         let mut passed = 0;
         for at in 0..MEMBERS {

@@ -10,7 +10,7 @@ use terrace::vfs::{SimVfs, Vfs};
 use terrace::{Compression, Options};
 use terrace_base::rng::{Rng, SplitMix64};
 use terrace_base::{Clock, ManualClock};
-use terrace_keyspace::{CommandBatch, KeyRange, Keyspace, Kind, Mode, Placement, Type};
+use terrace_keyspace::{AddRule, CommandBatch, KeyRange, Keyspace, Kind, Mode, Placement, Type};
 
 /// All tests of `all.rs` run under each.
 pub const PLACEMENT: Placement = match module_path!().as_bytes() {
@@ -93,6 +93,16 @@ pub fn roomy_store(compression: Compression) -> Arc<Keyspace> {
     options.advanced.memtable_bytes = 16 << 20;
     options.default_family.value_compression = compression;
     Keyspace::open_without_active_expire("/db", options, Some(PLACEMENT)).unwrap()
+}
+
+/// Adds as many members to the sorted set `z` of the first database, with rising scores. Gives their names, in that order.
+pub fn add_sorted_members(space: &Arc<Keyspace>, count: usize) -> Vec<String> {
+    let names: Vec<String> = (0..count).map(|at| format!("{at:05}")).collect();
+    let mut turn = locked(space, &[b"z"]);
+    let pairs = names.iter().enumerate().map(|(at, name)| (at as f64, name.as_bytes()));
+    turn.sorted_set_add(0, b"z", AddRule::default(), pairs).unwrap();
+    turn.commit().unwrap();
+    names
 }
 
 /// Below `end`.

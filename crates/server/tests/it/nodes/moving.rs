@@ -120,15 +120,12 @@ fn a_read_beside_the_commit_of_a_move_finds_the_key() {
     }
 }
 
-/// A `WATCH` that comes when its key has just left, which the routes do not know yet, waits until it is home, or is refused: it
-/// never says `OK` without watching for its client.
-#[test]
-fn a_watch_beside_the_commit_of_a_move_watches_or_is_refused() {
-    let cluster = NodeCluster::start(Placement::Slots, 2, &[]);
+/// Sets a key of the first node, and brings it to the second one by a move that is not committed, of which only their stores
+/// know. Gives the key, and the move.
+fn bring(cluster: &NodeCluster) -> (String, [DbKey; 1], MoveId) {
     cluster.wait_until_swept();
     let key = cluster.key_of(0, "leaving");
-    let mut client = cluster.client(0);
-    assert_eq!(client.say(&format!("SET {key} value")), ok());
+    assert_eq!(cluster.client(0).say(&format!("SET {key} value")), ok());
     let (home, there) = (&cluster.one(0).server().space, &cluster.one(1).server().space);
     // Later than what the owner begins.
     let (keys, id) = ([DbKey::new(0, key.as_str())], MoveId { epoch: Epoch(1 << 40), number: 1 });
@@ -136,6 +133,17 @@ fn a_watch_beside_the_commit_of_a_move_watches_or_is_refused() {
     assert_eq!(begun, [Ok(())]);
     let values = home.export_home(id, &keys, 1 << 20).unwrap().unwrap();
     there.import_keys(id, &keys, &values).unwrap().unwrap();
+    (key, keys, id)
+}
+
+/// A `WATCH` that comes when its key has just left, which the routes do not know yet, waits until it is home, or is refused: it
+/// never says `OK` without watching for its client.
+#[test]
+fn a_watch_beside_the_commit_of_a_move_watches_or_is_refused() {
+    let cluster = NodeCluster::start(Placement::Slots, 2, &[]);
+    let (key, keys, id) = bring(&cluster);
+    let mut client = cluster.client(0);
+    let home = &cluster.one(0).server().space;
     home.commit_move(id, &keys, &[]).unwrap().unwrap();
     // Nobody has told the owner of this move: it may take the key for one that is home.
     let reply = client.say(&format!("WATCH {key}"));
@@ -175,16 +183,9 @@ fn a_watched_key_that_was_away_counts_as_changed() {
 #[test]
 fn a_pattern_that_is_one_key_does_not_show_what_is_not_known_to_have_come() {
     let cluster = NodeCluster::start(Placement::Slots, 2, &[]);
-    cluster.wait_until_swept();
-    let key = cluster.key_of(0, "leaving");
+    let (key, keys, id) = bring(&cluster);
     let mut client = cluster.client(0);
-    assert_eq!(client.say(&format!("SET {key} value")), ok());
     let (home, there) = (&cluster.one(0).server().space, &cluster.one(1).server().space);
-    let (keys, id) = ([DbKey::new(0, key.as_str())], MoveId { epoch: Epoch(1 << 40), number: 1 });
-    let begun = home.begin_move(ShardId(1), id, Direction::Out, ShardId(2), &keys).unwrap();
-    assert_eq!(begun, [Ok(())]);
-    let values = home.export_home(id, &keys, 1 << 20).unwrap().unwrap();
-    there.import_keys(id, &keys, &values).unwrap().unwrap();
     let patterns = [key.clone(), format!("{key}*")];
     for pattern in &patterns {
         assert_eq!(client.say(&format!("KEYS {pattern}")), array([bulk(&key)]), "{pattern}");
