@@ -24,11 +24,14 @@ use crate::version::hot_table::HotTable;
 use crate::version::read_env::family_of;
 use crate::write::env::CommitEnv;
 use crate::write::full_disk;
+use crate::write::led::{Held, or_poison};
 use crate::write::log_segments::{
     name_segments, next_segment, not_taken, sync, sync_beside_writers, sync_log, take_in_synced,
 };
 use crate::write::log_syncs::LogTail;
-use crate::write::queue::{Entered, InsertState, Lead, LogState, MemtableId, Pending, Waiter};
+use crate::write::queue::{
+    Entered, InsertState, InsertTurn, Lead, LogState, MemtableId, Pending, Waiter,
+};
 use crate::write::read_set::{ReadSet, Reads};
 use crate::write::room::make_room;
 use crate::write::stall;
@@ -168,7 +171,7 @@ fn submit(
     let sync = options.sync.unwrap_or_else(|| env.base.dynamic.sync());
     let result = match queue.enter(Pending { batch, sync, reads, origin: Origin::here() }) {
         Entered::Done(result) => result,
-        Entered::Leads(lead, own) => lead_group(env, &lead, own),
+        Entered::Leads(lead, own) => or_poison(env, |held| lead_group(env, &lead, own, held)),
     };
     if let Some(start) = start {
         env.base.counters.commit_latency.record_ns(start.elapsed().as_nanos() as u64);
@@ -178,7 +181,12 @@ fn submit(
 
 /// Commits the leader's batch with those of the writers behind it, and a few more groups of those who came
 /// meanwhile: to hand over the lead costs a wake-up where nobody is awake.
-fn lead_group(env: &CommitEnv, lead: &Lead<'_>, own: Pending) -> Result<()> {
+fn lead_group<'q>(
+    env: &CommitEnv,
+    lead: &Lead<'q>,
+    own: Pending,
+    held: &mut Held<'q>,
+) -> Result<()> {
     let (own_bytes, own_syncs) = (own.batch.size_bytes(), own.sync == SyncMode::Batch);
     let families = env.read.families.load();
     stall::admit(env, lead, &families, own_bytes)?;
@@ -186,7 +194,7 @@ fn lead_group(env: &CommitEnv, lead: &Lead<'_>, own: Pending) -> Result<()> {
     let others = lead.gather(GROUP_BYTES.saturating_sub(own_bytes), false, |p| {
         own_syncs || p.sync != SyncMode::Batch
     });
-    let result = commit_together(env, lead, &families, Some(own), others);
+    let result = commit_together(env, lead, &families, (Some(own), others), held);
     let mut left = if own_syncs || result.is_err() { 0 } else { MORE_BYTES };
     while left > 0 && !lead.is_passed_on() && !stall::may_hold_back(env) {
         let others = lead.gather(left, true, |p| p.sync != SyncMode::Batch && p.reads.is_none());
@@ -196,18 +204,19 @@ fn lead_group(env: &CommitEnv, lead: &Lead<'_>, own: Pending) -> Result<()> {
         let bytes: usize = others.iter().map(|(_, p)| p.batch.size_bytes()).sum();
         left = left.saturating_sub(bytes.max(MORE_BYTES / MORE_GROUPS));
         // Their writers hear how it went.
-        let _own: Result<()> = commit_together(env, lead, &env.read.families.load(), None, others);
+        let families = env.read.families.load();
+        let _own: Result<()> = commit_together(env, lead, &families, (None, others), held);
     }
     result
 }
 
 /// Commits batches as one group, and tells the waiters of `others` how it went; gives the fate of `own`.
-fn commit_together(
+fn commit_together<'q>(
     env: &CommitEnv,
-    lead: &Lead<'_>,
+    lead: &Lead<'q>,
     families: &[Arc<Family>],
-    own: Option<Pending>,
-    others: Vec<(Arc<Waiter>, Pending)>,
+    (own, others): (Option<Pending>, Vec<(Arc<Waiter>, Pending)>),
+    held: &mut Held<'q>,
 ) -> Result<()> {
     if others.is_empty() {
         let Some(own) = own else { return Ok(()) };
@@ -215,26 +224,25 @@ fn commit_together(
         return match refusals(env, lead, &group).pop() {
             Some((_, error)) => Err(error),
             None => {
-                let unsynced = commit(env, lead, families, &mut group)?;
+                let unsynced = commit(env, lead, families, &mut group, &mut held.turn)?;
                 sync_without_lead(env, lead, unsynced)
             }
         };
     }
     let own = own.map(|own| (None, own)).into_iter();
     let others = others.into_iter().map(|(waiter, pending)| (Some(waiter), pending));
-    let (mut waiters, mut group): (Vec<_>, Vec<_>) = own.chain(others).unzip();
-    let own_refusal = take_out(refusals(env, lead, &group), &mut group, &mut waiters);
+    let (waiters, mut group): (Vec<_>, Vec<_>) = own.chain(others).unzip();
+    held.waiters = waiters;
+    let own_refusal = take_out(refusals(env, lead, &group), &mut group, &mut held.waiters);
     let committed = match group.is_empty() {
         true => Ok(None),
-        false => commit(env, lead, families, &mut group),
+        false => commit(env, lead, families, &mut group, &mut held.turn),
     };
     if committed.is_ok() {
-        tell_unsynced(&group, &mut waiters);
+        tell_unsynced(&group, &mut held.waiters);
     }
     let result = committed.and_then(|unsynced| sync_without_lead(env, lead, unsynced));
-    for waiter in waiters.into_iter().flatten() {
-        waiter.done(result.clone());
-    }
+    held.tell(&result);
     own_refusal.map_or(result, Err)
 }
 
@@ -280,15 +288,16 @@ fn take_out(
 /// Commits a group, and gives what of the log is still to be made durable for it. One that only removes is tried again
 /// while jobs that end may have given room back: when a full disk says so, nothing of the group counts in the log, though a
 /// short write may have left some of it there ([`not_taken`]). The next try goes into another segment.
-fn commit(
+fn commit<'q>(
     env: &CommitEnv,
-    lead: &Lead<'_>,
+    lead: &Lead<'q>,
     families: &[Arc<Family>],
     group: &mut [Pending],
+    turn: &mut Option<InsertTurn<'q>>,
 ) -> Result<Option<LogTail>> {
     let mut until = None;
     for _ in 1..full_disk::TRIES {
-        match commit_once(env, lead, families, group) {
+        match commit_once(env, lead, families, group, turn) {
             Err(Error::DiskFull(_)) if group.iter().all(|p| p.batch.is_taken_when_full()) => {
                 let until = *until.get_or_insert_with(full_disk::end_of_search);
                 if !full_disk::find_room(env, lead, until)? {
@@ -298,14 +307,15 @@ fn commit(
             outcome => return outcome,
         }
     }
-    commit_once(env, lead, families, group)
+    commit_once(env, lead, families, group, turn)
 }
 
-fn commit_once(
+fn commit_once<'q>(
     env: &CommitEnv,
-    lead: &Lead<'_>,
+    lead: &Lead<'q>,
     families: &[Arc<Family>],
     group: &mut [Pending],
+    held_turn: &mut Option<InsertTurn<'q>>,
 ) -> Result<Option<LogTail>> {
     // The state may have changed while this writer waited for its turn.
     env.base.health.check_may_free()?;
@@ -325,21 +335,13 @@ fn commit_once(
     }
     let (placed, unsynced) = append(env, &mut log, group, first)?;
     log.last_seqno = last;
-    let mut turn = lead.insert_turn(room_bytes);
+    let turn = held_turn.insert(lead.insert_turn(room_bytes));
     drop(log);
     lead.pass_on_unless_asleep();
     sync::interleave();
-    if turn.state.failed {
-        return Err(insert_failed(env, "a group before this one is not in the memtables"));
-    }
-    let inserted = insert(env, &mut turn.state, families, group, first, placed);
-    turn.state.failed = inserted.is_err();
+    let inserted = insert_in_turn(env, turn, families, group, (first, last), placed);
+    *held_turn = None;
     inserted?;
-    kill_point("commit:inserted");
-    sync::interleave();
-    // Release: a thread that reads this number finds the entries up to it.
-    env.read.visible_seqno.store(last, Ordering::Release);
-    drop(turn);
     sync::note(Note::Visible, group.iter().map(|p| p.origin));
     let c = &env.base.counters;
     add(&c.groups, 1);
@@ -351,6 +353,28 @@ fn commit_once(
         add(&c.separated_bytes, group.iter().map(|p| p.batch.separated().1 as u64).sum());
     }
     Ok(unsynced)
+}
+
+/// Inserts the group and makes it visible.
+fn insert_in_turn(
+    env: &CommitEnv,
+    turn: &mut InsertTurn<'_>,
+    families: &[Arc<Family>],
+    group: &[Pending],
+    (first, last): (SeqNo, SeqNo),
+    placed: LogPosition,
+) -> Result<()> {
+    if turn.state.failed {
+        return Err(insert_failed(env, "a group before this one is not in the memtables"));
+    }
+    let inserted = insert(env, &mut turn.state, families, group, first, placed);
+    turn.state.failed = inserted.is_err();
+    inserted?;
+    kill_point("commit:inserted");
+    sync::interleave();
+    // Release: a thread that reads this number finds the entries up to it.
+    env.read.visible_seqno.store(last, Ordering::Release);
+    Ok(())
 }
 
 /// Sees to it that the group's values can go into the log segment and be read from it.

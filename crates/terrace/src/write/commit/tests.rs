@@ -1,5 +1,5 @@
 //! Writes for which there is no memory, writes beside a group that is being inserted, writes that a full disk refuses,
-//! writes to keys that become hot, writes beside many families, and writes that wait for a sync.
+//! writes to keys that become hot, writes beside many families, writes that wait for a sync, and leaders that panic.
 
 use crate::memory::family_totals::MemtableBytes;
 use crate::memtable::NO_MEMORY;
@@ -20,6 +20,7 @@ use terrace_base::{SeqNo, ValueKind};
 use terrace_skiplist::Hint;
 use terrace_vfs::{BeforeCalls, Call, SimVfs};
 
+mod panicked;
 mod synced;
 
 fn options(sim: &SimVfs) -> Options {

@@ -1,0 +1,56 @@
+//! What a leader holds while it writes for others, so that a panic below it (of a file system that the program has given, or a
+//! fault of this one) leaves nobody waiting: the store takes no more writes, and who waits gets the reason. Called by the commit.
+
+use crate::error::{Error, Result};
+use crate::write::env::CommitEnv;
+use crate::write::queue::{InsertTurn, Waiter};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use terrace_base::caught::message_of;
+
+/// Outlives a panic of the leader.
+#[derive(Default)]
+pub(crate) struct Held<'q> {
+    /// The turn to insert. What a panic has left half inserted is found by nobody before the store takes no more writes.
+    pub turn: Option<InsertTurn<'q>>,
+    /// The writers whose batches the leader has, as far as they do not know yet what became of them; none for its own.
+    pub waiters: Vec<Option<Arc<Waiter>>>,
+}
+
+impl Held<'_> {
+    /// Tells all who wait how it went.
+    pub fn tell(&mut self, result: &Result<()>) {
+        for waiter in self.waiters.drain(..).flatten() {
+            waiter.done(result.clone());
+        }
+    }
+}
+
+/// Does the work of a leader. Of one that panics it is unknown what of its group is in the log, in the memtables and on the
+/// device: the store is poisoned, the others of the group get the error, and the panic goes on.
+pub(crate) fn or_poison<'q>(
+    env: &CommitEnv,
+    work: impl FnOnce(&mut Held<'q>) -> Result<()>,
+) -> Result<()> {
+    let mut held = Held::default();
+    let done = catch_unwind(AssertUnwindSafe(|| work(&mut held)));
+    done.unwrap_or_else(|panic| {
+        let said = message_of(panic);
+        let error = poison(env, &said);
+        if let Some(turn) = &mut held.turn {
+            // A group that is in the log already waits for it.
+            turn.state.failed = true;
+        }
+        held.tell(&Err(error));
+        drop(held);
+        resume_unwind(Box::new(said))
+    })
+}
+
+#[cold]
+fn poison(env: &CommitEnv, said: &str) -> Error {
+    let why = format!("the thread that wrote for a group of writers panicked: {said}");
+    let error = terrace_base::Error::io("write to", &env.base.dir, io::Error::other(why));
+    env.base.health.poison("write a group", error)
+}
