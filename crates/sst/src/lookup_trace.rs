@@ -113,9 +113,9 @@ pub trait LookupTrace {
     #[inline(always)]
     fn found(&mut self, _trailer: u64, _covered: SeqNo) {}
 
-    /// A value is read from the log now.
+    /// The value of a key is read from the log now.
     #[inline(always)]
-    fn wants_value(&mut self, _handle: &ValueHandle) {}
+    fn wants_value(&mut self, _key: &[u8], _handle: &ValueHandle) {}
 
     /// It was, or its segment has gone meanwhile.
     #[inline(always)]

@@ -281,7 +281,7 @@ fn fetch(
     trace: &mut impl LookupTrace,
 ) -> Result<Answer> {
     for _ in 0..MAX_TRIES {
-        trace.wants_value(&handle);
+        trace.wants_value(key, &handle);
         let value = match reading.snapshot.and_then(|snapshot| snapshot.view_of(family.id)) {
             Some((_, held)) => env.value_log.get_held(held, key, handle, reading.fill_cache)?,
             None => env.value_log.get(key, handle, reading.fill_cache)?,
@@ -464,7 +464,7 @@ impl<'a, T: LookupTrace> Search<'a, T> {
     fn settle_in_memory(&self, answer: Result<Answer>) -> Result<Answer> {
         let refusal = match answer {
             Ok(Answer::Separated(handle, expiry)) => {
-                match self.env.value_log.get_in_memory(&handle) {
+                match self.env.value_log.get_in_memory(self.lookup.user_key, &handle) {
                     Some(value) => return Ok(Answer::Value(value, expiry)),
                     None => Error::NotInMemory,
                 }

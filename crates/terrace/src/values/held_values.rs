@@ -17,8 +17,8 @@ pub(crate) struct HeldValues {
 impl ValueSource for HeldValues {
     fn read(&self, wanted: &[(&[u8], ValueHandle)], max_bytes: usize) -> Vec<Result<Slice>> {
         if self.in_memory {
-            let cached = |(_, handle): &(&[u8], ValueHandle)| {
-                self.log.cached_of(&self.held, handle).ok_or(Error::NotInMemory)
+            let cached = |(key, handle): &(&[u8], ValueHandle)| {
+                self.log.cached_of(&self.held, key, handle).ok_or(Error::NotInMemory)
             };
             return wanted.iter().map(cached).collect();
         }

@@ -25,7 +25,9 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use terrace_base::checksum::hash_key;
 use terrace_base::sync::Mutex;
+use terrace_base::value_handle::MAX_SEGMENT_BYTES;
 use terrace_base::{Clock, Error, Result, SegmentNumber, ValueHandle};
 use terrace_buf::Slice;
 use terrace_cache::CacheKey;
@@ -369,7 +371,7 @@ impl ValueLog {
         fill_cache: bool,
     ) -> Result<Option<Slice>> {
         let Some(segment) = held.get(&handle.segment) else { return Ok(None) };
-        let place = place_of(segment, &handle);
+        let place = place_of(segment, key, &handle);
         if let Some(value) = self.cached(&place) {
             return Ok(Some(value));
         }
@@ -382,19 +384,24 @@ impl ValueLog {
         Ok(Some(value))
     }
 
-    /// The value at `handle` if the cache has it.
-    pub fn get_in_memory(&self, handle: &ValueHandle) -> Option<Slice> {
-        self.cached_of(&self.map.load(), handle)
+    /// The value of `key` at `handle` if the cache has it.
+    pub fn get_in_memory(&self, key: &[u8], handle: &ValueHandle) -> Option<Slice> {
+        self.cached_of(&self.map.load(), key, handle)
     }
 
-    pub(super) fn cached_of(&self, held: &SegmentMap, handle: &ValueHandle) -> Option<Slice> {
-        self.cached(&place_of(held.get(&handle.segment)?, handle))
+    pub(super) fn cached_of(
+        &self,
+        held: &SegmentMap,
+        key: &[u8],
+        handle: &ValueHandle,
+    ) -> Option<Slice> {
+        self.cached(&place_of(held.get(&handle.segment)?, key, handle))
     }
 
-    /// Whether the cache has the value at `handle`.
-    pub fn has_in_memory(&self, handle: &ValueHandle) -> bool {
+    /// Whether the cache has the value of `key` at `handle`.
+    pub fn has_in_memory(&self, key: &[u8], handle: &ValueHandle) -> bool {
         let map = self.map.load();
-        let place = map.get(&handle.segment).map(|segment| place_of(segment, handle));
+        let place = map.get(&handle.segment).map(|segment| place_of(segment, key, handle));
         place.is_some_and(|place| self.cache.get(&place).is_some())
     }
 
@@ -559,7 +566,20 @@ impl ValueLog {
     }
 }
 
-/// Under what the cache has the value at `handle`.
-fn place_of(segment: &Segment, handle: &ValueHandle) -> CacheKey {
-    CacheKey { file: segment.cache_file, offset: handle.offset }
+/// Under what the cache has the value of `key` at `handle`. What is read is checked to be of that key and length, and a value
+/// that another entry has fetched is not: so 56 bits of a hash of both stand above the offset, which has 40, and above the
+/// number of the file, which is counted in the process.
+fn place_of(segment: &Segment, key: &[u8], handle: &ValueHandle) -> CacheKey {
+    let packed = value::pack_length(handle.len, handle.compression);
+    let entry = hash_key(key) ^ packed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    CacheKey {
+        file: segment.cache_file ^ ((entry >> 32) << 32),
+        offset: handle.offset ^ (entry << OFFSET_BITS),
+    }
 }
+
+/// Bits of an offset that a handle can name.
+const OFFSET_BITS: u32 = MAX_SEGMENT_BYTES.trailing_zeros();
+
+#[cfg(test)]
+mod tests;

@@ -150,7 +150,7 @@ fn from_memory(
 ) -> Result<Option<Vec<Option<Slice>>>> {
     let mut reached = Vec::with_capacity(keys.len());
     let answers = search((env, family, state), (keys, seqno), reading, &mut reached);
-    let values = answers.and_then(|answers| values_in_memory(env, answers));
+    let values = answers.and_then(|answers| values_in_memory(env, keys, answers));
     if matches!(values, Err(Error::NotInMemory)) {
         for (key, reached) in keys.iter().zip(reached) {
             reached.take_back(state, &Lookup::new(key, seqno));
@@ -159,14 +159,18 @@ fn from_memory(
     values
 }
 
-/// The answers' values, of separated ones those that the cache has. `None` if one is an operand.
-fn values_in_memory(env: &ReadEnv, answers: Vec<Answer>) -> Result<Option<Vec<Option<Slice>>>> {
+/// The values of `keys` by their answers, of separated ones those that the cache has. `None` if one is an operand.
+fn values_in_memory(
+    env: &ReadEnv,
+    keys: &[&[u8]],
+    answers: Vec<Answer>,
+) -> Result<Option<Vec<Option<Slice>>>> {
     let mut values = Vec::with_capacity(answers.len());
-    for answer in answers {
+    for (key, answer) in keys.iter().zip(answers) {
         values.push(match answer {
             Answer::Operand => return Ok(None),
             Answer::Separated(handle, _) => {
-                Some(env.value_log.get_in_memory(&handle).ok_or(Error::NotInMemory)?)
+                Some(env.value_log.get_in_memory(key, &handle).ok_or(Error::NotInMemory)?)
             }
             answer => answer.value(),
         });

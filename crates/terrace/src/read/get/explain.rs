@@ -377,8 +377,8 @@ impl LookupTrace for Explainer<'_> {
         self.covered = self.covered.max(covered);
     }
 
-    fn wants_value(&mut self, handle: &ValueHandle) {
-        self.cached = self.env.value_log.has_in_memory(handle);
+    fn wants_value(&mut self, key: &[u8], handle: &ValueHandle) {
+        self.cached = self.env.value_log.has_in_memory(key, handle);
         self.at = Instant::now();
     }
 }

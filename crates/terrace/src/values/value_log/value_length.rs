@@ -23,7 +23,7 @@ impl ValueLog {
         handle: ValueHandle,
     ) -> Result<Option<usize>> {
         let Some(segment) = held.get(&handle.segment) else { return Ok(None) };
-        if let Some(value) = self.cached(&place_of(segment, &handle)) {
+        if let Some(value) = self.cached(&place_of(segment, key, &handle)) {
             return Ok(Some(value.len()));
         }
         let file = self.file(segment)?;
