@@ -12,6 +12,7 @@
 //! Robinson 1981, section 3): at the moment a transaction becomes visible, everything it read and
 //! tracked is still the newest version, so it could have run wholly at that moment.
 
+mod folded;
 mod own_writes;
 mod refreshed;
 mod scan;
@@ -20,15 +21,18 @@ use crate::batch::{SavePoint, WriteBatch};
 use crate::db::{ColumnFamily, Db, lower, upper};
 use crate::error::Result;
 use crate::options::WriteOptions;
+use crate::read::get::Found;
 use crate::read::scan::ReadOptions;
 use crate::version::snapshots::Snapshot;
 use crate::write::commit;
 use crate::write::read_set::ReadSet;
 use crate::write::validate;
+use folded::Folded;
 use own_writes::{Own, OwnWrites};
 use std::fmt;
 use std::ops::{Range, RangeBounds};
 use std::time::Duration;
+use terrace_base::sync::Mutex;
 use terrace_buf::Slice;
 
 impl Db {
@@ -37,8 +41,9 @@ impl Db {
         let reads = self.read_set();
         let reading =
             ReadOptions { snapshot: Some(reads.snapshot().clone()), ..ReadOptions::default() };
-        let (batch, own) = Default::default();
-        Transaction { db: self.clone(), default: self.default_family(), reads, reading, batch, own }
+        let (db, default) = (self.clone(), self.default_family());
+        let (batch, own, folded) = Default::default();
+        Transaction { db, default, reads, reading, batch, own, folded }
     }
 
     /// An empty read set as of now. Costs a snapshot.
@@ -153,6 +158,7 @@ pub struct Transaction {
     reading: ReadOptions,
     batch: WriteBatch,
     own: OwnWrites,
+    folded: Mutex<Folded>,
 }
 
 impl Transaction {
@@ -192,24 +198,47 @@ impl Transaction {
     /// What `own`, the last write to `key`, makes of it.
     fn resolve(&self, cf: &ColumnFamily, key: &[u8], own: Option<&Own>) -> Result<Option<Slice>> {
         let mut operands: Vec<&[u8]> = Vec::new();
-        let mut own = own;
         let place = |place: &Range<usize>| self.batch.encoded().get(place.clone());
-        let existing = loop {
+        let newest = match own {
+            Some(Own::Merged { at, .. }) => Some(at.start),
+            _ => None,
+        };
+        // The operand after which the value is known.
+        let mut known_at = None;
+        let now_ms = || self.db.inner().base.clock.wall_ms();
+        let lasting = |value: &[u8]| Found { value: value.into(), expires_at_ms: None };
+        let (mut own, folded) = (own, self.folded.lock());
+        let known = loop {
             match own {
-                Some(Own::Deleted) => break None,
-                Some(Own::Value(at)) => break place(at).map(Slice::from),
-                Some(Own::Merged(below, at)) => {
+                Some(Own::Deleted) => break Some(None),
+                Some(Own::Value(at)) => break Some(place(at).map(lasting)),
+                Some(Own::Merged { below, at, .. }) => {
+                    if let Some(found) = folded.get(at.start, now_ms) {
+                        known_at = Some(at.start);
+                        break Some(Some(found));
+                    }
                     operands.extend(place(at));
                     own = below.as_deref();
                 }
-                None => break cf.get_with(key, &self.reading)?,
+                None => break None,
             }
         };
-        if operands.is_empty() {
-            return Ok(existing);
-        }
+        drop(folded);
+        let existing = match known {
+            Some(known) => known,
+            None => cf.get_entry(key, &self.reading)?,
+        };
+        let Some(newest) = newest.filter(|_| !operands.is_empty()) else {
+            return Ok(existing.map(|found| found.value));
+        };
         operands.reverse();
-        Ok(Some(cf.family().merged(key, existing.as_deref(), &operands)?.into()))
+        let below = existing.as_ref().map(|found| &*found.value);
+        let value: Slice = cf.family().merged(key, below, &operands)?.into();
+        let expires_at_ms = existing.and_then(|found| found.expires_at_ms);
+        let batch_bytes = self.batch.encoded().len();
+        let found = Found { value: value.clone(), expires_at_ms };
+        self.folded.lock().put(newest, found, known_at, batch_bytes);
+        Ok(Some(value))
     }
 
     /// Sets `key` to `value`. What is over a limit is refused by the commit.
@@ -305,6 +334,7 @@ impl Transaction {
     pub fn roll_back_to(&mut self, point: SavePoint) {
         self.batch.roll_back_to(point);
         self.own.cut(self.batch.len());
+        self.folded.get_mut().cut(self.batch.encoded().len());
     }
 
     /// The moment the transaction reads at.

@@ -13,30 +13,32 @@ pub(super) enum Own {
     Deleted,
     /// Where the value lies in the encoded batch.
     Value(Range<usize>),
-    /// Where the operand lies in the encoded batch, and the write before it that it is merged into; `None` for
-    /// what the store has.
-    Merged(Option<Arc<Own>>, Range<usize>),
+    /// An operand.
+    Merged {
+        /// The write before it that it is merged into; `None` for what the store has.
+        below: Option<Arc<Own>>,
+        /// Where it lies in the encoded batch.
+        at: Range<usize>,
+        /// Whether what the store has is below all operands.
+        on_store: bool,
+    },
 }
 
 impl Own {
     /// Whether what the store has counts.
     pub fn needs_the_store(&self) -> bool {
-        let mut own = Some(self);
-        while let Some(Self::Merged(below, _)) = own {
-            own = below.as_deref();
-        }
-        own.is_none()
+        matches!(self, Self::Merged { on_store: true, .. })
     }
 }
 
 /// A long chain of operands is taken apart one by one: each drop inside another would take stack.
 impl Drop for Own {
     fn drop(&mut self) {
-        let Self::Merged(below, _) = self else { return };
+        let Self::Merged { below, .. } = self else { return };
         let mut next = below.take();
         while let Some(own) = next.take() {
             if let Ok(mut own) = Arc::try_unwrap(own)
-                && let Self::Merged(below, _) = &mut own
+                && let Self::Merged { below, .. } = &mut own
             {
                 next = below.take();
             }
@@ -120,9 +122,12 @@ impl OwnWrites {
 
     /// Notes the operand of `len` bytes that `batch` has just got, unless it refused it.
     pub fn note_merge(&mut self, batch: &WriteBatch, family: u32, key: &[u8], len: usize) {
-        let below = self.get(family, key).cloned().map(Arc::new);
+        let below = self.get(family, key);
+        let on_store = below.is_none_or(Own::needs_the_store);
+        let below = below.cloned().map(Arc::new);
         let end = batch.encoded().len();
-        self.note(batch, family, key, Own::Merged(below, end.saturating_sub(len)..end));
+        let at = end.saturating_sub(len)..end;
+        self.note(batch, family, key, Own::Merged { below, at, on_store });
     }
 
     /// Notes the delete that `batch` has just got, unless it refused it.

@@ -9,6 +9,8 @@ use crate::write::queue::Pending;
 use std::time::Instant;
 use terrace_base::sync::Origin;
 
+mod merged;
+
 type Write<'a> = Box<dyn FnOnce() -> Result<()> + Send + 'a>;
 
 fn open() -> (tempfile::TempDir, Db) {
