@@ -58,6 +58,11 @@ pub(crate) fn install_if<P>(
         let named = changes.iter().try_for_each(|change| publish(versions, change));
         let synced = named.and_then(|()| versions.base.vfs.sync_dir(&versions.base.dir));
         if let Err(error) = synced {
+            if error.is_already_there() {
+                // Nothing has gone wrong, and none of it is named by anything.
+                changes.iter().for_each(|change| discard(versions, change));
+                return Err(error.into());
+            }
             // First of all: the kernel tells nobody else, and another thread may be about to rely on a name.
             let error = versions.base.health.fail("name new files in the directory", error);
             changes.iter().for_each(|change| discard(versions, change));
@@ -87,6 +92,7 @@ pub(crate) fn install_if<P>(
     let befores: Vec<Before> = changes.iter().map(Before::of).collect();
     if let Err(error) = append(versions, &mut log, &edit) {
         let fresh = changes.iter().flat_map(|change| fresh_paths(versions, change));
+        let fresh = fresh.flat_map(|(temp, path)| [temp, path]);
         // An append that found no room has left no whole edit behind. The files must not keep the
         // room that the next manifest needs.
         let is_unwritten = matches!(&error, Error::DiskFull(cause) if !cause.is_failed_sync());
@@ -234,18 +240,16 @@ fn fresh_files(change: &Change) -> impl Iterator<Item = FileNumber> {
 /// Removes the files that were written for a change that nobody wants any more, as far as that
 /// works: what stays is removed at the next open.
 fn discard(versions: &VersionSet, change: &Change) {
-    for path in fresh_paths(versions, change) {
-        let _ = versions.base.vfs.remove(&path);
-    }
+    let fresh = fresh_paths(versions, change).into_iter();
+    unpublished::remove_written(&*versions.base.vfs, fresh);
 }
 
-/// The files that were written for a change, under their names and the temporary ones before.
-fn fresh_paths(versions: &VersionSet, change: &Change) -> Vec<PathBuf> {
+/// The files that were written for a change: the temporary names that they had, and their names.
+fn fresh_paths(versions: &VersionSet, change: &Change) -> Vec<(PathBuf, PathBuf)> {
     let dir = &versions.base.dir;
-    let ssts =
-        fresh_files(change).flat_map(|n| [names::sst_path(dir, n), names::temp_path(dir, n)]);
+    let ssts = fresh_files(change).map(|n| (names::temp_path(dir, n), names::sst_path(dir, n)));
     let fresh = change.segments.iter().filter(|segment| segment.kind == SegmentKind::Values);
-    let segments = fresh.flat_map(|s| [s.path(dir), names::temp_path(dir, s.number.file())]);
+    let segments = fresh.map(|s| (names::temp_path(dir, s.number.file()), s.path(dir)));
     ssts.chain(segments).collect()
 }
 

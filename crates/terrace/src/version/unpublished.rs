@@ -2,24 +2,49 @@
 //! leaves of them cannot be taken for lost data.
 
 use crate::event;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use terrace_base::{FileNumber, Result};
+use terrace_base::{Error, FileNumber, Result};
 use terrace_manifest::{SegmentKind, SegmentMeta, names};
 use terrace_vfs::Vfs;
 
 /// Gives files that a job has written their names, just before an edit puts them in force. Until
 /// then they are temporary files: what a crash leaves of a job cannot be taken for lost data. The
 /// directory is the caller's to sync.
+///
+/// # Errors
+/// One that [`Error::is_already_there`] if somebody has put a file under one of the names since the number was taken: it is not
+/// written over.
 pub(crate) fn publish(
     vfs: &dyn Vfs,
     dir: &Path,
     numbers: impl Iterator<Item = FileNumber>,
 ) -> Result<()> {
     for number in numbers {
-        vfs.rename(&names::temp_path(dir, number), &names::sst_path(dir, number))?;
+        give_name(vfs, &names::temp_path(dir, number), &names::sst_path(dir, number))?;
     }
     Ok(())
+}
+
+fn give_name(vfs: &dyn Vfs, temp: &Path, path: &Path) -> Result<()> {
+    if vfs.exists(path)? {
+        let why =
+            "somebody has put a file there, which stays; what is tried again gets another number";
+        let error = io::Error::new(io::ErrorKind::AlreadyExists, why);
+        return Err(Error::io("name a file that was written", path, error));
+    }
+    vfs.rename(temp, path)
+}
+
+/// Removes files that were written, of which perhaps not all were published, by their temporary and their last names, as far as
+/// that works: what stays is removed at the next open. Where the temporary name is there, a file of the other one is somebody else's.
+pub(crate) fn remove_written(vfs: &dyn Vfs, files: impl Iterator<Item = (PathBuf, PathBuf)>) {
+    for (temp, path) in files {
+        if vfs.remove(&temp).is_err_and(|error| error.is_not_found()) {
+            let _ = vfs.remove(&path);
+        }
+    }
 }
 
 /// Gives segments their names, just before an edit puts them in force; as
@@ -27,7 +52,9 @@ pub(crate) fn publish(
 pub(crate) fn publish_segments(vfs: &dyn Vfs, dir: &Path, segments: &[SegmentMeta]) -> Result<()> {
     for segment in segments.iter().filter(|segment| segment.kind == SegmentKind::Values) {
         let number = segment.number;
-        vfs.rename(&names::temp_path(dir, number.file()), &names::value_log_path(dir, number))?;
+        let (temp, path) =
+            (names::temp_path(dir, number.file()), names::value_log_path(dir, number));
+        give_name(vfs, &temp, &path)?;
     }
     Ok(())
 }
