@@ -344,7 +344,7 @@ fn house_loop(env: &JobEnv) {
     let mut purge_at = Instant::now();
     let mut reserve_at = Instant::now();
     let mut next_step = gc::NextStep::now();
-    let mut left_memtables = TableCache::pin(&env.read.table_cache, 0);
+    let mut pinned = TableCache::pin(&env.read.table_cache, 0);
     let mut packing = Packing::default();
     while !env.jobs.scheduler.is_stopping() {
         {
@@ -357,7 +357,7 @@ fn house_loop(env: &JobEnv) {
         if Instant::now() >= purge_at && !env.purge() {
             purge_at = Instant::now() + AFTER_ERROR;
         }
-        left_memtables.resize(env.read.table_cache.left_memtables().held_bytes());
+        pinned.resize(env.read.bytes_to_pin());
         rebalance::step(env);
         packing.step(env.read.table_cache.cache(), || {
             see_to_log(env, log_care.overdue(env, TICK));
@@ -463,10 +463,10 @@ fn filter_loop(env: &JobEnv) {
 fn learn_loop(env: &JobEnv) {
     let (mut learner, mut packing) = (Learner::default(), Packing::default());
     let (mut seen, mut rest) = (0, LEARN_TICK);
-    let mut left_memtables = TableCache::pin(&env.read.table_cache, 0);
+    let mut pinned = TableCache::pin(&env.read.table_cache, 0);
     while !env.jobs.scheduler.is_stopping() {
         if env.base.read_only {
-            left_memtables.resize(env.read.table_cache.left_memtables().held_bytes());
+            pinned.resize(env.read.bytes_to_pin());
             rebalance::step(env);
             packing.step(env.read.table_cache.cache(), || {});
         }

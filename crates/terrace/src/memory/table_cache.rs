@@ -545,10 +545,16 @@ impl TableCache {
         &self.totals
     }
 
-    /// Bytes of top-level indexes and range tombstones that open readers pin, of level models, and of memtables that
-    /// only iterators and snapshots hold.
+    /// Bytes of top-level indexes and range tombstones that open readers pin, of level models, of memtables that
+    /// only iterators and snapshots hold, of references to value segments, and of the registry of filters.
     pub fn pinned_bytes(&self) -> usize {
         self.reader_bytes() + self.pinned_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Of these, what is not that of readers.
+    #[cfg(test)]
+    pub fn bytes_pinned_beside_readers(&self) -> usize {
+        self.pinned_bytes.load(Ordering::Relaxed)
     }
 
     /// The block cache.

@@ -456,7 +456,8 @@ pub struct Metrics {
     pub memtable_bytes: u64,
     /// Bytes that they may take together now.
     pub memtable_limit_bytes: u64,
-    /// Bytes that open SST readers and level models pin outside the cache.
+    /// Bytes that open SST readers and level models pin outside the cache, with memtables that only iterators and snapshots
+    /// hold, the references of files to value segments, and the registry of filters.
     pub pinned_bytes: u64,
     /// Open SST readers.
     pub open_files: u64,

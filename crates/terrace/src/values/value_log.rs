@@ -121,6 +121,8 @@ pub(crate) struct ValueLog {
     live: Mutex<BTreeMap<SegmentNumber, u64>>,
     /// All of these together; changes under their lock.
     live_bytes: AtomicU64,
+    /// How many references live SSTs have together; changes under the same lock.
+    reference_count: AtomicUsize,
     /// Bytes that SSTs referred to when garbage collection had written a segment, by segment.
     collected: Mutex<BTreeMap<SegmentNumber, u64>>,
     victims: ArcSwap<HashSet<SegmentNumber>>,
@@ -162,6 +164,7 @@ impl ValueLog {
             change: Mutex::new(()),
             live: Mutex::default(),
             live_bytes: AtomicU64::new(0),
+            reference_count: AtomicUsize::new(0),
             collected: Mutex::default(),
             victims: ArcSwap::default(),
             excluded: Excluded::default(),

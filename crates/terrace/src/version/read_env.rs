@@ -50,6 +50,14 @@ impl ReadEnv {
         self.table_cache.totals().memtables().all
     }
 
+    /// Bytes that are charged to the block cache's share a tick later than they come, as no write, flush or merge waits for
+    /// that: memtables that only iterators and snapshots hold, and what grows with the data whether files are open or not, which is
+    /// the references of files to value segments and the registry of their filters.
+    pub fn bytes_to_pin(&self) -> usize {
+        let held = self.table_cache.left_memtables().held_bytes();
+        held + self.value_log.reference_bytes() + self.filters.own_bytes()
+    }
+
     /// Bytes of a memtable, as the hot table of `family` is measured by them: all families that have one share what the only
     /// one may have.
     pub fn hot_memtable_bytes(&self, family: &Family) -> usize {
@@ -66,5 +74,41 @@ impl ReadEnv {
     /// The family with this name, if there is one.
     pub fn family_named(&self, name: &str) -> Option<Arc<Family>> {
         self.families.load().iter().find(|family| family.name == name).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Db, Options};
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+    use terrace_vfs::SimVfs;
+
+    /// What takes longer hangs.
+    const HANG_GUARD: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn references_to_value_segments_and_the_registry_of_filters_are_taken_from_the_cache() {
+        let mut options = Options { memory_budget: 16 << 20, ..Options::default() };
+        options.advanced.vfs = Arc::new(SimVfs::new(1));
+        options.advanced.segment_bytes = 16 << 10;
+        options.default_family.value_separation_threshold = 100;
+        let db = Db::open("/db", options).unwrap();
+        let read = &db.inner().read;
+        for n in 0..1000_u32 {
+            db.put(n.to_be_bytes(), [7; 1000]).unwrap();
+        }
+        db.flush().unwrap();
+        // Opens the files, which makes their filters known.
+        assert!(db.get(999_u32.to_be_bytes()).unwrap().is_some());
+        let (references, registry) = (read.value_log.reference_bytes(), read.filters.own_bytes());
+        assert!(references >= 16 * 2 && registry > 0, "{references} {registry}");
+        let start = Instant::now();
+        let charged = || read.table_cache.bytes_pinned_beside_readers();
+        while charged() < references + registry {
+            assert!(start.elapsed() < HANG_GUARD, "{} are charged", charged());
+            std::thread::yield_now();
+        }
+        db.close().unwrap();
     }
 }

@@ -134,6 +134,12 @@ impl FilterRegistry {
         self.resident_bytes + self.reserved_bytes + self.detached_bytes
     }
 
+    /// Bytes that the registry takes itself.
+    pub fn own_bytes(&self) -> usize {
+        let of_file = size_of::<(FileNumber, File)>() + size_of::<FileNumber>();
+        self.files.len() * of_file + self.partitions * size_of::<Partition>()
+    }
+
     /// A file is live at `level` from now on.
     pub fn add_file(&mut self, level: usize, meta: &Arc<FileMeta>) {
         let level = level.min(LEVEL_COUNT - 1);

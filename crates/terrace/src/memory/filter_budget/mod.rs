@@ -268,6 +268,11 @@ impl FilterBudget {
         }
     }
 
+    /// Bytes that are known of files and their partitions, whatever units are in memory.
+    pub fn own_bytes(&self) -> usize {
+        if self.is_elastic() { self.ledger.lock().registry.own_bytes() } else { 0 }
+    }
+
     /// What new files can take over from `runs`, the weightiest last (see `inherit`); the files
     /// may then leave.
     pub fn adopt(&self, heirs: &[Arc<FileMeta>], runs: &[Vec<Arc<FileMeta>>]) {

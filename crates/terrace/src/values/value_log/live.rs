@@ -5,7 +5,7 @@ use crate::values::open_log::OpenSegment;
 use std::collections::HashSet;
 use std::collections::btree_map::Entry;
 use std::sync::atomic::Ordering;
-use terrace_base::SegmentNumber;
+use terrace_base::{SegmentNumber, ValueRef};
 use terrace_manifest::{FileMeta, SegmentKind, SegmentMeta};
 
 impl ValueLog {
@@ -17,11 +17,14 @@ impl ValueLog {
     ) {
         let mut live = self.live.lock();
         let mut all_bytes = self.live_bytes.load(Ordering::Relaxed);
-        let references = added.flat_map(|file| &file.value_refs);
+        let mut count = self.reference_count.load(Ordering::Relaxed);
+        let references =
+            added.inspect(|file| count += file.value_refs.len()).flat_map(|file| &file.value_refs);
         for reference in references.filter(|reference| reference.bytes > 0) {
             *live.entry(reference.segment).or_default() += reference.bytes;
             all_bytes += reference.bytes;
         }
+        let removed = removed.inspect(|file| count = count.saturating_sub(file.value_refs.len()));
         for reference in removed.flat_map(|file| &file.value_refs) {
             if let Entry::Occupied(mut of_segment) = live.entry(reference.segment) {
                 let less = reference.bytes.min(*of_segment.get());
@@ -33,6 +36,12 @@ impl ValueLog {
             }
         }
         self.live_bytes.store(all_bytes, Ordering::Relaxed);
+        self.reference_count.store(count, Ordering::Relaxed);
+    }
+
+    /// Bytes that the references of live SSTs take in memory.
+    pub fn reference_bytes(&self) -> usize {
+        self.reference_count.load(Ordering::Relaxed) * size_of::<ValueRef>()
     }
 
     /// Bytes of `segment` that live SSTs refer to.
@@ -102,8 +111,8 @@ mod tests {
     use super::*;
     use std::path::Path;
     use std::sync::Arc;
+    use terrace_base::SystemClock;
     use terrace_base::rng::{Rng, SplitMix64};
-    use terrace_base::{SystemClock, ValueRef};
     use terrace_sst::BlockCache;
     use terrace_vfs::SimVfs;
 
@@ -136,6 +145,8 @@ mod tests {
             let of = |number| log.live_bytes_of(SegmentNumber::new(number));
             let of_segments: Vec<u64> = (0..20).map(of).collect();
             assert_eq!((log.live_bytes(), of_segments), sums(&files));
+            let count: usize = files.iter().map(|file| file.value_refs.len()).sum();
+            assert_eq!(log.reference_bytes(), 16 * count);
         }
         assert!(log.live.lock().values().all(|bytes| *bytes > 0));
         // What nothing refers to any more leaves nothing behind, and so does a segment that is taken out.
@@ -144,5 +155,6 @@ mod tests {
         assert_eq!(log.live_bytes(), all - none);
         log.count(std::iter::empty(), files.iter());
         assert_eq!((log.live_bytes(), log.live.lock().len()), (0, 0));
+        assert_eq!(log.reference_bytes(), 0);
     }
 }
