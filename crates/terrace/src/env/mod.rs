@@ -3,6 +3,7 @@
 //! the file set a [`crate::version::version_set::VersionSet`], commits a `write::env::CommitEnv`, background work a
 //! `background::env::JobEnv`.
 
+pub(crate) mod dir_syncs;
 pub(crate) mod health;
 pub(crate) mod notify;
 pub(crate) mod rate_limit;

@@ -1,6 +1,7 @@
 //! Opening for reading and writing: the lock, recovery, and what is done if there is no room for it. The background
 //! threads start when the store is there.
 
+use crate::env::dir_syncs::DirSyncs;
 use crate::error::{Error, Result};
 use crate::inner::Inner;
 use crate::open::read_write::{lock, recover_and_write};
@@ -8,10 +9,12 @@ use crate::open::{full_disk, orphans};
 use crate::options::Options;
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 use terrace_manifest::names;
+use terrace_vfs::Vfs;
 
 /// Opens the store in `dir` for reading and writing.
-pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
+pub(crate) fn open(dir: &Path, mut options: Options) -> Result<Inner> {
     options.check()?;
     let start = options.advanced.clock.monotonic_us();
     let vfs = options.advanced.vfs.clone();
@@ -20,6 +23,8 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
         vfs.create_dir_all(dir)?;
     }
     let lock = lock(&*vfs, dir)?;
+    let vfs: Arc<dyn Vfs> = Arc::new(DirSyncs::over(vfs, dir));
+    options.advanced.vfs = vfs.clone();
     orphans::remove_backup_work(&*vfs, dir);
     let there: HashSet<String> = vfs.list(dir)?.into_iter().collect();
     let is_store = vfs.exists(&names::current_path(dir))?;

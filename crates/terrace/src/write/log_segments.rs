@@ -126,7 +126,7 @@ fn make_room_for_held(env: &CommitEnv, held_bytes: u64) -> Result<()> {
 pub(crate) fn name_segments(env: &CommitEnv) -> Result<()> {
     let (doing, health) = ("name a log segment", &env.base.health);
     let names = &env.queue()?.names;
-    let named = names.make_durable(&*env.base.vfs, &env.base.dir, || health.is_poisoned());
+    let named = names.make_durable(&*env.base.vfs, &env.base.dir);
     named.map_err(|error| match error.is_failed_sync() {
         // Also for want of room: records may be in the segment whose name is lost.
         true => health.poison(doing, error),

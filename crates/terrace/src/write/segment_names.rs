@@ -1,11 +1,10 @@
 //! Which log segments have names in the directory that a power cut leaves. A segment is begun without: that takes a sync of the
 //! directory, which is done beside the writers, or by the first who needs it.
 
-use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use terrace_base::SegmentNumber;
 use terrace_base::sync::Mutex;
-use terrace_base::{Error, SegmentNumber};
 use terrace_vfs::Vfs;
 
 /// See the module. Numbers of segments ascend.
@@ -15,9 +14,8 @@ pub(crate) struct SegmentNames {
     begun: AtomicU64,
     /// The newest one whose name is durable, and with it those of all before.
     durable: AtomicU64,
-    /// Held during a sync: who waits for it finds that it is done. Whether one has failed: the device may not have the names
-    /// then, and a later sync may not say so.
-    syncing: Mutex<bool>,
+    /// Held during a sync: who waits for it finds that it is done.
+    syncing: Mutex<()>,
 }
 
 impl SegmentNames {
@@ -26,7 +24,7 @@ impl SegmentNames {
         Self {
             begun: AtomicU64::new(begun.get()),
             durable: AtomicU64::new(if are_durable { begun.get() } else { 0 }),
-            syncing: Mutex::new(false),
+            syncing: Mutex::new(()),
         }
     }
 
@@ -37,35 +35,19 @@ impl SegmentNames {
     }
 
     /// Makes the names of all segments durable that were begun before this, with one sync of `dir` if one of them is not.
-    /// After a sync that failed it fails for ever. So it does after one elsewhere: the kernel tells of an error once. That sync
-    /// has poisoned the store, which `is_poisoned` says.
-    pub fn make_durable(
-        &self,
-        vfs: &dyn Vfs,
-        dir: &Path,
-        is_poisoned: impl FnOnce() -> bool,
-    ) -> terrace_base::Result<()> {
+    /// After a sync of it that failed, wherever that was, it fails for ever ([`crate::env::dir_syncs`]).
+    pub fn make_durable(&self, vfs: &dyn Vfs, dir: &Path) -> terrace_base::Result<()> {
         let begun = self.begun.load(Ordering::Acquire);
         let is_done = || self.durable.load(Ordering::Acquire) >= begun;
         if is_done() {
             return Ok(());
         }
-        let mut has_failed = self.syncing.lock();
+        let _turn = self.syncing.lock();
         if is_done() {
             return Ok(());
         }
-        let refused =
-            |why: &'static str| Err(Error::io("sync directory", dir, io::Error::other(why)));
-        if *has_failed {
-            return refused("an earlier sync of it has failed");
-        }
         let begun = self.begun.load(Ordering::Acquire);
-        let synced = vfs.sync_dir(dir);
-        *has_failed = synced.as_ref().is_err_and(Error::is_failed_sync);
-        synced?;
-        if is_poisoned() {
-            return refused("the store takes no more writes; another sync of it may have failed");
-        }
+        vfs.sync_dir(dir)?;
         self.durable.store(begun, Ordering::Release);
         Ok(())
     }
@@ -74,7 +56,11 @@ impl SegmentNames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use terrace_vfs::{CreateOptions, Fault, FaultKind, SimVfs};
+    use crate::env::dir_syncs::DirSyncs;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+    use terrace_base::Error;
+    use terrace_vfs::{BeforeCalls, Call, CreateOptions, Fault, FaultKind, SimVfs};
 
     #[test]
     fn a_name_is_made_durable_once_and_with_all_before_it() {
@@ -93,18 +79,18 @@ mod tests {
         begin(4);
         begin(7);
         assert!(left("4.log") < 32 && left("7.log") < 32, "nobody has seen to it");
-        names.make_durable(&sim, dir, || false).unwrap();
+        names.make_durable(&sim, dir).unwrap();
         assert_eq!((left("4.log"), left("7.log")), (32, 32));
         let ops = sim.op_count();
-        names.make_durable(&sim, dir, || false).unwrap();
+        names.make_durable(&sim, dir).unwrap();
         assert_eq!(sim.op_count(), ops, "there is nothing to do");
         begin(9);
         let none_left =
             Fault { at_op: 0, kind: FaultKind::NoDescriptors, forever: true, filter: None };
         sim.set_fault(Some(none_left));
-        names.make_durable(&sim, dir, || false).unwrap_err();
+        names.make_durable(&sim, dir).unwrap_err();
         sim.set_fault(None);
-        names.make_durable(&sim, dir, || false).unwrap();
+        names.make_durable(&sim, dir).unwrap();
         assert_eq!(left("9.log"), 32, "a directory that could not be opened is synced later");
     }
 
@@ -112,26 +98,51 @@ mod tests {
     fn after_a_failed_sync_no_name_is_taken_for_durable() {
         let (sim, dir) = (SimVfs::new(1), Path::new("/db"));
         sim.create_dir_all(dir).unwrap();
+        let files = DirSyncs::over(Arc::new(sim.clone()), dir);
         let names = SegmentNames::of(SegmentNumber::new(1), true);
         names.begin(SegmentNumber::new(2));
         let kind = FaultKind::SyncFails;
         sim.set_fault(Some(Fault { at_op: 0, kind, forever: false, filter: None }));
-        assert!(names.make_durable(&sim, dir, || false).unwrap_err().is_failed_sync());
+        assert!(names.make_durable(&files, dir).unwrap_err().is_failed_sync());
         assert_eq!(sim.executed_faults(), 1);
         // No fault strikes any more. A thread that waited for the sync comes here before the store is poisoned.
-        assert!(names.make_durable(&sim, dir, || false).unwrap_err().is_failed_sync());
+        assert!(names.make_durable(&files, dir).unwrap_err().is_failed_sync());
+        // The next open has seen which names there are.
+        drop(files.lock(&dir.join("LOCK")).unwrap());
+        names.make_durable(&files, dir).unwrap();
     }
 
-    /// The kernel may have told that other sync of the error which the name met, and tells nobody else.
+    /// The kernel tells that other sync of the error which the name met, and nobody else, and who made it has told nobody yet.
     #[test]
-    fn after_a_sync_elsewhere_that_has_failed_no_name_is_taken_for_durable() {
+    fn beside_a_sync_elsewhere_that_fails_no_name_is_taken_for_durable() {
         let (sim, dir) = (SimVfs::new(1), Path::new("/db"));
         sim.create_dir_all(dir).unwrap();
+        let (has_begun, is_held) = (AtomicBool::new(false), AtomicBool::new(true));
+        let shared = Arc::new((has_begun, is_held));
+        let first = shared.clone();
+        let between = BeforeCalls::new(sim.clone(), move |call, path| {
+            if !matches!(call, Call::SyncDir) || first.0.swap(true, Ordering::SeqCst) {
+                return Ok(());
+            }
+            while first.1.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            Err(Error::io("sync directory", path, std::io::Error::other("planted")))
+        });
+        let files = DirSyncs::over(Arc::new(between), dir);
         let names = SegmentNames::of(SegmentNumber::new(1), true);
-        names.make_durable(&sim, dir, || true).unwrap();
         names.begin(SegmentNumber::new(2));
-        for _ in 0..2 {
-            assert!(names.make_durable(&sim, dir, || true).unwrap_err().is_failed_sync());
-        }
+        let (elsewhere, named) = std::thread::scope(|scope| {
+            let elsewhere = scope.spawn(|| files.sync_dir(dir));
+            while !shared.0.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            let named = scope.spawn(|| names.make_durable(&files, dir));
+            (0..1000).for_each(|_| std::thread::yield_now());
+            shared.1.store(false, Ordering::SeqCst);
+            (elsewhere.join().unwrap(), named.join().unwrap())
+        });
+        assert!(elsewhere.unwrap_err().is_failed_sync());
+        assert!(named.unwrap_err().is_failed_sync());
     }
 }
