@@ -1,5 +1,6 @@
-//! What the house thread does for the log: it syncs it as often as [`SyncMode::Interval`] says, and hands over what a buffered
-//! one holds. Also in the midst of what takes that thread long, as to move the blocks of a large cache.
+//! What is done for the log in the background: it is synced as often as [`SyncMode::Interval`] says, and what a buffered one holds is
+//! handed over. By a thread of its own: removals of files, the blocks of a large cache that are moved, and a pause after an error
+//! take the house thread longer than the log may wait.
 
 use crate::background::env::JobEnv;
 use crate::error::Result;
@@ -9,29 +10,32 @@ use crate::write::log_segments;
 use std::time::Duration;
 use terrace_base::sync::Instant;
 
-/// What is to be done, in words, and how.
-pub(super) type LogJob = (&'static str, fn(&CommitEnv) -> Result<()>);
+/// How often the thread looks at least: a mode may have been changed.
+const TICK: Duration = Duration::from_millis(100);
 
-/// When the log was seen to last.
+/// How long it waits after something that failed.
+const AFTER_ERROR: Duration = Duration::from_millis(500);
+
+/// What is to be done, in words, and how.
+type LogJob = (&'static str, fn(&CommitEnv) -> Result<()>);
+
+/// When the log was synced last.
 #[derive(Debug)]
-pub(super) struct LogCare {
+struct LogCare {
     last_sync: Instant,
-    last_look: Instant,
 }
 
 impl LogCare {
     /// As of now.
-    pub fn new() -> Self {
-        let now = Instant::now();
-        Self { last_sync: now, last_look: now }
+    fn new() -> Self {
+        Self { last_sync: Instant::now() }
     }
 
     /// What is due now, if anything is.
-    pub fn due(&mut self, env: &JobEnv) -> Option<LogJob> {
-        self.last_look = Instant::now();
+    fn due(&mut self, env: &JobEnv) -> Option<LogJob> {
         let job: LogJob = match env.base.dynamic.sync() {
             SyncMode::Interval(interval) if self.last_sync.elapsed() >= interval => {
-                self.last_sync = self.last_look;
+                self.last_sync = Instant::now();
                 ("sync the log", log_segments::sync)
             }
             // Whatever the mode is now: a write may have said it, or been acknowledged before.
@@ -42,19 +46,37 @@ impl LogCare {
         };
         Some(job)
     }
+}
 
-    /// As [`Self::due`], for one who does something else: nothing until a [`pause`] has gone by.
-    pub fn overdue(&mut self, env: &JobEnv, most: Duration) -> Option<LogJob> {
-        let is_time = self.last_look.elapsed() >= pause(env, most);
-        if is_time && env.base.health.check_may_free().is_ok() { self.due(env) } else { None }
+/// Looks after the log until the store stops. Also while the disk is full: what was acknowledged is to become durable.
+pub(super) fn run(env: &JobEnv) {
+    let mut log_care = LogCare::new();
+    while !env.jobs.scheduler.is_stopping() {
+        wait(env, pause(env));
+        if env.base.health.check_may_free().is_err() {
+            continue;
+        }
+        if let Some((doing, job)) = log_care.due(env)
+            && let Err(error) = job(&env.commit)
+        {
+            env.base.report(doing, &error);
+            wait(env, AFTER_ERROR);
+        }
     }
 }
 
-/// How long the log may wait for the next look, `most` at most.
-pub(super) fn pause(env: &JobEnv, most: Duration) -> Duration {
+/// How long the log may wait for the next look.
+fn pause(env: &JobEnv) -> Duration {
     match env.base.dynamic.sync() {
-        SyncMode::Interval(interval) => most.min(interval),
-        _ => most,
+        SyncMode::Interval(interval) => TICK.min(interval),
+        _ => TICK,
+    }
+}
+
+fn wait(env: &JobEnv, most: Duration) {
+    let mut jobs = env.jobs.scheduler.lock();
+    if !env.jobs.scheduler.is_stopping() {
+        env.jobs.scheduler.wait_for_end(&mut jobs, most);
     }
 }
 
@@ -63,10 +85,23 @@ mod tests {
     use super::*;
     use crate::{Db, Options};
     use std::sync::Arc;
-    use terrace_vfs::SimVfs;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+    use terrace_vfs::{BeforeCalls, Call, SimVfs};
+
+    /// What takes longer hangs.
+    const HANG_GUARD: Duration = Duration::from_secs(60);
+
+    fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !is_so() {
+            assert!(start.elapsed() < HANG_GUARD, "never: {what}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
 
     #[test]
-    fn who_does_something_else_sees_to_the_log_as_the_mode_says() {
+    fn the_log_is_seen_to_as_the_mode_says() {
         let tick = Duration::from_millis(1);
         let hour = Duration::from_secs(3600);
         let modes = [
@@ -81,15 +116,61 @@ mod tests {
             let db = Db::open("/store", options).unwrap();
             let env = &db.inner().background;
             let mut log_care = LogCare::new();
-            assert!(log_care.overdue(env, hour).is_none() || sync == SyncMode::Interval(tick));
-            let mut job = log_care.overdue(env, Duration::ZERO);
+            let mut job = log_care.due(env);
             while job.is_none() && doing.is_some() {
-                std::thread::yield_now();
-                job = log_care.overdue(env, tick);
+                thread::yield_now();
+                job = log_care.due(env);
             }
             assert_eq!(job.map(|(doing, _)| doing), doing);
             job.map_or(Ok(()), |(_, job)| job(&env.commit)).unwrap();
             db.close().unwrap();
+        }
+    }
+
+    /// Whether removals by the house thread are held, and whether one is.
+    #[derive(Default)]
+    struct Gate {
+        is_held: AtomicBool,
+        has_come: AtomicBool,
+    }
+
+    /// Lets go when it is dropped, so that a test that fails ends.
+    struct LetGo(Arc<Gate>);
+
+    impl Drop for LetGo {
+        fn drop(&mut self) {
+            self.0.is_held.store(false, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn an_interval_holds_while_the_house_thread_removes_a_file() {
+        let gate = Arc::new(Gate::default());
+        gate.is_held.store(true, Ordering::SeqCst);
+        let held = gate.clone();
+        let vfs = BeforeCalls::new(SimVfs::new(1), move |call, _| {
+            let is_house = || thread::current().name() == Some("terrace-house");
+            while matches!(call, Call::Remove) && held.is_held.load(Ordering::SeqCst) && is_house()
+            {
+                held.has_come.store(true, Ordering::SeqCst);
+                thread::yield_now();
+            }
+            Ok(())
+        });
+        let sync = SyncMode::Interval(Duration::from_millis(1));
+        let mut options = Options { memory_budget: 16 << 20, sync, ..Options::default() };
+        options.advanced.vfs = Arc::new(vfs);
+        let db = Db::open("/store", options).unwrap();
+        let _lets_go = LetGo(gate.clone());
+        until("a log segment is removed", || {
+            db.put(b"key", b"value").unwrap();
+            db.flush().unwrap();
+            gate.has_come.load(Ordering::SeqCst)
+        });
+        for _ in 0..3 {
+            let before = db.metrics().log_syncs;
+            db.put(b"key", b"value").unwrap();
+            until("the log is synced", || db.metrics().log_syncs > before);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The background threads: one flushes, one keeps house, one does ahead what writers will need, one looks after filters, one after models, the others compact. Each is a loop of
+//! The background threads: one flushes, one keeps house, one looks after the log, one does ahead what writers will need, one looks after filters, one after models, the others compact. Each is a loop of
 //! "find a job, run it, wake the waiters".
 //!
 //! The flush thread never waits for the lead of the write queue: a leader may be waiting for a
-//! flush. Whatever needs the lead is done by the house thread.
+//! flush. Whatever needs the lead is done by the house thread, or that of the log.
 
 use crate::background::ahead;
 use crate::background::bound_log::{self, LastWrite};
@@ -12,7 +12,7 @@ use crate::background::flush;
 use crate::background::full_disk::{LastLook, look_for_room};
 use crate::background::gc;
 use crate::background::hot_checkpoint;
-use crate::background::log_care::{self, LogCare, LogJob};
+use crate::background::log_care;
 use crate::background::rebalance;
 use crate::background::train_models::Learner;
 use crate::env::reserve;
@@ -37,7 +37,7 @@ use terrace_base::caught::{discard, message_of};
 use terrace_base::sync::{Instant, thread};
 use terrace_manifest::FileMeta;
 
-/// How often the house thread frees files, looks at the disk, at the log; and how long a thread
+/// How often the house thread frees files, looks at the disk, at what the log keeps; and how long a thread
 /// without work sleeps at most.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -93,6 +93,7 @@ fn loops(env: &JobEnv) -> Vec<Loop> {
     }
     loops.push(("terrace-flush".into(), flush_loop));
     loops.push(("terrace-house".into(), house_loop));
+    loops.push(("terrace-log".into(), log_care::run));
     loops.push(("terrace-ahead".into(), ahead::run));
     for n in 1..=compaction_threads(env.base.options.background_jobs) {
         loops.push((format!("terrace-compact-{n}"), compaction_loop));
@@ -224,13 +225,6 @@ fn attempt(env: &JobEnv, doing: &str, job: impl FnOnce() -> Result<()>) {
     }
 }
 
-/// Does what the log needs.
-fn see_to_log(env: &JobEnv, job: Option<LogJob>) {
-    if let Some((doing, job)) = job {
-        attempt(env, doing, || job(&env.commit));
-    }
-}
-
 fn flush_loop(env: &JobEnv) {
     let mut oldest_first = false;
     while !env.jobs.scheduler.is_stopping() {
@@ -338,7 +332,6 @@ fn compaction_loop(env: &JobEnv) {
 }
 
 fn house_loop(env: &JobEnv) {
-    let mut log_care = LogCare::new();
     let mut last_look = LastLook::default();
     let mut last_write = LastWrite::default();
     let mut purge_at = Instant::now();
@@ -350,7 +343,7 @@ fn house_loop(env: &JobEnv) {
         {
             let mut jobs = env.jobs.scheduler.lock();
             if !env.jobs.scheduler.is_stopping() {
-                env.jobs.scheduler.wait_for_end(&mut jobs, log_care::pause(env, TICK));
+                env.jobs.scheduler.wait_for_end(&mut jobs, TICK);
             }
         }
         // A file that stays holds up nothing else.
@@ -359,9 +352,7 @@ fn house_loop(env: &JobEnv) {
         }
         pinned.resize(env.read.bytes_to_pin());
         rebalance::step(env);
-        packing.step(env.read.table_cache.cache(), || {
-            see_to_log(env, log_care.overdue(env, TICK));
-        });
+        packing.step(env.read.table_cache.cache());
         if env.base.health.is_disk_full() {
             attempt(env, "look for room", || look_for_room(env, &mut last_look));
         } else {
@@ -375,8 +366,6 @@ fn house_loop(env: &JobEnv) {
         if env.base.health.check_may_free().is_err() {
             continue;
         }
-        // Also while the disk is full: what was acknowledged is to become durable.
-        see_to_log(env, log_care.due(env));
         if env.base.health.is_disk_full() {
             attempt(env, "bound the log", || bound_log::on_full_disk(env));
             attempt(env, "retire log segments", || log_segments::retire_segments(&env.commit));
@@ -468,7 +457,7 @@ fn learn_loop(env: &JobEnv) {
         if env.base.read_only {
             pinned.resize(env.read.bytes_to_pin());
             rebalance::step(env);
-            packing.step(env.read.table_cache.cache(), || {});
+            packing.step(env.read.table_cache.cache());
         }
         let lookups = env.base.counters.gets.get();
         let asked = std::mem::replace(&mut seen, lookups) != lookups;

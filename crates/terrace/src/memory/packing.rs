@@ -4,7 +4,6 @@
 //! the process would keep what they had until those beside them are evicted, too, and have it a second time in
 //! the other pool. Looked at by the house thread; in a read-only store by the thread that looks after models.
 
-use std::cell::{Cell, RefCell};
 use std::time::Duration;
 use terrace_base::sync::Instant;
 use terrace_buf::{SlabStats, slab_stats};
@@ -19,9 +18,6 @@ const STEP_PART: usize = 256;
 /// large `multi_get`, is free again and again, and often there is nothing to move.
 const RESTS: u32 = 20;
 
-/// After this many blocks the thread may see to something else: they take 10 ms at most.
-const LOOK_ENTRIES: u32 = 64;
-
 /// What is remembered between two looks.
 #[derive(Debug, Default)]
 pub(crate) struct Packing {
@@ -32,19 +28,12 @@ pub(crate) struct Packing {
 }
 
 impl Packing {
-    /// Moves what `cache` holds, if that may give memory back. Of a large cache that takes a second and more: `meanwhile` is
-    /// called again and again.
-    pub fn step(&mut self, cache: &BlockCache, mut meanwhile: impl FnMut()) {
+    /// Moves what `cache` holds, if that may give memory back. Of a large cache that takes a second and more.
+    pub fn step(&mut self, cache: &BlockCache) {
         let start = Instant::now();
         if !self.rests(start) && self.is_due(slab_stats()) {
-            let mut elsewhere = Duration::ZERO;
-            pack(cache, || {
-                let begun = Instant::now();
-                meanwhile();
-                elsewhere += begun.elapsed();
-            });
-            let took = start.elapsed().saturating_sub(elsewhere);
-            self.moved(slab_stats(), took, Instant::now());
+            pack_cache(cache, || {});
+            self.moved(slab_stats(), start.elapsed(), Instant::now());
         }
     }
 
@@ -65,17 +54,6 @@ impl Packing {
     }
 }
 
-/// Moves what `cache` holds, and calls `meanwhile` after every [`LOOK_ENTRIES`].
-fn pack(cache: &BlockCache, meanwhile: impl FnMut()) {
-    let (looked, meanwhile) = (Cell::new(0_u32), RefCell::new(meanwhile));
-    pack_cache(cache, || {
-        looked.set(looked.get().wrapping_add(1));
-        if looked.get().is_multiple_of(LOOK_ENTRIES) {
-            (*meanwhile.borrow_mut())();
-        }
-    });
-}
-
 fn free_bytes(stats: SlabStats) -> usize {
     // The two are not of one moment.
     stats.reserved_bytes.saturating_sub(stats.used_bytes)
@@ -84,25 +62,8 @@ fn free_bytes(stats: SlabStats) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use terrace_buf::Slice;
-    use terrace_cache::CacheKey;
-    use terrace_sst::CachedBlock;
 
     const MIB: usize = 1 << 20;
-
-    #[test]
-    fn something_else_is_seen_to_while_blocks_are_moved() {
-        let cache = BlockCache::new(MIB);
-        let entries = 5 * u64::from(LOOK_ENTRIES) / 2;
-        for offset in 0..entries {
-            let value = CachedBlock::of_value(Slice::from(&[7; 100][..]));
-            cache.insert(CacheKey { file: 1, offset }, value);
-        }
-        assert_eq!(cache.stats().entries as u64, entries);
-        let mut calls = 0;
-        pack(&cache, || calls += 1);
-        assert_eq!(calls, 2);
-    }
 
     #[test]
     fn blocks_are_moved_when_more_is_free_than_what_moving_them_has_left() {
