@@ -13,6 +13,7 @@
 //! tracked is still the newest version, so it could have run wholly at that moment.
 
 mod folded;
+mod own_ranges;
 mod own_writes;
 mod refreshed;
 mod scan;

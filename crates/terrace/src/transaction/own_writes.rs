@@ -2,6 +2,7 @@
 //!
 //! Values are not copied: they lie in the batch, which encodes them as they are until it is sealed.
 
+use super::own_ranges::{Overlaid, OwnRanges};
 use crate::batch::WriteBatch;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Bound, Range};
@@ -57,17 +58,8 @@ type Numbered = (usize, Own);
 struct FamilyWrites {
     /// The last write to every key that was named.
     keys: BTreeMap<Arc<[u8]>, Numbered>,
-    /// The range deletes, in their order.
-    ranges: Vec<OwnRange>,
-}
-
-/// A range delete.
-#[derive(Debug)]
-struct OwnRange {
-    /// Which operation of the batch it is.
-    at: usize,
-    start: Box<[u8]>,
-    end: Box<[u8]>,
+    /// The range deletes, each with the number of the operation of the batch that it is.
+    ranges: OwnRanges,
 }
 
 /// What is done to take an operation back.
@@ -75,8 +67,8 @@ struct OwnRange {
 enum Before {
     /// The write to the key before it is put back.
     Key(u32, Arc<[u8]>, Option<Numbered>),
-    /// The last range of the family is dropped.
-    Range(u32),
+    /// The last range of the family is taken back.
+    Range(u32, Overlaid),
 }
 
 /// The last write to every key, and the way back.
@@ -88,13 +80,12 @@ pub(super) struct OwnWrites {
 }
 
 impl OwnWrites {
-    /// The last write to `key`. Costs a comparison with every range delete of the family since then.
+    /// The last write to `key`.
     pub fn get(&self, family: u32, key: &[u8]) -> Option<&Own> {
         let writes = self.families.get(&family)?;
         let named = writes.keys.get(key);
-        let since = writes.ranges.iter().rev();
-        let mut since = since.take_while(|range| named.is_none_or(|(named, _)| range.at > *named));
-        match since.any(|range| *range.start <= *key && *key < *range.end) {
+        let over = writes.ranges.last_over(key);
+        match over.is_some_and(|at| named.is_none_or(|(named, _)| at > *named)) {
             true => Some(&DELETED),
             false => named.map(|(_, own)| own),
         }
@@ -141,9 +132,9 @@ impl OwnWrites {
         if batch.len() == at {
             return;
         }
-        let range = OwnRange { at, start: start.into(), end: end.into() };
-        self.families.entry(family).or_default().ranges.push(range);
-        self.before.push(Before::Range(family));
+        let ranges = &mut self.families.entry(family).or_default().ranges;
+        let overlaid = ranges.overlay(start, end, at);
+        self.before.push(Before::Range(family, overlaid));
     }
 
     fn note(&mut self, batch: &WriteBatch, family: u32, key: &[u8], own: Own) {
@@ -168,9 +159,9 @@ impl OwnWrites {
                         None => writes.keys.remove(&key),
                     };
                 }
-                Before::Range(family) => {
+                Before::Range(family, overlaid) => {
                     if let Some(writes) = self.families.get_mut(&family) {
-                        writes.ranges.pop();
+                        writes.ranges.take_back(overlaid);
                     }
                 }
             }
