@@ -195,18 +195,14 @@ impl WriteQueue {
     /// Makes all full segments durable, oldest first. Needs no lead.
     pub fn sync_full_segments(&self) -> terrace_base::Result<()> {
         let _turn = self.syncing.lock();
-        let mut segments = std::mem::take(&mut *self.unsynced.lock());
-        let mut synced = 0;
-        // Also one left after a failed append: what it holds up to its end counts.
-        let failed = segments.iter_mut().find_map(|segment| {
-            let outcome = segment.sync_to_end();
-            synced += usize::from(outcome.is_ok());
-            outcome.err()
-        });
-        let Some(error) = failed else { return Ok(()) };
-        // What is left refuses for ever: nobody may take it for durable.
-        self.unsynced.lock().splice(0..0, segments.drain(synced..));
-        Err(error)
+        let segments = std::mem::take(&mut *self.unsynced.lock());
+        let mut left = Unsynced { queue: self, segments };
+        while let Some(segment) = left.segments.first_mut() {
+            // Also one left after a failed append: what it holds up to its end counts.
+            segment.sync_to_end()?;
+            left.segments.remove(0);
+        }
+        Ok(())
     }
 
     /// Steps up with a batch: leads at once if nobody does, else waits.
@@ -324,6 +320,21 @@ impl Waiter {
     }
 }
 
+/// Full segments that are being synced. What is left of them goes back to the queue, also after a panic: what has failed refuses
+/// for ever, and nobody may take the others for durable.
+struct Unsynced<'a> {
+    queue: &'a WriteQueue,
+    segments: Vec<LogWriter>,
+}
+
+impl Drop for Unsynced<'_> {
+    fn drop(&mut self) {
+        if !self.segments.is_empty() {
+            self.queue.unsynced.lock().splice(0..0, self.segments.drain(..));
+        }
+    }
+}
+
 /// The right to write; passed on to the next waiter when dropped.
 pub(crate) struct Lead<'a> {
     queue: &'a WriteQueue,
@@ -432,11 +443,12 @@ impl Drop for Lead<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::path::Path;
     use terrace_log::LogOptions;
-    use terrace_vfs::{Fault, FaultKind, SimVfs, Vfs};
+    use terrace_vfs::{BeforeCalls, Call, Fault, FaultKind, SimVfs, Vfs};
 
-    fn segment(vfs: &SimVfs, number: SegmentNumber) -> LogWriter {
+    fn segment(vfs: &dyn Vfs, number: SegmentNumber) -> LogWriter {
         let path = format!("/log/{number}");
         let mut writer =
             LogWriter::create(vfs, Path::new(&path), number, &LogOptions::default()).unwrap();
@@ -510,5 +522,26 @@ mod tests {
         let left: Vec<SegmentNumber> =
             queue.unsynced.lock().iter().map(LogWriter::segment).collect();
         assert_eq!(left, [2, 3].map(SegmentNumber::new));
+    }
+
+    /// In a file system of the program, say.
+    #[test]
+    fn segments_that_a_panic_kept_from_being_synced_are_left_to_the_next_sync() {
+        let sim = SimVfs::new(1);
+        let queue = queue(&sim);
+        let strikes = Arc::new(AtomicBool::new(true));
+        let armed = strikes.clone();
+        let vfs = BeforeCalls::new(sim, move |call, _| {
+            let strikes = matches!(call, Call::Sync(_)) && armed.load(Ordering::SeqCst);
+            assert!(!strikes, "a planted panic");
+            Ok(())
+        });
+        (1..3).for_each(|number| queue.push_unsynced(segment(&vfs, SegmentNumber::new(number))));
+        let synced = catch_unwind(AssertUnwindSafe(|| queue.sync_full_segments()));
+        assert!(synced.is_err());
+        assert_eq!(queue.unsynced.lock().len(), 2);
+        strikes.store(false, Ordering::SeqCst);
+        queue.sync_full_segments().unwrap();
+        assert!(queue.unsynced.lock().is_empty());
     }
 }
