@@ -93,12 +93,11 @@ fn rotate_if_full(
 ) -> Result<bool> {
     let needed = needed_bytes(family, group);
     let full = || {
-        let in_flight = lead.in_flight_bytes();
         let state = family.state();
         let table = &state.memtable;
         let hot_bytes = state.hot.as_ref().map_or(0, |hot| hot.full_bytes());
         let memtable_bytes = env.base.dynamic.memtable_bytes();
-        table.room_bytes() < needed + in_flight
+        !has_room(needed, || lead.in_flight_bytes(), || table.room_bytes())
             || table.size_bytes() >= full_bytes(memtable_bytes, hot_bytes, most.flushed)
             || table.separated_bytes() >= most.separated
     };
@@ -146,7 +145,8 @@ fn make_hot_room(
         return Ok(true);
     }
     let needed = needed_bytes(family, group);
-    if !hot.is_full() && hot.table.room_bytes() >= needed + lead.in_flight_bytes() {
+    let has_room = has_room(needed, || lead.in_flight_bytes(), || hot.table.room_bytes());
+    if !hot.is_full() && has_room {
         return Ok(false);
     }
     lead.drain();
@@ -171,6 +171,18 @@ fn make_hot_room(
     kill_point("hot:swapped");
     env.jobs.scheduler.wake();
     Ok(true)
+}
+
+/// Whether a table with `room` bytes can take `needed` beside the group that is still being inserted, which takes `in_flight` at
+/// most. That is asked for first: a group that ends in between is counted twice then. The other way round it would not be counted
+/// at all, and what is appended to the log would not fit.
+fn has_room(
+    needed: usize,
+    in_flight: impl FnOnce() -> usize,
+    room: impl FnOnce() -> usize,
+) -> bool {
+    let in_flight = in_flight();
+    room() >= needed + in_flight
 }
 
 /// Bytes that the group takes in the memtable of `family`, at most.
@@ -331,6 +343,20 @@ pub(crate) fn rotate_under_lead(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn a_group_that_ends_during_a_look_at_the_room_is_counted() {
+        let (room, in_flight) = (Cell::new(100_usize), Cell::new(60_usize));
+        // The group ends after the first of the two was read.
+        let look = |at: &Cell<usize>| {
+            let seen = at.get();
+            room.set(room.get() - in_flight.take());
+            seen
+        };
+        assert!(!has_room(50, || look(&in_flight), || look(&room)));
+        assert!(has_room(40, || look(&in_flight), || look(&room)));
+    }
 
     #[test]
     fn of_many_families_none_is_flushed_with_a_few_entries_for_want_of_room() {
