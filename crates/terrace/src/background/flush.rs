@@ -22,7 +22,7 @@ use crate::metrics::add;
 use crate::metrics::training::TrainingTally;
 use crate::options::HotTableMode;
 use crate::version::family::Family;
-use crate::version::hot_keys::HotKeys;
+use crate::version::hot_keys::{self, HotKeys};
 use crate::version::install::{self, Change};
 use crate::version::read_state::ReadState;
 use crate::version::unpublished::remove_unpublished;
@@ -150,7 +150,7 @@ fn flush_once(
     let files = write_l0(&parts, family, &state.immutables, &snapshots, stated, filter);
     match family.hot_table(env.base.dynamic.hot_table()) {
         HotTableMode::Auto => {
-            family.hot_keys.lock().note_life(state, env.read.hot_memtable_bytes(family));
+            hot_keys::note_life(&family.hot_keys, state, env.read.hot_memtable_bytes(family));
         }
         HotTableMode::Off => *family.hot_keys.lock() = HotKeys::default(),
     }

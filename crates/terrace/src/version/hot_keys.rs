@@ -1,10 +1,12 @@
 //! Which keys of a family are written so often that they are worth a place in the hot table.
 
-use crate::version::hot_table::live_limit_bytes;
+use crate::memtable::MemTable;
+use crate::version::hot_table::{HotTable, live_limit_bytes};
 use crate::version::read_state::ReadState;
 use std::collections::HashMap;
 use terrace_base::checksum::hash_key;
 use terrace_base::key::{trailer_kind, trailer_seqno};
+use terrace_base::sync::Mutex;
 use terrace_base::{SeqNo, ValueKind};
 use terrace_skiplist::Skiplist;
 
@@ -16,6 +18,11 @@ const BYTES_PER_FOLLOWED_KEY: usize = 64;
 
 /// Keys that are known at most in the life of a memtable, before it is known which are followed.
 const MAX_NOTED_KEYS: usize = 8 * MAX_HOT_KEYS;
+
+/// Keys of a memtable that are noted together, unless they have this many bytes before that: what is known is locked meanwhile,
+/// and a leader needs it for each rotation.
+const NOTED_TOGETHER: usize = 1024;
+const NOTED_BYTES: usize = 64 << 10;
 
 /// A key becomes hot at this many writes in the life of a memtable.
 const ADMIT_AT: f32 = 1.5;
@@ -115,31 +122,16 @@ impl HotKeys {
         self.by_hash.iter_mut().for_each(|(hash, heat)| heat.is_hot = is_hot(*hash));
     }
 
-    /// Notes which keys were written often in the lives of the immutable memtables of `state`, and of
-    /// its hot table since the last time, and plans what is to be hot.
-    pub fn note_life(&mut self, state: &ReadState, memtable_bytes: usize) {
-        for memtable in state.immutables.iter().filter(|memtable| !memtable.is_cooled()) {
-            memtable.for_each_key(|key, trailers| {
-                let Some(newest) = trailers.first() else { return };
-                if trailer_kind(*newest).is_some_and(ValueKind::is_handle) {
-                    return;
-                }
-                let hash = hash_key(key);
-                let value = memtable.get(key, hash, *newest).map_or(&[][..], |(_, value)| value);
-                self.note(hash, key, trailers.len() as u32, entry_bytes(key, value));
-            });
-        }
-        if let Some(hot) = &state.hot {
-            let counted_to = self.counted_to.max(hot.base.seqno);
-            let mut newest = counted_to;
-            hot.table.for_each_key(|key, trailers| {
-                let fresh = trailers.iter().filter(|t| trailer_seqno(**t) > counted_to).count();
-                newest = newest.max(trailers.first().map_or(SeqNo::ZERO, |t| trailer_seqno(*t)));
-                self.note(hash_key(key), key, fresh as u32, 0);
-            });
-            self.set_counted_to(newest);
-        }
-        self.life_ended(memtable_bytes);
+    /// Notes what was written to a hot table since the last time.
+    fn note_hot(&mut self, hot: &HotTable) {
+        let counted_to = self.counted_to.max(hot.base.seqno);
+        let mut newest = counted_to;
+        hot.table.for_each_key(|key, trailers| {
+            let fresh = trailers.iter().filter(|t| trailer_seqno(**t) > counted_to).count();
+            newest = newest.max(trailers.first().map_or(SeqNo::ZERO, |t| trailer_seqno(*t)));
+            self.note(hash_key(key), key, fresh as u32, 0);
+        });
+        self.set_counted_to(newest);
     }
 
     /// The life of a memtable has ended: plans what is to be hot in the next.
@@ -200,6 +192,75 @@ impl HotKeys {
     }
 }
 
+/// Notes which keys were written often in the lives of the immutable memtables of `state`, and of its hot table since the last time,
+/// and plans what is to be hot. Memtables are walked without the lock.
+pub(crate) fn note_life(keys: &Mutex<HotKeys>, state: &ReadState, memtable_bytes: usize) {
+    for memtable in state.immutables.iter().filter(|memtable| !memtable.is_cooled()) {
+        each_noted(memtable, |noted| noted.hand_over(&mut keys.lock()));
+    }
+    let mut keys = keys.lock();
+    if let Some(hot) = &state.hot {
+        keys.note_hot(hot);
+    }
+    keys.life_ended(memtable_bytes);
+}
+
+/// Calls `take`, which empties it, with what is to be noted of the keys of `memtable`, of some at a time.
+fn each_noted(memtable: &MemTable, mut take: impl FnMut(&mut Noted)) {
+    let mut noted = Noted::default();
+    memtable.for_each_key(|key, trailers| {
+        let Some(newest) = trailers.first() else { return };
+        if trailer_kind(*newest).is_some_and(ValueKind::is_handle) {
+            return;
+        }
+        let hash = hash_key(key);
+        let value = memtable.get(key, hash, *newest).map_or(&[][..], |(_, value)| value);
+        noted.push(hash, key, trailers.len() as u32, entry_bytes(key, value));
+        if noted.is_full() {
+            take(&mut noted);
+        }
+    });
+    take(&mut noted);
+}
+
+/// What is to be noted of some keys.
+#[derive(Default)]
+struct Noted {
+    /// The keys, one behind the other.
+    bytes: Vec<u8>,
+    each: Vec<NotedKey>,
+}
+
+/// As the arguments of [`HotKeys::note`].
+struct NotedKey {
+    hash: u64,
+    key_len: usize,
+    count: u32,
+    entry_bytes: usize,
+}
+
+impl Noted {
+    fn push(&mut self, hash: u64, key: &[u8], count: u32, entry_bytes: usize) {
+        self.bytes.extend_from_slice(key);
+        self.each.push(NotedKey { hash, key_len: key.len(), count, entry_bytes });
+    }
+
+    fn is_full(&self) -> bool {
+        self.each.len() >= NOTED_TOGETHER || self.bytes.len() >= NOTED_BYTES
+    }
+
+    /// Notes all of it, and is empty then.
+    fn hand_over(&mut self, keys: &mut HotKeys) {
+        let mut rest = self.bytes.as_slice();
+        for NotedKey { hash, key_len, count, entry_bytes } in self.each.drain(..) {
+            let Some((key, behind)) = rest.split_at_checked(key_len) else { break };
+            keys.note(hash, key, count, entry_bytes);
+            rest = behind;
+        }
+        self.bytes.clear();
+    }
+}
+
 /// Bytes that an entry takes in a memtable, about.
 pub(crate) fn entry_bytes(key: &[u8], value: &[u8]) -> usize {
     Skiplist::entry_upper_bound(key.len(), value.len())
@@ -208,8 +269,36 @@ pub(crate) fn entry_bytes(key: &[u8], value: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use terrace_skiplist::Hint;
 
     const MEMTABLE: usize = 64 << 10;
+
+    #[test]
+    fn keys_of_a_memtable_are_noted_a_few_at_a_time() {
+        let table = MemTable::with_capacity(1, 8 << 20).unwrap();
+        let count = 2 * NOTED_TOGETHER as u64 + 5;
+        let put = |key: &[u8], seqno: u64| {
+            let mut hint = Hint::default();
+            table.insert(key, SeqNo::new(seqno), ValueKind::Put, b"value", &mut hint).unwrap();
+        };
+        for n in 0..count {
+            put(&n.to_be_bytes(), 2 * n + 1);
+            put(&n.to_be_bytes(), 2 * n + 2);
+        }
+        // Behind the others.
+        let long = vec![0xff_u8; NOTED_BYTES];
+        put(&long, 2 * count + 1);
+        put(&long, 2 * count + 2);
+        let (mut keys, mut together) = (HotKeys::default(), Vec::new());
+        each_noted(&table, |noted| {
+            together.push(noted.each.len());
+            noted.hand_over(&mut keys);
+        });
+        assert_eq!(together, [NOTED_TOGETHER, NOTED_TOGETHER, 6, 0]);
+        assert_eq!(keys.by_hash.len() as u64, count + 1);
+        assert!(keys.by_hash.values().all(|heat| heat.count == 2));
+        assert_eq!(*keys.by_hash[&hash_key(&long)].key, long[..]);
+    }
 
     fn names(plan: &HotPlan) -> Vec<String> {
         plan.admit.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect()

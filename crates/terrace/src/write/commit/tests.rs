@@ -4,6 +4,7 @@
 use crate::memory::family_totals::MemtableBytes;
 use crate::memtable::NO_MEMORY;
 use crate::version::family::{Family, LOOKS};
+use crate::version::hot_keys::note_life;
 use crate::write::log_segments::next_segment;
 use crate::write::room::rotate;
 use crate::{CfOptions, Db, Error, HotTableMode, Options, SyncMode, UpdateOp, Updates};
@@ -267,9 +268,8 @@ fn a_key_that_becomes_hot_as_it_gets_a_separated_value_does_not_stay_hot() {
     let hot = || family.state().hot.clone();
     // As the flush of a memtable in which it was written often.
     let plan = |key: &[u8]| {
-        let mut keys = family.hot_keys.lock();
-        keys.note(hash_key(key), key, 100, 100);
-        keys.note_life(&family.hold_state(), MEMTABLE);
+        family.hot_keys.lock().note(hash_key(key), key, 100, 100);
+        note_life(&family.hot_keys, &family.hold_state(), MEMTABLE);
     };
     db.put(b"k", [1; 100]).unwrap();
     plan(b"k");
