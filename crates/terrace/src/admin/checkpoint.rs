@@ -1,8 +1,8 @@
 //! Checkpoints: a second directory that opens as the store was at one moment, made of hard links.
 //!
-//! While nobody writes, the log starts a new segment and the manifest's state is copied; from then
-//! on every file the state needs is immutable: SSTs and finished segments. Deletions are held
-//! until all are linked. Nothing is flushed, so the cost is a link per file.
+//! The log is synced beside the writers. Then, while nobody writes, what has come since is synced, the log starts a new
+//! segment and the manifest's state is copied; from then on every file the state needs is immutable: SSTs and finished
+//! segments. Deletions are held until all are linked. Nothing is flushed, so the cost is a link per file.
 
 use crate::error::{Error, Result};
 use crate::inner::Inner;
@@ -103,6 +103,8 @@ struct Frozen {
 }
 
 fn freeze(inner: &Inner) -> Result<Frozen> {
+    // Most of the log, so that writers do not wait until the device has it.
+    log_segments::sync(&inner.commit)?;
     let lead = inner.commit.queue()?.lead();
     let mut log = lead.log();
     log_segments::seal_segment(&inner.commit, &mut log)?;

@@ -142,10 +142,11 @@ pub(crate) fn drop(inner: &Inner, name: &str) -> Result<()> {
     }
     // On a full disk it is what gives the most room.
     inner.base.health.check_may_free()?;
+    // What was written before to other families may be all that is left of this one. Most of it is synced beside writers.
+    log_segments::sync(&inner.commit)?;
     {
         // No write may be under way to the family while it goes.
         let lead = inner.commit.queue()?.lead();
-        // What was written before to other families may be all that is left of this one.
         log_segments::sync_under_lead(&inner.commit, &mut lead.log())?;
         let mut log = inner.versions.manifest.lock();
         let family =

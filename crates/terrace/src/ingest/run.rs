@@ -5,8 +5,8 @@
 //! Above existing data all entries of a file have one new sequence number, so snapshots of before do not see
 //! them. Each file has one of its own: files of L0 with equal ones would lose their order when some of them are
 //! merged. As the memtables are flushed first and a fresh one comes with the files, what a read finds in a
-//! memtable is newer than any file, as everywhere. The log is synced as soon as writers are held, since nobody else can
-//! do it until they go on, and again with a note of the files, for change feeds, before they are in force: after a power cut
+//! memtable is newer than any file, as everywhere. The log is synced beside writers, once more as soon as they are held, since
+//! nobody else can do it until they go on, and again with a note of the files, for change feeds, before they are in force: after a power cut
 //! no write of before may be missing while the files are there.
 
 use crate::background::compact::Claim;
@@ -150,6 +150,8 @@ fn above(env: &JobEnv, family: &Arc<Family>, copied: Copied<'_>) -> Result<Inges
     // Most of what is in memtables is flushed while writes go on.
     flush::families(env, std::slice::from_ref(family))?;
     wait_for_l0(env, family, &copied)?;
+    // And most of the log made durable.
+    log_segments::sync(&env.commit)?;
     let lead = env.commit.queue()?.lead();
     let mut log = lead.log();
     env.base.health.check_writable()?;
@@ -219,6 +221,8 @@ fn below_under_lead(
     files: &[Arc<FileMeta>],
 ) -> Result<Option<Ingested>> {
     let begin = || -> Result<_> {
+        // Most of the log while writes go on.
+        log_segments::sync(&env.commit)?;
         let lead = env.commit.queue()?.lead();
         let mut log = lead.log();
         env.base.health.check_writable()?;

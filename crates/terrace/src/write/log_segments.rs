@@ -325,7 +325,7 @@ pub(crate) fn append_unapplied(
 /// Makes the log durable and starts a new segment, so that all earlier ones are immutable and durable: also one without
 /// records, which a copy of the store proves to be there by its own segment.
 pub(crate) fn seal_segment(env: &CommitEnv, log: &mut LogState) -> Result<()> {
-    if log.dirty || !log.writer.is_synced() {
+    if is_dirty(env, log)? || !log.writer.is_synced() {
         sync_log(env, log)?;
     }
     next_segment(env, log)

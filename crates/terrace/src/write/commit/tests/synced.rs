@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::write::log_segments::{end, sync_full_segments};
+use crate::{BulkOptions, IngestPosition};
 use std::path::PathBuf;
 use std::sync::{Condvar, Mutex};
 use std::thread::ScopedJoinHandle;
@@ -167,6 +168,53 @@ fn others_write_while_the_store_is_synced() {
     for seed in 0..POWER_CUTS {
         assert_eq!(left(&sim.crash_image(seed)), 2, "seed {seed}");
     }
+}
+
+/// Others write while `job` makes durable what was written before it.
+fn is_synced_beside_writers(prepare: fn(&Db), job: fn(&Db) -> crate::Result<()>) {
+    let (sim, gate, db) = store(SyncMode::None);
+    prepare(&db);
+    write(&db, 0, SyncMode::None).unwrap();
+    thread::scope(|scope| {
+        let db = &db;
+        let _lets_go = gate.hold();
+        let working = scope.spawn(move || job(db));
+        until("a sync", || gate.waiting() == 1);
+        let other = scope.spawn(move || write(db, 1, SyncMode::None));
+        ended("a write without a sync is answered", other).unwrap();
+        assert!(!working.is_finished());
+        gate.let_go();
+        ended("the work", working).unwrap();
+    });
+    for seed in 0..POWER_CUTS {
+        assert_eq!(left(&sim.crash_image(seed)), 2, "seed {seed}");
+    }
+}
+
+#[test]
+fn others_write_while_the_log_is_synced_for_a_checkpoint() {
+    is_synced_beside_writers(|_| {}, |db| db.checkpoint("/copy"));
+}
+
+#[test]
+fn others_write_while_the_log_is_synced_for_the_drop_of_a_family() {
+    let prepare = |db: &Db| drop(db.create_column_family("f", CfOptions::default()).unwrap());
+    is_synced_beside_writers(prepare, |db| db.drop_column_family("f"));
+}
+
+#[test]
+fn others_write_while_the_log_is_synced_for_an_ingestion() {
+    let above = |db: &Db| load(db, IngestPosition::Above);
+    is_synced_beside_writers(|_| {}, above);
+    let below = |db: &Db| load(db, IngestPosition::Below);
+    is_synced_beside_writers(|_| {}, below);
+}
+
+/// Ingests a key that no other test writes.
+fn load(db: &Db, position: IngestPosition) -> crate::Result<()> {
+    let mut loader = db.bulk_loader(&BulkOptions { memory_bytes: 1 << 20, position })?;
+    loader.put([100], b"v")?;
+    loader.finish().map(drop)
 }
 
 /// The writer that leads the group is the first of two that wait.
