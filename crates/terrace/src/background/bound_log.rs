@@ -15,6 +15,7 @@ use crate::values::open_log::OpenLog;
 use crate::version::family::Family;
 use crate::write::log_segments;
 use crate::write::room;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_base::SegmentNumber;
 
@@ -148,17 +149,69 @@ fn bound_length(env: &JobEnv) -> Result<()> {
     if bytes <= limit {
         return Ok(());
     }
-    let families = env.read.families.load_full();
-    let oldest = families.iter().filter_map(|f| f.first_segment()).min();
-    let holders: Vec<_> =
-        families.iter().filter(|f| f.first_segment() == oldest).cloned().collect();
+    let holders = holders_of_oldest(&env.read.families.load());
+    if holders.is_empty() {
+        return Ok(());
+    }
     room::rotate_all(&env.commit, &holders).map(drop)?;
     log_segments::retire_segments(&env.commit)
+}
+
+/// Those of `families` that keep the oldest segment of the log alive by what nobody flushes yet. Where a memtable that waits for its flush
+/// does, that comes first: to make one more immutable would only be a short file more, and writers of all families would wait
+/// for the flush where no more may wait for it.
+fn holders_of_oldest(families: &[Arc<Family>]) -> Vec<Arc<Family>> {
+    let oldest = families.iter().filter_map(|family| family.first_segment()).min();
+    let is_on_its_way = |family: &Family| {
+        let state = family.state();
+        state.immutables.iter().any(|memtable| memtable.first_segment() == oldest)
+    };
+    let holds = |family: &&Arc<Family>| family.first_segment() == oldest && !is_on_its_way(family);
+    families.iter().filter(holds).cloned().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Db, Options};
+    use std::sync::{Condvar, Mutex};
+    use terrace_vfs::{BeforeCalls, Call, SimVfs};
+
+    #[test]
+    fn a_family_whose_flush_is_to_come_is_not_rotated_for_the_length_of_the_log() {
+        let hold = Arc::new((Mutex::new(false), Condvar::new()));
+        let set_held = |is_held: bool| {
+            *hold.0.lock().unwrap() = is_held;
+            hold.1.notify_all();
+        };
+        let held = hold.clone();
+        let vfs = BeforeCalls::new(SimVfs::new(1), move |call, path| {
+            let is_output = path.extension().is_some_and(|end| end == "tmp");
+            if matches!(call, Call::Create) && is_output {
+                drop(held.1.wait_while(held.0.lock().unwrap(), |is_held| *is_held).unwrap());
+            }
+            Ok(())
+        });
+        let mut options = Options { memory_budget: 16 << 20, ..Options::default() };
+        options.advanced.vfs = Arc::new(vfs);
+        let db = Db::open("/db", options).unwrap();
+        let (family, env) = (db.default_family().family().clone(), &db.inner().commit);
+        let holders = || holders_of_oldest(&env.read.families.load()).len();
+        db.put(b"k", b"1").unwrap();
+        let before = holders();
+        set_held(true);
+        {
+            let lead = env.queue().unwrap().lead();
+            room::rotate(env, &mut lead.log(), &family, 0).unwrap();
+        }
+        db.put(b"k", b"2").unwrap();
+        let during = holders();
+        set_held(false);
+        while !family.state().immutables.is_empty() {
+            std::thread::yield_now();
+        }
+        assert_eq!((before, during, holders()), (1, 0, 1));
+    }
 
     #[test]
     fn a_store_is_idle_when_several_looks_have_found_no_write() {
