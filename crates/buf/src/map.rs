@@ -55,6 +55,15 @@ pub(crate) fn reserve(len: usize, align: usize, huge: bool) -> io::Result<NonNul
     }
 }
 
+/// Has the kernel clear and commit memory now; whether it did. Kernels before 5.14 refuse.
+///
+/// # Safety
+/// `start` and `len` lie in a [`reserve`] that is not released meanwhile.
+pub(crate) unsafe fn populate(start: NonNull<u8>, len: usize) -> bool {
+    // SAFETY: by contract. What the memory holds stays as it is.
+    unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxPopulateWrite) }.is_ok()
+}
+
 /// Returns memory to the kernel.
 ///
 /// # Safety

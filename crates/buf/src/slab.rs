@@ -11,12 +11,14 @@
 //!   the shard has in use (or small), and a few huge pages kept for any class.
 //! - What is freed here and there leaves no chunk empty. Owners who move what lies in chunks that are not needed
 //!   for the slots in use ([`allocate_in_front`]) give these back.
+//! - While a large cache fills, the kernel has cleared some of these huge pages ahead ([`crate::ahead`]).
 //! - A chunk is committed as its slots are touched for the first time. Free slots keep their
 //!   bytes; nothing in them is read before it is written, or else the slot is zeroed.
 
 use crate::HEADER_BYTES;
+use crate::ahead::Askers;
 use crate::class::{CLASS_COUNT, class_of, slot_bytes};
-use crate::map::{HUGE_PAGE_BYTES, PAGE_BYTES, release, reserve};
+use crate::map::{HUGE_PAGE_BYTES, PAGE_BYTES, populate, release, reserve};
 use crate::thread_number::thread_number;
 use parking_lot::Mutex;
 use std::alloc::{Layout, handle_alloc_error};
@@ -30,7 +32,7 @@ const SHARDS: usize = 4;
 const SMALL_CHUNK_BYTES: usize = 64 << 10;
 
 /// Empty huge-page chunks kept for any class.
-const RESERVE_CHUNKS: usize = 4;
+pub(super) const RESERVE_CHUNKS: usize = 4;
 
 /// How much memory buffers take.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -296,7 +298,11 @@ impl Shard {
 }
 
 /// A chunk of one huge page that nobody uses.
-struct Idle(NonNull<u8>);
+struct Idle {
+    start: NonNull<u8>,
+    /// It served before: no slot is zeros.
+    stale: bool,
+}
 
 // SAFETY: memory owned by the slab.
 unsafe impl Send for Idle {}
@@ -308,12 +314,13 @@ struct Padded(Mutex<Shard>);
 pub(super) struct Slab {
     shards: [[Padded; SHARDS]; CLASS_COUNT],
     idle: Mutex<Vec<Idle>>,
+    pub(super) askers: Askers,
     reserved_bytes: AtomicUsize,
     /// Of mappings of their own.
     mapped_bytes: AtomicUsize,
 }
 
-static SLAB: Slab = Slab::new();
+pub(super) static SLAB: Slab = Slab::new();
 
 /// The memory of all buffers of this process. Takes every lock of the slab in turn: for reports.
 pub fn slab_stats() -> SlabStats {
@@ -365,6 +372,7 @@ impl Slab {
         Self {
             shards: [const { [const { Padded(Mutex::new(Shard::NEW)) }; SHARDS] }; CLASS_COUNT],
             idle: Mutex::new(Vec::new()),
+            askers: Askers::new(),
             reserved_bytes: AtomicUsize::new(0),
             mapped_bytes: AtomicUsize::new(0),
         }
@@ -393,13 +401,20 @@ impl Slab {
             }
         }
         let mut state = self.shards[class][own].0.lock();
-        loop {
+        let mut took_huge = false;
+        let slot = loop {
             if let Some(taken) = state.take() {
-                return taken.slot(class, own);
+                break taken.slot(class, own);
             }
             let chunk = self.map_chunk(class, state.held_bytes);
+            took_huge |= chunk.bytes == HUGE_PAGE_BYTES;
             state.add(chunk);
+        };
+        drop(state);
+        if took_huge {
+            self.ask_if_short();
         }
+        slot
     }
 
     /// As [`allocate_in_front`], for a slot of this slab.
@@ -427,7 +442,7 @@ impl Slab {
         let huge = bytes == HUGE_PAGE_BYTES;
         let idle = if huge { self.idle.lock().pop() } else { None };
         let (start, stale) = match idle {
-            Some(Idle(start)) => (start, true),
+            Some(Idle { start, stale }) => (start, stale),
             None => {
                 let align = if huge { HUGE_PAGE_BYTES } else { PAGE_BYTES };
                 let Ok(start) = reserve(bytes, align, huge) else { exhausted(bytes) };
@@ -437,6 +452,32 @@ impl Slab {
         };
         let capacity = (bytes / slot) as u32;
         Chunk { start, bytes, capacity, next_fresh: 0, free: Vec::new(), live: 0, stale }
+    }
+
+    /// Bytes of all chunks, the reserve among them.
+    pub(super) fn chunk_bytes(&self) -> usize {
+        self.reserved_bytes.load(Relaxed)
+    }
+
+    pub(super) fn idle_chunks(&self) -> usize {
+        self.idle.lock().len()
+    }
+
+    /// Puts one more chunk of cleared memory into the reserve; whether that could be done.
+    pub(super) fn map_idle(&self) -> bool {
+        let Ok(start) = reserve(HUGE_PAGE_BYTES, HUGE_PAGE_BYTES, true) else { return false };
+        // SAFETY: the mapping is ours alone.
+        let is_there = unsafe { populate(start, HUGE_PAGE_BYTES) };
+        let mut idle = self.idle.lock();
+        if is_there && idle.len() < RESERVE_CHUNKS {
+            idle.push(Idle { start, stale: false });
+            self.reserved_bytes.fetch_add(HUGE_PAGE_BYTES, Relaxed);
+            return true;
+        }
+        drop(idle);
+        // SAFETY: as above, and nobody has seen it.
+        unsafe { release(start, HUGE_PAGE_BYTES) }
+        false
     }
 
     /// As [`free`], for a slot of this slab.
@@ -470,7 +511,7 @@ impl Slab {
         if chunk.bytes == HUGE_PAGE_BYTES {
             let mut idle = self.idle.lock();
             if idle.len() < RESERVE_CHUNKS {
-                idle.push(Idle(chunk.start));
+                idle.push(Idle { start: chunk.start, stale: true });
                 return;
             }
         }

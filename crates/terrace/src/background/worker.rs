@@ -1,4 +1,4 @@
-//! The background threads: one flushes, one keeps house, one looks after the log, one does ahead what writers will need, one looks after filters, one after models, the others compact. Each is a loop of
+//! The background threads: one flushes, one keeps house, one looks after the log, one does ahead what writers and readers will need, one looks after filters, one after models, the others compact. Each is a loop of
 //! "find a job, run it, wake the waiters".
 //!
 //! The flush thread never waits for the lead of the write queue: a leader may be waiting for a
@@ -88,13 +88,13 @@ fn loops(env: &JobEnv) -> Vec<Loop> {
     }
     // Families with models may be created later.
     loops.push(("terrace-learn".into(), learn_loop));
+    loops.push(("terrace-ahead".into(), ahead::run));
     if env.base.read_only {
         return loops;
     }
     loops.push(("terrace-flush".into(), flush_loop));
     loops.push(("terrace-house".into(), house_loop));
     loops.push(("terrace-log".into(), log_care::run));
-    loops.push(("terrace-ahead".into(), ahead::run));
     for n in 1..=compaction_threads(env.base.options.background_jobs) {
         loops.push((format!("terrace-compact-{n}"), compaction_loop));
     }

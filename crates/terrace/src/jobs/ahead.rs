@@ -1,5 +1,5 @@
-//! What writers ask for before they need it, so that they do not wait for the system: memory of memtables, and durable names of
-//! log segments. A thread of the store does it (`background::worker`).
+//! What writers and readers ask for before they need it, so that they do not wait for the system: memory of memtables, durable
+//! names of log segments, and memory for cached blocks. A thread of the store does it (`background::worker`).
 
 use terrace_base::sync::{Condvar, Mutex};
 use terrace_skiplist::MemoryAhead;
@@ -10,6 +10,14 @@ pub(crate) struct Wanted {
     pub memory: Vec<MemoryAhead>,
     /// Whether a log segment was begun.
     pub names: bool,
+    /// Whether few huge pages are at hand for buffers.
+    pub buffers: bool,
+}
+
+impl Wanted {
+    fn is_nothing(&self) -> bool {
+        self.memory.is_empty() && !self.names && !self.buffers
+    }
 }
 
 #[derive(Debug, Default)]
@@ -37,14 +45,21 @@ impl Ahead {
         self.ask(|wanted| wanted.names = true);
     }
 
-    fn ask(&self, add: impl FnOnce(&mut Wanted)) {
+    /// Buffers take huge pages, of which few are at hand; whether it will be seen to.
+    pub fn ask_for_buffers(&self) -> bool {
+        self.ask(|wanted| wanted.buffers = true)
+    }
+
+    fn ask(&self, add: impl FnOnce(&mut Wanted)) -> bool {
         let mut state = self.state.lock();
         // Nobody takes it any more.
-        if !state.is_stopping {
-            add(&mut state.wanted);
-            drop(state);
-            self.asked.notify_one();
+        if state.is_stopping {
+            return false;
         }
+        add(&mut state.wanted);
+        drop(state);
+        self.asked.notify_one();
+        true
     }
 
     /// Waits until something is wanted; `None` once the store stops.
@@ -55,7 +70,7 @@ impl Ahead {
                 return None;
             }
             let wanted = std::mem::take(&mut state.wanted);
-            if wanted.names || !wanted.memory.is_empty() {
+            if !wanted.is_nothing() {
                 return Some(wanted);
             }
             self.asked.wait(&mut state);
@@ -84,7 +99,10 @@ mod tests {
         ahead.ask_for_names();
         ahead.ask_for_names();
         let wanted = ahead.next().unwrap();
-        assert!(wanted.names && wanted.memory.is_empty());
+        assert!(wanted.names && wanted.memory.is_empty() && !wanted.buffers);
+        assert!(ahead.ask_for_buffers());
+        let wanted = ahead.next().unwrap();
+        assert!(wanted.buffers && !wanted.names);
         let list = Skiplist::with_capacity(8 << 20).unwrap();
         let memory = |list: &std::sync::Arc<Skiplist>| loop {
             let key = list.entry_count().to_be_bytes();
@@ -99,7 +117,7 @@ mod tests {
         drop(wanted);
         ahead.ask_for_memory(memory(&list));
         ahead.stop();
-        assert!(ahead.next().is_none());
+        assert!(ahead.next().is_none() && !ahead.ask_for_buffers());
         // Nothing keeps a memtable alive that nobody needs.
         assert_eq!(std::sync::Arc::strong_count(&list), 1);
         ahead.ask_for_memory(memory(&list));
