@@ -14,6 +14,7 @@ mod dead_rows;
 mod elements;
 mod flush;
 mod held_locks;
+mod locking;
 mod records;
 mod removed_ranges;
 mod texts;
@@ -27,7 +28,7 @@ use crate::encode::{self, Meta};
 use crate::error::{Error, Result, Wait};
 use crate::first_expiries::Part;
 use crate::keyspace::Keyspace;
-use crate::locks::{Locks, STRIPES};
+use crate::locks::Locks;
 use crate::lookups::Lookups;
 use crate::move_records::RecordChange;
 use crate::pending_writes::PendingWrites;
@@ -280,68 +281,6 @@ impl CommandBatch {
     /// As [`Self::took_part`], which then still says so.
     pub fn is_taking_part(&self) -> bool {
         self.took_part.get()
-    }
-
-    /// Whether a command in [`Mode::Device`] waits for keys that another batch is writing, as it does at first. If not, it is
-    /// to be run again when one is free ([`Keyspace::on_release`]), as in [`Mode::Memory`].
-    pub fn wait_for_keys(&mut self, waits: bool) {
-        self.waits_for_keys = waits;
-    }
-
-    /// Whether the current command was refused a key, since another batch was writing it; once.
-    pub fn take_held_up(&mut self) -> bool {
-        std::mem::take(&mut self.is_held_up)
-    }
-
-    /// Takes the locks of keys that a command is going to write. In [`Mode::Device`], once per batch
-    /// and for all its keys.
-    pub fn lock<'k>(&mut self, db: u8, keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
-        self.lock_in(keys.map(|key| (db, key)))
-    }
-
-    /// As [`Self::lock`], for keys of several databases.
-    pub fn lock_in<'k>(&mut self, keys: impl Iterator<Item = (u8, &'k [u8])>) -> Result<()> {
-        self.took_part.set(true);
-        let stripes = keys.map(|(db, key)| Locks::stripe(db, key));
-        if self.mode == Mode::Device && self.waits_for_keys {
-            self.take_in_order(&mut stripes.collect());
-            return Ok(());
-        }
-        let before = self.held.list.len();
-        for stripe in stripes {
-            if self.held.has(stripe) {
-                continue;
-            }
-            if !self.space.locks.take_or_want(stripe) {
-                for stripe in self.held.list.split_off(before) {
-                    self.held.forget(stripe);
-                    self.space.locks.give_back(stripe);
-                }
-                self.is_held_up = true;
-                return Err(Error::Elsewhere(Wait::Key));
-            }
-            self.held.add(stripe);
-        }
-        Ok(())
-    }
-
-    /// Takes all locks: for what changes a whole database. Only in [`Mode::Device`].
-    pub fn lock_everything(&mut self) {
-        self.took_part.set(true);
-        let mut stripes: Vec<u16> = (0..STRIPES as u16).collect();
-        self.take_in_order(&mut stripes);
-    }
-
-    fn take_in_order(&mut self, stripes: &mut Vec<u16>) {
-        assert!(self.mode == Mode::Device && self.held.list.is_empty(), "a turn locks once");
-        stripes.sort_unstable();
-        stripes.dedup();
-        for stripe in stripes {
-            self.space.locks.take(*stripe);
-            self.held.add(*stripe);
-        }
-        // That may have taken long, and what is read is of now.
-        self.look_at_the_clock();
     }
 
     /// Runs something that writes before it has read everything: if it fails, what it wrote is

@@ -87,11 +87,16 @@ fn pause(call: &mut Call<'_>) -> Outcome {
     if call.batch.mode() == Mode::Memory {
         return Err(Failure::Elsewhere(Wait::Device));
     }
+    // Writes that began before it are committed when it is answered; those that have yet to lock their keys see it
+    // then. A transaction with it holds all locks already. A command that is refused a lock is run again, and would wait
+    // for the pause if that had begun; one that waits for them begins it first, so that no others keep it waiting.
+    let (locks, waits) = (!call.session.is_in_exec, call.batch.waits_for_keys());
+    if locks && !waits {
+        call.batch.try_lock_everything()?;
+    }
     let now_ms = call.server.space.now_ms();
     call.server.pause.begin(now_ms, now_ms.saturating_add(for_ms), is_for_all);
-    // Writes that began before it are committed when it is answered; those that have yet to lock their keys see it
-    // then. A transaction with it holds all locks already.
-    if !call.session.is_in_exec {
+    if locks && waits {
         call.batch.lock_everything();
     }
     call.reply.ok();

@@ -28,7 +28,7 @@ pub fn run(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
     allow_arguments(&args, spec, call.batch)?;
     call.batch.next_command();
     if flags.has(Flags::LOCKS_ALL) {
-        call.batch.lock_everything();
+        call.batch.try_lock_everything()?;
     } else if flags.has(Flags::WRITE) {
         match spec.keys.may_be_elsewhere() {
             false => call.batch.lock(call.session.db, spec.keys.of(&call.args))?,

@@ -467,7 +467,7 @@ fn lock(call: &mut Call<'_>, queued: &Queued) -> Outcome {
         }
     }
     if needs_all {
-        call.batch.lock_everything();
+        call.batch.try_lock_everything()?;
         return presence::check(call, used.into_iter());
     }
     if used.iter().any(|key| presence::needs_lock(call, *key)) {

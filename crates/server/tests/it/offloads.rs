@@ -450,6 +450,40 @@ fn those_who_wait_for_a_key_leave_threads_to_others() {
     assert_eq!(other.say("GET k"), bulk(&"x".repeat(WRITERS)));
 }
 
+/// However many.
+#[test]
+fn those_who_wait_for_all_keys_leave_threads_to_others() {
+    const FLUSHES: usize = 6;
+    let served = Served::with(&[("server-threads", "1"), ("reader-threads", "2")]);
+    let space = &served.server().space;
+    let mut other = served.client();
+    assert_eq!(other.say("SET other v"), ok());
+    let mut holder = space.command_batch(Mode::Device);
+    holder.lock(0, [&b"k"[..]].into_iter()).unwrap();
+    let mut flushes: Vec<Client> = (0..FLUSHES).map(|_| served.client()).collect();
+    for (number, client) in flushes.iter_mut().enumerate() {
+        match number % 2 {
+            0 => client.send_words(&["FLUSHALL"]),
+            _ => {
+                assert_eq!(client.pipeline(&["MULTI", "FLUSHDB"])[0], ok());
+                client.send_words(&["EXEC"]);
+            }
+        }
+    }
+    let waiting = || served.server().stats.waiting.load(Ordering::Relaxed);
+    until("all wait", || waiting() == FLUSHES as u64);
+    for _ in 0..20 {
+        assert_eq!(other.say("KEYS o*"), array([bulk("other")]));
+    }
+    assert_eq!(waiting(), FLUSHES as u64);
+    holder.abandon();
+    for (number, client) in flushes.iter_mut().enumerate() {
+        let expected = if number % 2 == 0 { ok() } else { array([ok()]) };
+        assert_eq!(client.reply(), expected);
+    }
+    assert_eq!(other.say("KEYS *"), array([]));
+}
+
 /// Also those that only read, and those of a transaction together.
 #[test]
 fn commands_of_many_arguments_are_left_to_the_executor() {
