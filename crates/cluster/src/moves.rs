@@ -5,6 +5,7 @@ mod copy;
 mod flushes;
 mod intent;
 mod key_move;
+mod key_queue;
 mod mover;
 mod record;
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! Taking over is: load exceptions and intents of the instance, which is fenced already, go on with the
 //! moves that the intents are of, and serve once none of them holds a key.
 
+mod wanted;
+
 use crate::epochs;
 use crate::rpc::{MoveMessage, ShardRecords};
 use crate::shared::Shared;
@@ -15,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use terrace_cluster::{
-    Assignment, DbKey, Direction, Effect, Epoch, Exception, KeyCopy, KeyMove, Misplaced,
-    MoveAnswer, MoveCall, MoveEvent, MoveId, Mover, NodeId, Outcome, Refusal, ShardId, Site,
+    Assignment, DbKey, Direction, Effect, Epoch, Exception, KeyCopy, KeyMove, MoveAnswer, MoveCall,
+    MoveEvent, MoveId, Mover, NodeId, Outcome, Refusal, ShardId, Site,
 };
 use terrace_keyspace::move_point;
 use tokio::sync::{mpsc, oneshot};
@@ -317,47 +319,12 @@ impl Owner {
         Ok(self.want())
     }
 
-    fn place_of(&self, key: &DbKey) -> Option<ShardId> {
-        self.owned.keys.read().exceptions.get(key.db, &key.key).map(|it| it.at)
-    }
-
-    /// Lets the mover do what is missing of what is wanted: how many keys. Those that are in a move are looked at
-    /// again when it is over: where they are then is not known before.
-    fn want(&mut self) -> u64 {
-        let topology = self.shared.topology();
-        // What is planned for another shard of the same store is at home.
-        let is_elsewhere = |at: &ShardId| {
-            let shard = topology.as_ref().and_then(|topology| topology.shards.get(at));
-            shard.is_none_or(|shard| shard.instance != self.owned.instance)
-        };
-        let part = self.wishes.assignments().filter(|it| is_elsewhere(&it.at));
-        let part: Vec<Assignment> = part.collect();
-        let mut misplaced = self.owned.keys.read().exceptions.misplaced(&part);
-        let count = misplaced.len() as u64;
-        let needed: BTreeSet<&DbKey> = self.wishes.needed_at_home().collect();
-        misplaced.retain(|it| !needed.contains(&it.key));
-        let (busy, misplaced): (Vec<_>, Vec<_>) =
-            misplaced.into_iter().partition(|it| self.mover.is_busy(&it.key));
-        self.mover.want(misplaced);
-        for Misplaced { key, to, .. } in busy {
-            if let Some(to) = to {
-                self.mover.send_on(key, to);
-            }
-        }
-        for key in needed {
-            if let Some(at) = self.place_of(key) {
-                self.mover.recall(key.clone(), at);
-            }
-        }
-        count
-    }
-
     fn move_key(&mut self, key: DbKey, to: Option<ShardId>, done: Answer) {
         if let Err(why) = self.may_move() {
             return drop(done.send(Err(why)));
         }
-        self.wishes.order(key, to.filter(|to| *to != self.owned.shard), done);
-        self.want();
+        self.wishes.order(key.clone(), to.filter(|to| *to != self.owned.shard), done);
+        self.want_one(&key);
     }
 
     fn recall(&mut self, key: DbKey, done: Callback) {
@@ -381,7 +348,7 @@ impl Owner {
 
     /// Answers those whose key is in no move and where it shall be, or whose move did not succeed.
     fn settle(&mut self) {
-        let mut is_misplaced = false;
+        let mut misplaced = Vec::new();
         let all_finished = self.mover.take_finished();
         if !all_finished.is_empty() {
             let now = self.start.elapsed();
@@ -400,7 +367,7 @@ impl Owner {
                 self.wishes.fail(key, self.place_of(key), &why.to_string());
             }
             if finished.is_split {
-                is_misplaced = true;
+                misplaced.extend(finished.keys);
                 continue;
             }
             let undone = match finished.outcome {
@@ -423,13 +390,15 @@ impl Owner {
                     // What was ordered while it was moved.
                     None => {
                         let wanted = self.wishes.place_of(key);
-                        is_misplaced |= finished.leaves_misplaced(key, at, wanted);
+                        if finished.leaves_misplaced(key, at, wanted) {
+                            misplaced.push(key.clone());
+                        }
                     }
                 }
             }
         }
-        if is_misplaced && !self.is_stopping {
-            self.want();
+        if !self.is_stopping {
+            misplaced.iter().for_each(|key| self.want_one(key));
         }
         let at_rest = |key: &&DbKey| !self.mover.is_busy(key);
         let keys: Vec<DbKey> = self.wishes.awaited().filter(at_rest).cloned().collect();

@@ -55,6 +55,11 @@ impl Wishes {
         self.places.get(key).copied()
     }
 
+    /// Whether a command needs the key at home.
+    pub fn is_needed_at_home(&self, key: &DbKey) -> bool {
+        self.waiting.get(key).is_some_and(|waiting| is_needed(waiting))
+    }
+
     /// Keys that commands need at home.
     pub fn needed_at_home(&self) -> impl Iterator<Item = &DbKey> {
         self.waiting.iter().filter(|(_, waiting)| is_needed(waiting)).map(|(key, _)| key)
@@ -77,7 +82,7 @@ impl Wishes {
 
     /// One key shall be there.
     pub fn order(&mut self, key: DbKey, to: Option<ShardId>, done: Answer) {
-        if to.is_some() && self.waiting.get(&key).is_some_and(|waiting| is_needed(waiting)) {
+        if to.is_some() && self.is_needed_at_home(&key) {
             let _ = done.send(Err(NEEDED_AT_HOME.into()));
             return;
         }
@@ -128,7 +133,7 @@ impl Wishes {
     }
 
     /// The move of a key failed, and it is there. If that is not where it shall be, it is not tried again before the
-    /// next order.
+    /// next order for it, or the next plan.
     pub fn fail(&mut self, key: &DbKey, at: Option<ShardId>, why: &str) {
         if self.place_of(key) != at {
             self.places.remove(key);

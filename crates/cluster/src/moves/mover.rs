@@ -16,7 +16,8 @@ use crate::key::{DbKey, MoveId};
 use crate::moves::copy::{CopyState, KeyCopy};
 use crate::moves::intent::{Direction, Intent, Refusal};
 use crate::moves::key_move::{Effect, KeyMove, MoveAnswer, MoveEvent, Outcome};
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use crate::moves::key_queue::KeyQueue;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -97,7 +98,7 @@ pub struct FinishedMove {
 
 impl FinishedMove {
     /// Whether a key of it that is `at` this place now (`None`: at home) is not on its way to where it is `wanted`. Then
-    /// what is missing of all that is wanted is to be looked at, which takes a time proportional to that.
+    /// it is to be said anew where it shall be ([`Mover::want_one`]).
     pub fn leaves_misplaced(
         &self,
         key: &DbKey,
@@ -120,14 +121,6 @@ enum Queue {
     Waiting(Direction, ShardId),
 }
 
-/// Keys that commands need at home, each once.
-#[derive(Debug, Clone, Default)]
-struct Recalls {
-    queue: VecDeque<DbKey>,
-    /// What is in the queue.
-    keys: HashSet<DbKey>,
-}
-
 /// What is known of a key that was in a move that is to be split.
 #[derive(Debug, Clone, Copy)]
 struct BatchLimit {
@@ -145,9 +138,9 @@ pub struct Mover<V> {
     /// The bytes of a value.
     size_of: fn(&V) -> u64,
     next_number: u64,
-    waiting: BTreeMap<(Direction, ShardId), VecDeque<DbKey>>,
+    waiting: BTreeMap<(Direction, ShardId), KeyQueue>,
     /// Keys that commands need at home, by where they are.
-    recalls: BTreeMap<ShardId, Recalls>,
+    recalls: BTreeMap<ShardId, KeyQueue>,
     /// Of `waiting`, the queue that was served last.
     turn: Option<(Direction, ShardId)>,
     /// The same of `recalls`.
@@ -207,17 +200,37 @@ impl<V: Clone> Mover<V> {
         self.onward.clear();
         // Those that are recalled are said after this call.
         self.batch_limits.retain(|_, limit| std::mem::take(&mut limit.is_wanted));
-        for Misplaced { key, from, to } in misplaced {
-            self.keep_limit(&key);
-            match (from, to) {
-                (Some(from), Some(to)) => {
-                    self.onward.insert(key.clone(), to);
-                    self.enqueue(Direction::Home, from, key);
-                }
-                (Some(from), None) => self.enqueue(Direction::Home, from, key),
-                (None, Some(to)) => self.enqueue(Direction::Out, to, key),
-                (None, None) => {}
+        misplaced.into_iter().for_each(|it| self.want_misplaced(it));
+    }
+
+    /// What is to be moved of one key, which may be where it shall be: replaces what waits of it. Others wait on. One that is
+    /// in a move is looked at again when that is over. Cost: O(log n).
+    pub fn want_one(&mut self, it: Misplaced) {
+        let is_left = |queue: &mut KeyQueue| {
+            queue.remove(&it.key);
+            !queue.is_empty()
+        };
+        self.waiting.retain(|_, queue| is_left(queue));
+        self.recalls.retain(|_, queue| is_left(queue));
+        self.onward.remove(&it.key);
+        match (self.is_busy(&it.key), it.to) {
+            (false, to) if it.from == to => _ = self.batch_limits.remove(&it.key),
+            (false, _) => self.want_misplaced(it),
+            (true, Some(to)) if it.from != it.to => self.send_on(it.key, to),
+            (true, _) => {}
+        }
+    }
+
+    fn want_misplaced(&mut self, Misplaced { key, from, to }: Misplaced) {
+        self.keep_limit(&key);
+        match (from, to) {
+            (Some(from), Some(to)) => {
+                self.onward.insert(key.clone(), to);
+                self.enqueue(Direction::Home, from, key);
             }
+            (Some(from), None) => self.enqueue(Direction::Home, from, key),
+            (None, Some(to)) => self.enqueue(Direction::Out, to, key),
+            (None, None) => {}
         }
     }
 
@@ -234,10 +247,7 @@ impl<V: Clone> Mover<V> {
         self.onward.remove(&key);
         self.keep_limit(&key);
         if !self.busy.contains_key(&key) {
-            let recalls = self.recalls.entry(from).or_default();
-            if recalls.keys.insert(key.clone()) {
-                recalls.queue.push_back(key);
-            }
+            self.recalls.entry(from).or_default().push_back(key);
         }
     }
 
@@ -254,8 +264,7 @@ impl<V: Clone> Mover<V> {
 
     /// How many keys wait.
     pub fn waiting_count(&self) -> usize {
-        let recalls = self.recalls.values().map(|recalls| &recalls.queue);
-        self.waiting.values().chain(recalls).map(VecDeque::len).sum()
+        self.waiting.values().chain(self.recalls.values()).map(KeyQueue::count).sum()
     }
 
     /// The moves that are under way.
@@ -348,14 +357,11 @@ impl<V: Clone> Mover<V> {
             let (direction, other, keys) = match self.next()? {
                 Queue::Recalls(other) => {
                     self.recall_turn = Some(other);
-                    let mut recalls = self.recalls.remove(&other).unwrap_or_default();
+                    let mut queue = self.recalls.remove(&other).unwrap_or_default();
                     // A key that is busy has been found by another move, whose end says what is to be done.
-                    let (keys, busy) = self.take_batch(&mut recalls.queue);
-                    for key in keys.iter().chain(&busy) {
-                        recalls.keys.remove(key);
-                    }
-                    if !recalls.queue.is_empty() {
-                        self.recalls.insert(other, recalls);
+                    let (keys, _) = self.take_batch(&mut queue);
+                    if !queue.is_empty() {
+                        self.recalls.insert(other, queue);
                     }
                     (Direction::Home, other, keys)
                 }
@@ -366,7 +372,7 @@ impl<V: Clone> Mover<V> {
                     self.turn = Some(at);
                     let mut queue = self.waiting.remove(&at).unwrap_or_default();
                     let (keys, busy) = self.take_batch(&mut queue);
-                    queue.extend(busy);
+                    busy.into_iter().for_each(|key| queue.push_back(key));
                     if !queue.is_empty() {
                         self.waiting.insert(at, queue);
                     }
@@ -381,22 +387,23 @@ impl<V: Clone> Mover<V> {
     }
 
     /// The next keys of a queue that are in no move, and those before them that are in one.
-    fn take_batch(&self, queue: &mut VecDeque<DbKey>) -> (Vec<DbKey>, Vec<DbKey>) {
+    fn take_batch(&self, queue: &mut KeyQueue) -> (Vec<DbKey>, Vec<DbKey>) {
         let mut most = self.limits.keys_per_move.max(1);
         let (mut keys, mut busy) = (Vec::new(), Vec::new());
-        let mut taken = HashSet::new();
         while keys.len() < most
-            && let Some(key) = queue.pop_front()
+            && let Some(key) = queue.front()
         {
-            let limit = self.batch_limits.get(&key).map_or(most, |limit| limit.keys);
-            if self.busy.contains_key(&key) {
-                busy.push(key);
-            } else if limit <= keys.len() {
-                queue.push_front(key);
+            let limit = self.batch_limits.get(key).map_or(most, |limit| limit.keys);
+            let is_busy = self.is_busy(key);
+            if !is_busy && limit <= keys.len() {
                 break;
-            } else if taken.insert(key.clone()) {
+            }
+            let first = queue.pop_front();
+            if is_busy {
+                busy.extend(first);
+            } else {
                 most = most.min(limit);
-                keys.push(key);
+                keys.extend(first);
             }
         }
         (keys, busy)
@@ -491,80 +498,4 @@ impl<V: Clone> Mover<V> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::moves::key_move::MoveCall;
-
-    const FROM: ShardId = ShardId(2);
-    const TO: ShardId = ShardId(3);
-
-    /// What happens next to a move of one key after these effects, all answers good; `None` when it is over.
-    fn next_event(effects: &[Effect<u32>]) -> Option<MoveEvent<u32>> {
-        effects.iter().find_map(|effect| match effect {
-            Effect::Hold | Effect::DrainCalls => Some(MoveEvent::Drained),
-            Effect::Send { call, ticket, .. } => {
-                let answer = match call {
-                    MoveCall::Begin => MoveAnswer::Begun(vec![Ok(())]),
-                    MoveCall::Export => MoveAnswer::Exported(vec![1]),
-                    _ => MoveAnswer::Done,
-                };
-                Some(MoveEvent::Answered(*ticket, answer))
-            }
-            _ => None,
-        })
-    }
-
-    /// Else each batch of a plan that sends keys from one instance to another would make its caller look at all of them.
-    #[test]
-    fn a_key_goes_on_from_home_although_what_is_wanted_is_looked_at_meanwhile() {
-        const STEPS: usize = 7;
-        for looked_at in 0..STEPS {
-            let key = DbKey::new(0, "k");
-            let limits = MoveLimits::default();
-            let mut mover = Mover::new(Epoch(5), limits, Duration::ZERO, |_: &u32| 1);
-            mover.want([Misplaced { key: key.clone(), from: Some(FROM), to: Some(TO) }]);
-            let (id, mut effects) = mover.poll(Duration::ZERO).unwrap();
-            let mut step = 0;
-            while let Some(event) = next_event(&effects) {
-                if step == looked_at {
-                    mover.want([]);
-                    mover.send_on(key.clone(), TO);
-                    mover.send_on(DbKey::new(0, "in no move"), TO);
-                }
-                step += 1;
-                effects = mover.on(id, event);
-            }
-            assert_eq!(step, STEPS);
-            let finished = mover.take_finished();
-            assert_eq!(finished[0].onward, BTreeMap::from([(key.clone(), TO)]));
-            let leaves = |at, wanted| finished[0].leaves_misplaced(&key, at, wanted);
-            assert!(!leaves(None, Some(TO)) && !leaves(None, None));
-            assert!(leaves(None, Some(FROM)) && leaves(Some(FROM), None));
-            let (id, _) = mover.poll(Duration::ZERO).unwrap();
-            let next = mover.get(id).unwrap();
-            assert_eq!(
-                (next.direction(), next.other(), next.keys()),
-                (Direction::Out, TO, &[key][..])
-            );
-            assert_eq!(mover.waiting_count(), 0);
-        }
-    }
-
-    /// It is looked at again at the end of its move, and does not leave again when it comes home later.
-    #[test]
-    fn a_key_that_goes_out_is_not_sent_on() {
-        let key = DbKey::new(0, "k");
-        let mut mover = Mover::new(Epoch(5), MoveLimits::default(), Duration::ZERO, |_: &u32| 1);
-        mover.want([Misplaced { key: key.clone(), from: None, to: Some(FROM) }]);
-        let (id, mut effects) = mover.poll(Duration::ZERO).unwrap();
-        mover.send_on(key.clone(), TO);
-        while let Some(event) = next_event(&effects) {
-            effects = mover.on(id, event);
-        }
-        let finished = mover.take_finished();
-        assert!(finished[0].onward.is_empty());
-        assert!(finished[0].leaves_misplaced(&key, Some(FROM), Some(TO)));
-        assert!(!finished[0].leaves_misplaced(&key, Some(FROM), Some(FROM)));
-        assert_eq!((mover.poll(Duration::ZERO), mover.waiting_count()), (None, 0));
-    }
-}
+mod tests;
