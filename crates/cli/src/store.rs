@@ -109,6 +109,13 @@ impl StoreArgs {
         if_missing: IfMissing,
         name: Option<&str>,
     ) -> Result<(Db, ColumnFamily)> {
+        let mut options = options;
+        if let Some(name) = name.filter(|_| if_missing == IfMissing::Create)
+            && !matches!(self.contents()?, Contents::Store)
+        {
+            // A name that is refused is known before a store is made for it.
+            options.column_families.push((name.into(), options.default_family.clone()));
+        }
         let db = self.open(options, if_missing)?;
         if self.kind(&db)? == StoreKind::Keyspace {
             let dir = self.dir.display();

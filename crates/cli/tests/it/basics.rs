@@ -305,6 +305,11 @@ fn arguments_are_checked() {
     assert!(said.contains("memory_budget") && said.contains("4 MiB"), "{said}");
     let long = "k".repeat(65_537);
     assert!(program.fails(1, &["put", &long, "v"]).contains("65536"));
+    let long_name = "f".repeat(257);
+    for family in ["", &long_name[..]] {
+        let said = program.fails(1, &["put", "k", "v", "--family", family]);
+        assert!(said.contains("1 to 256 bytes"), "{said}");
+    }
     assert!(!program.store().exists(), "an empty store was made");
 }
 

@@ -5,7 +5,7 @@ use crate::inner::Inner;
 use crate::kill_point::kill_point;
 use crate::listener::StallCondition;
 use crate::merge_operator::{MergeOperator, builtin_merge_operator};
-use crate::options::{CfOptions, Options, stored};
+use crate::options::{CfOptions, Options, refuse, stored};
 use crate::version::family::Family;
 use crate::version::install;
 use crate::write::log_segments;
@@ -14,20 +14,6 @@ use terrace_manifest::{FamilyEdit, VersionEdit};
 
 /// The name of the family every store has.
 pub(crate) const DEFAULT_FAMILY: &str = "default";
-
-/// The longest column family name, in bytes.
-const MAX_NAME_BYTES: usize = 256;
-
-/// Refuses names that are empty or too long.
-pub(crate) fn check_name(name: &str) -> Result<()> {
-    match (1..=MAX_NAME_BYTES).contains(&name.len()) {
-        true => Ok(()),
-        false => Err(Error::InvalidArgument(format!(
-            "a column family name has 1 to {MAX_NAME_BYTES} bytes, not {}",
-            name.len()
-        ))),
-    }
-}
 
 /// The merge operator of a family: the one that is `given`, or the built-in one that the store
 /// names as `stored`.
@@ -58,7 +44,7 @@ pub(crate) fn merge_operator(
 
 /// Creates the family `name`, durably, and opens it.
 pub(crate) fn create(inner: &Inner, name: &str, options: &CfOptions) -> Result<Arc<Family>> {
-    check_name(name)?;
+    refuse::family_name(name)?;
     Options { default_family: options.clone(), ..inner.base.options.clone() }.check()?;
     inner.base.health.check_writable()?;
     let lead = inner.commit.queue()?.lead();

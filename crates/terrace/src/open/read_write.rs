@@ -235,7 +235,6 @@ fn create_families(log: &mut ManifestLog, options: &Options) -> Result<()> {
         }
     }
     for (name, family) in &options.column_families {
-        families::check_name(name)?;
         let exists = log.state.families.values().any(|f| f.name == *name)
             || edit.families.iter().any(|f| f.create.as_ref() == Some(name));
         if !exists {

@@ -484,7 +484,10 @@ impl Options {
         let ratio = &a.gc_garbage_ratio;
         range((0.05..=1.0).contains(ratio), "gc_garbage_ratio", ratio, "0.05 to 1")?;
         self.default_family.check()?;
-        self.column_families.iter().try_for_each(|(_, family)| family.check())
+        self.column_families.iter().try_for_each(|(name, family)| {
+            refuse::family_name(name)?;
+            family.check()
+        })
     }
 
     /// Everything the verbs need to know for one family.

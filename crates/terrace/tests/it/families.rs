@@ -279,3 +279,15 @@ fn a_copy_gives_a_new_family_nothing_of_one_that_was_dropped() {
         assert!(family.iter().unwrap().entries().next().is_none(), "{name}");
     }
 }
+
+#[test]
+fn a_name_that_no_family_can_have_makes_no_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    for name in [String::new(), "f".repeat(257)] {
+        let column_families = vec![(name, CfOptions::default())];
+        let options = Options { column_families, ..Options::default() };
+        assert!(matches!(Db::open(&path, options), Err(Error::InvalidArgument(_))));
+        assert!(!path.exists());
+    }
+}
