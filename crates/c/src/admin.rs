@@ -9,8 +9,7 @@ use crate::text::handed_out;
 use std::ffi::c_char;
 use std::ptr;
 use terrace::RepairOptions;
-use terrace_binding::{Outcome, ServedStores};
-use terrace_keyspace::StoreKind;
+use terrace_binding::Outcome;
 
 /// Makes everything written so far durable, whatever the option "sync" says.
 #[unsafe(no_mangle)]
@@ -162,16 +161,6 @@ pub unsafe extern "C" fn terrace_repair_from_lost(
     call(|| unsafe { repair(path, options, how, report) })
 }
 
-/// How a server's stores are known, and what they say of themselves.
-const SERVED: ServedStores = ServedStores {
-    family_signs: terrace_keyspace::FAMILY_SIGNS,
-    is_one: |db| match StoreKind::of(db) {
-        Ok(kind) => Ok(kind == StoreKind::Keyspace),
-        Err(error) => Err(error.to_string()),
-    },
-    doubt_notes: |db| terrace_keyspace::doubt_notes(db).map_err(|error| error.to_string()),
-};
-
 /// # Safety
 /// As the functions of the interface.
 unsafe fn repair(
@@ -185,7 +174,7 @@ unsafe fn repair(
     out.set(ptr::null_mut());
     // SAFETY: said above.
     let (at, options) = unsafe { (path(at)?, Options::of(options)?) };
-    let done = terrace_binding::repair(at, options, how, &SERVED)?;
+    let done = terrace_keyspace::repair(at, options, how)?;
     let mut lines = vec![if done.was_sound { "sound" } else { "damaged" }.to_string()];
     lines.extend(done.saved.iter().map(|text| format!("saved: {text}")));
     lines.extend(done.lost.iter().map(|text| format!("lost: {text}")));

@@ -21,7 +21,7 @@ use terrace_cluster::Placement;
 
 /// How a repair knows the families of a keyspace if nothing but the log is left. A new store makes those with the mark first,
 /// in this order.
-pub const FAMILY_SIGNS: &[FamilySign] = &[
+pub(crate) const FAMILY_SIGNS: &[FamilySign] = &[
     FamilySign { name: COLLECTIONS, id: Some(1), key_prefix: MARK },
     FamilySign { name: ELEMENTS, id: Some(2), key_prefix: MARK },
     FamilySign { name: CLUSTER, id: None, key_prefix: FENCE },

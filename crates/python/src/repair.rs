@@ -6,19 +6,8 @@ use crate::options::file_system;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
-use terrace::{Options, RepairOptions};
-use terrace_binding::ServedStores;
-use terrace_keyspace::StoreKind;
-
-/// How a server's stores are known, and what they say of themselves.
-const SERVED: ServedStores = ServedStores {
-    family_signs: terrace_keyspace::FAMILY_SIGNS,
-    is_one: |db| match StoreKind::of(db) {
-        Ok(kind) => Ok(kind == StoreKind::Keyspace),
-        Err(error) => Err(error.to_string()),
-    },
-    doubt_notes: |db| terrace_keyspace::doubt_notes(db).map_err(|error| error.to_string()),
-};
+use terrace::{Options, RepairOptions, RepairReport};
+use terrace_binding::Outcome;
 
 /// Makes the store in `path` one that opens, out of what is sound of it; gives what was saved and lost. With `from_lost` it first
 /// takes back what earlier opens and repairs moved to `lost` in it.
@@ -34,7 +23,8 @@ pub fn repair(
     let mut options = Options::default();
     options.advanced.vfs = file_system(encryption_key_file)?;
     let how = RepairOptions { dry_run, from_lost, ..RepairOptions::default() };
-    let report = wait(py, || terrace_binding::repair(&path, options, how, &SERVED), raise)?;
+    let work = || -> Outcome<RepairReport> { Ok(terrace_keyspace::repair(&path, options, how)?) };
+    let report = wait(py, work, raise)?;
     let dict = PyDict::new(py);
     dict.set_item("was_sound", report.was_sound)?;
     dict.set_item("saved", report.saved)?;

@@ -2,14 +2,13 @@
 
 use crate::arguments;
 use crate::files;
-use crate::outcome::{self, Outcome, tell};
+use crate::outcome::{Outcome, tell};
 use crate::standard_output;
 use anyhow::Result;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use terrace::{Db, Error, Options, RepairOptions, RepairReport};
+use std::path::PathBuf;
+use terrace::{Options, RepairOptions, RepairReport};
 use terrace_inspect::Contents;
-use terrace_keyspace::StoreKind;
 
 /// Arguments of `repair`.
 #[derive(Debug, clap::Args)]
@@ -48,9 +47,9 @@ pub fn run(args: &RepairArgs) -> Result<Outcome> {
     let options =
         Options { memory_budget: args.memory, create_if_missing: false, ..files::options() };
     let RepairArgs { dry_run, from_lost, .. } = *args;
-    let how = RepairOptions { dry_run, from_lost, family_signs: terrace_keyspace::FAMILY_SIGNS };
-    let tell = |report: &RepairReport| tell_report(args, options.clone(), report);
-    let report = terrace::repair_telling(&args.dir, options.clone(), how, tell)?;
+    let how = RepairOptions { dry_run, from_lost, ..RepairOptions::default() };
+    let tell = |report: &RepairReport| tell_report(args, report);
+    let report = terrace_keyspace::repair_telling(&args.dir, options, how, tell)?;
     Ok(match report.lost.is_empty() {
         true => Outcome::Done,
         false => Outcome::Partial,
@@ -58,13 +57,7 @@ pub fn run(args: &RepairArgs) -> Result<Outcome> {
 }
 
 /// Until this has ended the next repair tells the losses again.
-fn tell_report(args: &RepairArgs, options: Options, report: &RepairReport) -> Result<()> {
-    // Also when an earlier repair was killed before it came to this.
-    let has_lost = !report.lost.is_empty() || args.dir.join("lost").exists();
-    let doubted = match has_lost && !args.dry_run {
-        true => doubt_notes(&args.dir, options),
-        false => Ok(()),
-    };
+fn tell_report(args: &RepairArgs, report: &RepairReport) -> Result<()> {
     let mut out = standard_output::read_or_not();
     for line in &report.saved {
         writeln!(out, "saved: {line}")?;
@@ -74,10 +67,6 @@ fn tell_report(args: &RepairArgs, options: Options, report: &RepairReport) -> Re
     }
     for line in &report.lost {
         writeln!(out, "LOST: {line}")?;
-    }
-    if let Err(error) = doubted {
-        let why = outcome::text(&error);
-        writeln!(out, "note: before a server writes to the store, repair it again: {why}")?;
     }
     if !args.dry_run {
         let RepairReport { sst_files, sst_bytes, entries, .. } = report;
@@ -93,21 +82,4 @@ fn tell_report(args: &RepairArgs, options: Options, report: &RepairReport) -> Re
         }
     }
     Ok(out.flush()?)
-}
-
-/// What a server's store says of itself may be older than its data, if something of it is lost: the next open searches for
-/// what is in use.
-fn doubt_notes(dir: &Path, options: Options) -> Result<()> {
-    let is_served = match Db::open_read_only(dir, options.clone()) {
-        Ok(db) => StoreKind::of(&db)? == StoreKind::Keyspace,
-        // It has a merge operator of a program's, which no server's store has.
-        Err(Error::InvalidArgument(_)) => false,
-        Err(error) => return Err(error.into()),
-    };
-    if is_served {
-        let db = Db::open(dir, options)?;
-        terrace_keyspace::doubt_notes(&db)?;
-        db.close()?;
-    }
-    Ok(())
 }
