@@ -365,10 +365,10 @@ export interface ExplainStep {
 export interface KeyList {
   db: number;
   prefix: Key;
-  /** In order, at most 100. */
+  /** In order, at most 100; fewer, or none, where many deleted or expired keys are in between. */
   keys: KeyRow[];
   has_more: boolean;
-  /** What `after` is for the next page: the last key, in full. `null`: no more, or that key is longer than 4,096 bytes. */
+  /** What `after` is for the next page: the last key that was looked at, in full. `null`: no more, or that key is longer than 4,096 bytes. */
   next: string | null;
 }
 

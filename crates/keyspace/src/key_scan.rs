@@ -10,6 +10,7 @@ use crate::keys::Type;
 use crate::members::Page;
 use crate::pending_writes::PendingWrites;
 use crate::random;
+use crate::step_allowance::StepAllowance;
 use crate::walk_bounds::{KeyRange, Step, WalkBounds};
 use std::collections::BTreeMap;
 use terrace::{Iter, ReadOptions};
@@ -65,6 +66,10 @@ struct Stored<'b> {
     bounds: &'b WalkBounds,
     /// How many searches it may make for what is within the bounds.
     searches: u64,
+    /// How many keys it may step over that are not shown; `None`: any number.
+    steps: Option<StepAllowance>,
+    /// What is behind this key of the engine is not known: there were too many of those.
+    known_until: Option<Vec<u8>>,
 }
 
 impl Stored<'_> {
@@ -78,22 +83,49 @@ impl Stored<'_> {
 
     /// Goes on to the first key within the bounds, from where it stands.
     fn settle(&mut self) -> Result<()> {
-        let Some(iter) = &mut self.iter else { return Ok(()) };
-        while iter.valid()
+        while let Some(iter) = self.iter.as_mut().filter(|iter| iter.valid())
             && let Step::Seek(next) = self.bounds.look_at(iter.key())
         {
             let left = self.searches.checked_sub(1);
             self.searches = left.ok_or(Error::Elsewhere(Wait::Walk))?;
-            iter.seek(&next)?;
+            let moved = iter.seek(&next);
+            self.go_on(moved)?;
         }
         Ok(())
     }
 
     fn advance(&mut self) -> Result<()> {
         if let Some(iter) = &mut self.iter {
-            iter.next()?;
+            let moved = iter.next();
+            self.go_on(moved)?;
         }
         self.settle()
+    }
+
+    /// After a move of the iterator. One that would have stepped over too many keys cuts the slot and goes on with the next
+    /// one; with one range the row ends.
+    fn go_on(&mut self, mut moved: terrace::Result<()>) -> Result<()> {
+        let Self { iter: Some(iter), bounds, steps: Some(steps), .. } = self else {
+            return Ok(moved?);
+        };
+        while moved.is_err() {
+            let Some(at) = iter.refused_at().map(<[u8]>::to_vec) else { break };
+            // What was stepped over may have been of slots before.
+            let is_in_other_slot = steps.enter(bounds.slot_bytes_of(&at));
+            iter.step_over_at_most(steps.renew(iter.stepped_over() + iter.covered_steps()));
+            let behind = [&at[..], &[0]].concat();
+            let step = match bounds.look_at(&at) {
+                Step::Show if is_in_other_slot => Step::Seek(behind),
+                Step::Show if bounds.cut_at(&at) => bounds.look_at(&behind),
+                step => step,
+            };
+            let Step::Seek(next) = step else {
+                (self.known_until, self.iter) = (Some(at), None);
+                return Ok(());
+            };
+            moved = iter.seek(&next);
+        }
+        Ok(moved?)
     }
 }
 
@@ -260,15 +292,28 @@ impl CommandBatch {
         &mut self,
         bounds: &WalkBounds,
         with_values: bool,
-        mut seen: impl FnMut(&[u8], SeenKey<'_>) -> bool,
+        seen: impl FnMut(&[u8], SeenKey<'_>) -> bool,
     ) -> Result<()> {
+        self.walk_within(bounds, with_values, None, seen).map(drop)
+    }
+
+    /// As [`Self::walk`]. It steps over no more than `most_steps` strings, and as many collections, that are not shown. A slot
+    /// with more is cut ([`WalkBounds::cut`]); one range ends with the key of the engine that is given, the last that is known.
+    pub(crate) fn walk_within(
+        &mut self,
+        bounds: &WalkBounds,
+        with_values: bool,
+        most_steps: Option<u64>,
+        mut seen: impl FnMut(&[u8], SeenKey<'_>) -> bool,
+    ) -> Result<Option<Vec<u8>>> {
         self.pin();
         if bounds.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         self.sort_written();
-        let mut strings = self.stored_keys(bounds, Some(with_values))?;
-        let mut collections = self.stored_keys(bounds, None)?;
+        let mut strings = self.stored_keys(bounds, Some(with_values), most_steps)?;
+        let mut collections = self.stored_keys(bounds, None, most_steps)?;
+        let mut expired_steps = most_steps.map(StepAllowance::of);
         let mut texts = Written::within(bounds, self.written_texts());
         let mut metas = Written::within(bounds, self.written_metas());
         let prefix_bytes = self.space.layout.prefix_bytes();
@@ -278,7 +323,11 @@ impl CommandBatch {
             let written = (text.map(|row| row.0), meta.map(|row| row.0));
             let stored = (strings.key(), collections.key());
             let all = [written.0, written.1, stored.0, stored.1];
-            let Some(key) = all.into_iter().flatten().min() else { return Ok(()) };
+            let known_until = [&strings.known_until, &collections.known_until];
+            let known_until = known_until.into_iter().flatten().min();
+            let first = all.into_iter().flatten().min();
+            let first = first.filter(|key| known_until.is_none_or(|until| *key <= &until[..]));
+            let Some(key) = first else { return Ok(known_until.cloned()) };
             let here = all.map(|row| row == Some(key));
             let value = match text {
                 Some((_, text, bytes)) if here[0] => text.is_live(self.now_ms()).then_some(bytes),
@@ -297,13 +346,19 @@ impl CommandBatch {
             match kind.filter(|_| !self.space.moves.hides(bounds.db, &key[prefix_bytes..])) {
                 Some(kind) => {
                     if !seen(key, SeenKey { key: &key[prefix_bytes..], kind, value }) {
-                        return Ok(());
+                        return Ok(None);
                     }
                 }
                 // Collections that have expired are there until they are removed.
                 None => {
                     unseen += 1;
                     self.allow_walk(unseen)?;
+                    let slot = bounds.slot_bytes_of(key);
+                    if expired_steps.as_mut().is_some_and(|steps| steps.step(slot))
+                        && !bounds.cut_at(key)
+                    {
+                        return Ok(Some(key.to_vec()));
+                    }
                 }
             }
             if here[0] {
@@ -322,11 +377,18 @@ impl CommandBatch {
     }
 
     /// Strings, with values or without; collections if neither is said.
-    fn stored_keys<'b>(&self, bounds: &'b WalkBounds, values: Option<bool>) -> Result<Stored<'b>> {
+    fn stored_keys<'b>(
+        &self,
+        bounds: &'b WalkBounds,
+        values: Option<bool>,
+        most_steps: Option<u64>,
+    ) -> Result<Stored<'b>> {
         let db = bounds.db;
         let searches = if self.mode() == Mode::Memory { SEARCHES_IN_MEMORY } else { u64::MAX };
+        let steps = most_steps.map(StepAllowance::of);
+        let mut stored = Stored { iter: None, bounds, searches, steps, known_until: None };
         if self.is_flushed(db) || (values.is_none() && !self.may_hold_collections(db)) {
-            return Ok(Stored { iter: None, bounds, searches });
+            return Ok(stored);
         }
         let family = match values {
             Some(_) => &self.space.strings,
@@ -338,8 +400,13 @@ impl CommandBatch {
             keys_only: values == Some(false),
             ..self.reading().clone()
         })?;
-        iter.seek_to_first()?;
-        let mut stored = Stored { iter: Some(iter), bounds, searches };
+        if let Some(steps) = &mut stored.steps {
+            steps.enter(bounds.slot_bytes_of(&bounds.lower));
+            iter.step_over_at_most(steps.renew(0));
+        }
+        let moved = iter.seek_to_first();
+        stored.iter = Some(iter);
+        stored.go_on(moved)?;
         stored.settle()?;
         Ok(stored)
     }
@@ -522,7 +589,7 @@ impl CommandBatch {
         let prefix_bytes = self.space.layout.prefix_bytes();
         let mut last = None;
         for values in [Some(false), None] {
-            let Some(mut iter) = self.stored_keys(bounds, values)?.iter else { continue };
+            let Some(mut iter) = self.stored_keys(bounds, values, None)?.iter else { continue };
             iter.seek_to_last()?;
             if iter.valid() {
                 last = last.max(Some(iter.key()[prefix_bytes..].to_vec()));

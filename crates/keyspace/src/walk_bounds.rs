@@ -33,6 +33,8 @@ struct PartOfSlots {
     start: Vec<u8>,
     /// The first behind.
     end: RefCell<Option<Vec<u8>>>,
+    /// See [`WalkBounds::cut`].
+    cut: RefCell<Option<Vec<u8>>>,
 }
 
 /// See the module.
@@ -58,7 +60,7 @@ impl WalkBounds {
         let first = 0_u16.to_be_bytes();
         let lower = [&first[..], &[db], &start].concat();
         let upper = SLOT_COUNT.to_be_bytes().to_vec();
-        Self { db, lower, upper, part: Some(PartOfSlots { start, end }) }
+        Self { db, lower, upper, part: Some(PartOfSlots { start, end, cut: RefCell::default() }) }
     }
 
     /// Over a slot of a database; with placement `range` over a whole database.
@@ -92,8 +94,31 @@ impl WalkBounds {
     /// From now on leaves out, of every slot, this key of the user and what is behind it.
     pub fn end_at(&self, key: &[u8]) {
         if let Some(part) = &self.part {
-            *part.end.borrow_mut() = Some(key.to_vec());
+            lower_end(&mut part.end.borrow_mut(), key);
         }
+    }
+
+    /// What is behind this key of the engine in its slot is not known. From now on what is behind that key of the user is left
+    /// out of every slot. Gives whether there are several slots; if not, the walk ends here.
+    pub fn cut_at(&self, engine_key: &[u8]) -> bool {
+        let (Some(part), Some((_, key))) =
+            (&self.part, engine_key.split_at_checked(SLOT_BYTES + 1))
+        else {
+            return false;
+        };
+        lower_end(&mut part.end.borrow_mut(), &[key, &[0]].concat());
+        lower_end(&mut part.cut.borrow_mut(), key);
+        true
+    }
+
+    /// The least key of the user at which a slot was cut: behind it not all keys are known.
+    pub fn cut(&self) -> Option<Vec<u8>> {
+        self.part.as_ref()?.cut.borrow().clone()
+    }
+
+    /// Of a key of the engine the slot, if there are several.
+    pub fn slot_bytes_of<'k>(&self, engine_key: &'k [u8]) -> Option<&'k [u8]> {
+        self.part.as_ref().and(engine_key.get(..SLOT_BYTES))
     }
 
     /// Whether a key between `lower` and `upper` is seen.
@@ -114,6 +139,12 @@ impl WalkBounds {
             return Step::Show;
         }
         Step::Seek(from((u16::from_be_bytes(slot) + 1).to_be_bytes()))
+    }
+}
+
+fn lower_end(end: &mut Option<Vec<u8>>, key: &[u8]) {
+    if end.as_deref().is_none_or(|end| key < end) {
+        *end = Some(key.to_vec());
     }
 }
 

@@ -65,7 +65,7 @@ export function browseCard(store: Store, explain: Explain): HTMLElement {
       list.append(...page.keys.map((row) => item(page.db, row)));
       const listed = list.children.length;
       showNext(page.next !== null && listed < MOST_KEYS ? { ...query, after: page.next } : null);
-      setText(about, listed === 0 ? "no key begins so" : `${plural(listed, "key")}${page.has_more ? ", and more" : ""}`);
+      setText(about, listed === 0 && !page.has_more ? "no key begins so" : `${plural(listed, "key")}${page.has_more ? ", and more" : ""}`);
     } catch (error) {
       if (mine !== listing) return;
       // What is listed is of another prefix or database.

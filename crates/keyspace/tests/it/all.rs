@@ -10,6 +10,7 @@ mod deleted_rows;
 mod edges;
 mod expired_kinds;
 pub mod harness;
+mod key_pages;
 mod long_lists;
 mod model;
 mod moves;

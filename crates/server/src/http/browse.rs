@@ -5,12 +5,15 @@ use super::json::{Element, Key, KeyList, KeyRow, KeyValue};
 use std::sync::Arc;
 use terrace_base::hex::Hex;
 use terrace_keyspace::{
-    CommandBatch, KeyRange, Keyspace, Kind, Meta, Mode, Order, Range, Result, SeenKey, Type,
+    CommandBatch, KeyPage, KeyRange, Keyspace, Kind, Meta, Mode, Order, Range, Result, Type,
 };
 use terrace_resp::append_double;
 
 /// Keys of an answer.
 const MAX_KEYS: usize = 100;
+/// Deleted and expired keys that were not merged away yet, and that an answer steps over: some tenths of a second. It has
+/// fewer keys then, or none, and says behind which key to go on.
+const MAX_STEPS: u64 = 1 << 18;
 /// Elements of a collection that are shown.
 pub(super) const MAX_ELEMENTS: u64 = 100;
 /// Bytes of a string that are shown.
@@ -33,25 +36,22 @@ pub(super) struct Wanted {
     pub after: Option<Vec<u8>>,
 }
 
-/// The first keys that are wanted, in order.
+/// The first keys that are wanted, in order, as many as are found in a bounded time.
 pub(super) fn keys(space: &Arc<Keyspace>, wanted: &Wanted) -> Result<KeyList> {
     let mut batch = space.command_batch(Mode::Device);
     batch.next_command();
     let start = wanted.after.as_ref().map(|after| [&after[..], &[0]].concat());
     let (start, prefix) = (start.as_deref().unwrap_or_default(), &wanted.prefix[..]);
     let range = KeyRange { start, end: None, prefix };
-    let mut seen: Vec<(Vec<u8>, Type)> = Vec::new();
-    let enter = |key: SeenKey<'_>| seen.push((key.key.to_vec(), key.kind));
-    batch.walk_keys_in_order(wanted.db, range, false, MAX_KEYS + 1, |_| true, enter)?;
-    let has_more = seen.len() > MAX_KEYS;
-    seen.truncate(MAX_KEYS);
-    let last = seen.last().filter(|(key, _)| has_more && key.len() <= MAX_NEXT_BYTES);
+    let KeyPage { keys, next } = batch.page_of_keys(wanted.db, range, MAX_KEYS, MAX_STEPS)?;
+    let has_more = next.is_some();
+    let next = next.filter(|key| key.len() <= MAX_NEXT_BYTES);
     Ok(KeyList {
         db: wanted.db,
         prefix: Key::of(prefix),
-        next: last.map(|(key, _)| Hex(key).to_string()),
+        next: next.map(|key| Hex(&key).to_string()),
         has_more,
-        keys: seen
+        keys: keys
             .iter()
             .map(|(key, kind)| KeyRow { key: Key::of(key), kind: kind.name() })
             .collect(),

@@ -81,6 +81,16 @@ impl<I: ScanCursor> Values<I> {
         self.visible.stepped_over()
     }
 
+    /// As [`Visible::step_over_at_most`].
+    pub fn step_over_at_most(&mut self, most: u64) {
+        self.visible.step_over_at_most(most);
+    }
+
+    /// As [`Visible::refused_at`].
+    pub fn refused_at(&self) -> Option<&[u8]> {
+        self.visible.refused_at().filter(|_| !self.valid())
+    }
+
     /// As [`Visible::covered_steps`].
     pub fn covered_steps(&self) -> u64 {
         self.visible.covered_steps()

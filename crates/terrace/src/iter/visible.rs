@@ -199,11 +199,21 @@ impl<I: ScanCursor> Visible<I> {
         }
     }
 
-    /// Refuses, with [`Error::NotInMemory`], moves that would step over more keys than this in all that are deleted,
-    /// expired, covered or too new: for a thread that must not take long.
-    pub fn stepping_over_at_most(mut self, most: u64) -> Self {
-        self.most_stepped_over = most;
-        self
+    /// Refuses, with [`Error::NotInMemory`], moves that would from now on step over more keys than this in all that are
+    /// deleted, expired, covered or too new: for a thread that must not take long.
+    pub fn step_over_at_most(&mut self, most: u64) {
+        self.most_stepped_over = self.all_steps().saturating_add(most);
+    }
+
+    /// The key at which a move was refused since it would have stepped over too many: neither it nor a key that the move has
+    /// passed is shown.
+    pub fn refused_at(&self) -> Option<&[u8]> {
+        let is_refused = !self.valid() && self.all_steps() > self.most_stepped_over;
+        is_refused.then_some(&self.key[..])
+    }
+
+    fn all_steps(&self) -> u64 {
+        self.stepped_over + self.covered_steps + self.too_new
     }
 
     /// A key is stepped over.
@@ -214,7 +224,7 @@ impl<I: ScanCursor> Visible<I> {
     }
 
     fn check_steps(&self) -> Result<()> {
-        match self.stepped_over + self.covered_steps + self.too_new > self.most_stepped_over {
+        match self.all_steps() > self.most_stepped_over {
             true => Err(Error::NotInMemory),
             false => Ok(()),
         }

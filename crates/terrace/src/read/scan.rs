@@ -268,7 +268,8 @@ fn open(
         fold,
     };
     let most = if options.in_memory { MAX_STEPPED_OVER_IN_MEMORY } else { u64::MAX };
-    let visible = Visible::new(MergingIter::new(runs), view).stepping_over_at_most(most);
+    let mut visible = Visible::new(MergingIter::new(runs), view);
+    visible.step_over_at_most(most);
     let entries = Values::new(visible, reading);
     Ok(Iter {
         entries,
@@ -354,6 +355,19 @@ impl Iter {
     /// one for each key where there may be newer entries in between.
     pub fn covered_steps(&self) -> u64 {
         self.entries.covered_steps()
+    }
+
+    /// From now on a call that would step over more keys than this, in all calls together, gives
+    /// [`NotInMemory`](crate::Error::NotInMemory): keys that are deleted, expired, covered by range deletes, or first written
+    /// after the moment that it reads at. So a walk over many of them can be done in parts: see [`Self::refused_at`].
+    pub fn step_over_at_most(&mut self, most: u64) {
+        self.entries.step_over_at_most(most);
+    }
+
+    /// After a call that would have stepped over too many keys: the last one that it has stepped over. A forward walk has seen
+    /// all that is shown up to it, and goes on with a seek behind it.
+    pub fn refused_at(&self) -> Option<&[u8]> {
+        self.entries.refused_at()
     }
 
     /// Notes a seek; what became of it. One that needs the device is repeated elsewhere, and counts there.

@@ -279,7 +279,8 @@ fn a_walk_that_must_not_take_long_is_refused_after_many_deleted_keys() {
         for is_backward in [false, true] {
             let merged = MergingIter::new(vec![VecIter::new(run.clone())]);
             let view = plain_view(MAX_SEQNO, Vec::new());
-            let mut iter = Visible::new(merged, view).stepping_over_at_most(most);
+            let mut iter = Visible::new(merged, view);
+            iter.step_over_at_most(most);
             let (first, moved) = match is_backward {
                 false => (iter.seek_to_first(), iter.next()),
                 true => (iter.seek_to_last(), iter.prev()),
@@ -293,6 +294,29 @@ fn a_walk_that_must_not_take_long_is_refused_after_many_deleted_keys() {
             }
         }
     }
+}
+
+#[test]
+fn a_walk_over_many_deleted_keys_goes_on_where_it_was_refused() {
+    let mut run = vec![put(b"a", SeqNo::new(1))];
+    let deleted = pack_trailer(SeqNo::new(2), ValueKind::Delete);
+    run.extend((0..100).map(|n| (format!("k{n:03}").into_bytes(), deleted, Vec::new())));
+    run.push(put(b"z", SeqNo::new(1)));
+    let merged = MergingIter::new(vec![VecIter::new(run)]);
+    let mut iter = Visible::new(merged, plain_view(MAX_SEQNO, Vec::new()));
+    iter.seek_to_first().unwrap();
+    let (mut refusals, mut moved) = (Vec::new(), Ok(()));
+    while iter.key() != b"z" {
+        let behind = iter.refused_at().map(|at| [at, &[0]].concat());
+        iter.step_over_at_most(29);
+        moved = match behind {
+            Some(behind) => iter.seek(&behind),
+            None => iter.next(),
+        };
+        refusals.extend(iter.refused_at().map(<[u8]>::to_vec));
+    }
+    moved.unwrap();
+    assert_eq!(refusals, [b"k029", b"k059", b"k089"]);
 }
 
 /// Others write while somebody goes on with a scan of before.
@@ -311,7 +335,8 @@ fn keys_that_are_too_new_count_once_each_whatever_their_versions() {
         for is_backward in [false, true] {
             let merged = MergingIter::new(vec![VecIter::new(run.clone())]);
             let view = plain_view(SeqNo::new(2), Vec::new());
-            let mut iter = Visible::new(merged, view).stepping_over_at_most(most);
+            let mut iter = Visible::new(merged, view);
+            iter.step_over_at_most(most);
             let (first, moved) = match is_backward {
                 false => (iter.seek_to_first(), iter.next()),
                 true => (iter.seek(b"z"), iter.prev()),
@@ -344,7 +369,8 @@ fn covered_keys_that_are_stepped_over_one_by_one_count_too() {
         for is_backward in [false, true] {
             let merged = MergingIter::new(vec![VecIter::new(run.clone())]);
             let view = plain_view(MAX_SEQNO, vec![Box::new(set.clone())]);
-            let mut iter = Visible::new(merged, view).stepping_over_at_most(most);
+            let mut iter = Visible::new(merged, view);
+            iter.step_over_at_most(most);
             let (first, moved) = match is_backward {
                 false => (iter.seek_to_first(), iter.next()),
                 true => (iter.seek_to_last(), iter.prev()),
