@@ -5,7 +5,7 @@ import { bytes, count, digits, duration, percent, plural } from "./format.ts";
 import type { SeriesBuffer, StallBand } from "./series-buffer.ts";
 
 export interface Advice {
-  id: "refused" | "stall" | "memory" | "process" | "compaction" | "garbage" | "lookups" | "fine";
+  id: "refused" | "damage" | "stall" | "memory" | "process" | "compaction" | "garbage" | "lookups" | "fine";
   /** `now`: writes or reads suffer; `soon`: they will, or something is to be won; `fine`: nothing. */
   urgency: "now" | "soon" | "fine";
   text: string;
@@ -38,7 +38,7 @@ const SMALL_LOG_BYTES = 64 * MIB;
 const MANY_READS = 0.5;
 
 export function advise(live: Live, series: SeriesBuffer): Advice[] {
-  const all = [refused(live), stalls(live, series), compaction(live), garbage(live, series), memory(live, series), residence(live), lookups(live, series)];
+  const all = [refused(live), damaged(live), stalls(live, series), compaction(live), garbage(live, series), memory(live, series), residence(live), lookups(live, series)];
   const found = all.filter((one) => one !== null);
   found.sort((a, b) => Number(b.urgency === "now") - Number(a.urgency === "now"));
   if (found.length > 0) return found;
@@ -58,6 +58,19 @@ function refused(live: Live): Advice | null {
   if (writes_refused === null) return null;
   const text = REFUSED[writes_refused] ?? `Writes are refused: ${writes_refused}.`;
   return { id: "refused", urgency: "now", text, numbers: [["store on disk", bytes(disk_bytes)]] };
+}
+
+/** Files that merging goes around, since they cannot be read. */
+function damaged(live: Live): Advice | null {
+  const files = live.shape.quarantined ?? [];
+  const first = files[0];
+  if (first === undefined) return null;
+  const name = `${String(first.number).padStart(6, "0")}.sst`;
+  return {
+    id: "damage", urgency: "now",
+    text: `${plural(files.length, "file")} cannot be read and ${files.length === 1 ? "is" : "are"} left out of merging. ${name}, in L${first.level} of ${first.family}: ${first.error}. Damaged files are to be restored from a backup or a checkpoint, and the store opened again; others are tried again.`,
+    numbers: [["files", String(files.length)], ["first", name]],
+  };
 }
 
 function lately(live: Live, series: SeriesBuffer): StallBand[] {

@@ -117,8 +117,19 @@ export interface Shape {
   value_segments: number;
   value_bytes: number;
   garbage_bytes: number;
+  /** Files that cannot be read and are left out of compactions, at most 100; `terrace_quarantined_files` of `/metrics` counts all. */
+  quarantined?: QuarantinedFile[];
   /** Bytes in front of the database in keys of files: 2 in a store with placement `slots`; 0, or left out, in any other. */
   slot_bytes?: number;
+}
+
+export interface QuarantinedFile {
+  /** Of `000012.sst` 12. */
+  number: number;
+  family: string;
+  level: number;
+  /** What went wrong. Damage lasts until the file is restored and the store is opened again; what else fails is tried again. */
+  error: string;
 }
 
 export interface FamilyShape {

@@ -47,6 +47,9 @@ fn lolwut(call: &mut Call<'_>) -> Outcome {
 /// Writes the lines of a section.
 type Section = fn(&mut Page, &ServerStatus<'_>);
 
+/// Quarantined files that are listed, of those that are counted.
+const MAX_QUARANTINED: usize = 100;
+
 /// Sections in their order, and whether one is shown without being asked for.
 const SECTIONS: &[(&str, bool, Section)] = &[
     ("server", true, server),
@@ -392,6 +395,14 @@ fn engine(page: &mut Page, facts: &ServerStatus<'_>) {
     page.line("groups", m.groups);
     page.line("flushes", m.flushes);
     page.line("compactions", m.compactions);
+    page.line("quarantined_files", m.quarantined_files);
+    for file in facts.server.space.db().quarantined_files().iter().take(MAX_QUARANTINED) {
+        let name = format!("quarantined_{:06}", file.number);
+        page.line(
+            &name,
+            format_args!("family={},level={}", file.family.escape_debug(), file.level),
+        );
+    }
     page.line("stall_us", m.stall_us);
     for (cause, row) in m.stalls_by_cause() {
         page.line(

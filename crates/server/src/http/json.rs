@@ -126,6 +126,16 @@ pub(super) struct Shape {
     pub value_segments: u64,
     pub value_bytes: u64,
     pub garbage_bytes: u64,
+    pub quarantined: Vec<QuarantinedFile>,
+}
+
+/// A file that cannot be read and is left out of compactions.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct QuarantinedFile {
+    pub number: u64,
+    pub family: String,
+    pub level: u8,
+    pub error: String,
 }
 
 #[derive(Debug, Clone, Serialize)]

@@ -5,8 +5,8 @@ use super::ServerStatus;
 use super::api_error::ApiError;
 use super::blocking::{blocking, to_json};
 use super::json::{
-    FamilyShape, FinishedJob, Job, JobInput, JobKind, LevelShape, Memory, Pool, STREAM_FILES_MAX,
-    Shape,
+    FamilyShape, FinishedJob, Job, JobInput, JobKind, LevelShape, Memory, Pool, QuarantinedFile,
+    STREAM_FILES_MAX, Shape,
 };
 use super::listed_files::listed;
 use crate::process::resident_bytes;
@@ -21,6 +21,8 @@ use xxhash_rust::xxh3::Xxh3;
 pub(super) const FRESH: Duration = Duration::from_millis(500);
 /// Inputs, and outputs, of a job that are listed.
 const MAX_JOB_FILES: usize = 1000;
+/// Quarantined files that are listed; the metrics count all.
+const MAX_QUARANTINED: usize = 100;
 /// Numbers of JavaScript are exact below 2^53.
 const EXACT_BITS: u64 = (1 << 53) - 1;
 
@@ -49,7 +51,8 @@ impl StoreView {
         let jobs = running.map(job).collect();
         let ended = seen.jobs.iter().filter_map(|job| finished(job, &seen)).collect();
         let slot_bytes = status.layout().slot_bytes() as u8;
-        let shape = shape(&seen, &engine.options().advanced, slot_bytes);
+        let mut shape = shape(&seen, &engine.options().advanced, slot_bytes);
+        shape.quarantined = quarantined(&engine.quarantined_files());
         Self { at, shape, memory, jobs, ended, shape_json: OnceCell::new() }
     }
 
@@ -75,7 +78,11 @@ impl StoreView {
             levels: family.levels.iter().map(level).collect(),
             ..*family
         };
-        Shape { families: self.shape.families.iter().map(family).collect(), ..self.shape }
+        Shape {
+            families: self.shape.families.iter().map(family).collect(),
+            quarantined: self.shape.quarantined.clone(),
+            ..self.shape
+        }
     }
 }
 
@@ -89,7 +96,18 @@ fn shape(seen: &terrace::Shape, options: &terrace::AdvancedOptions, slot_bytes: 
         value_segments: seen.value_segments,
         value_bytes: seen.value_bytes,
         garbage_bytes: seen.garbage_bytes,
+        quarantined: Vec::new(),
     }
+}
+
+fn quarantined(files: &[terrace::QuarantinedFile]) -> Vec<QuarantinedFile> {
+    let file = |file: &terrace::QuarantinedFile| QuarantinedFile {
+        number: file.number,
+        family: file.family.clone(),
+        level: file.level as u8,
+        error: file.error.to_string(),
+    };
+    files.iter().take(MAX_QUARANTINED).map(file).collect()
 }
 
 /// The same for the same files in the same places.

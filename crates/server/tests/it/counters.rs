@@ -4,6 +4,7 @@ use crate::client::{Client, bulk, error, int, ok, text};
 use crate::served::Served;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use terrace_resp::Reply;
 
 /// The line of a section of INFO with this name.
@@ -11,6 +12,16 @@ fn line(client: &mut Client, section: &str, name: &str) -> String {
     let page = text(&client.say(&format!("INFO {section}")));
     let found = page.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
     found.unwrap_or_default().to_string()
+}
+
+/// The answer to a request for this path.
+fn http(served: &Served, path: &str) -> String {
+    let mut stream = TcpStream::connect(served.running().http_addresses()[0]).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 #[test]
@@ -162,15 +173,7 @@ fn connections_are_counted_from_the_last_reset_on_and_lastsave_is_the_start() {
 #[test]
 fn a_top_key_of_which_only_the_beginning_is_kept_is_not_shown_as_a_whole_one() {
     let served = Served::with(&[("http-port", "free")]);
-    let top_keys = || {
-        let mut stream = TcpStream::connect(served.running().http_addresses()[0]).unwrap();
-        let request =
-            "GET /api/v1/hotkeys HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    };
+    let top_keys = || http(&served, "/api/v1/hotkeys");
     let mut client = served.client();
     let read = format!("GET {}", "k".repeat(1000));
     // One command of sixteen is counted, after gaps that are drawn.
@@ -183,4 +186,39 @@ fn a_top_key_of_which_only_the_beginning_is_kept_is_not_shown_as_a_whole_one() {
         }
     }
     panic!("no key was counted");
+}
+
+#[test]
+fn files_that_compactions_leave_out_are_shown() {
+    let dir = Arc::new(tempfile::tempdir().unwrap());
+    let write = |served: &Served| {
+        let mut client = served.client();
+        for n in 0..500 {
+            assert_eq!(client.say(&format!("SET k{n:03} {}", "v".repeat(100))), ok());
+        }
+        served.server().space.db().flush().unwrap();
+    };
+    let first = Served::again(dir.clone(), &[]);
+    write(&first);
+    drop(first);
+    let store = std::fs::read_dir(dir.path().join("store")).unwrap().map(|file| file.unwrap());
+    let files =
+        store.map(|file| file.path()).filter(|path| path.extension() == Some("sst".as_ref()));
+    let largest = files.max_by_key(|path| path.metadata().unwrap().len()).unwrap();
+    let mut bytes = std::fs::read(&largest).unwrap();
+    let within_data = bytes.len() / 3;
+    bytes[within_data] ^= 1;
+    std::fs::write(&largest, bytes).unwrap();
+    let served = Served::again(dir, &[("http-port", "free")]);
+    let mut client = served.client();
+    assert_eq!(line(&mut client, "engine", "quarantined_files"), "0");
+    // The same keys, so that the two files are merged.
+    write(&served);
+    served.server().space.db().compact_range::<&[u8]>(..).unwrap_err();
+    assert_eq!(line(&mut client, "engine", "quarantined_files"), "1");
+    let number: u64 = largest.file_stem().unwrap().to_str().unwrap().parse().unwrap();
+    let place = line(&mut client, "engine", &format!("quarantined_{number:06}"));
+    assert!(place.starts_with("family=default,level="), "{place}");
+    let told = http(&served, "/api/v1/shape");
+    assert!(told.contains(&format!("\"quarantined\":[{{\"number\":{number},")), "{told}");
 }
