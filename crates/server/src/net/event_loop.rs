@@ -5,6 +5,7 @@ mod arrivals;
 mod batches;
 mod calls;
 mod deferred;
+mod late;
 mod leader_follower;
 mod outbox;
 mod paused;
@@ -490,6 +491,7 @@ impl EventLoop {
             return;
         }
         self.last_tick = now;
+        self.give_up_late_transactions(now);
         if Arc::ptr_eq(&self.handle, &self.all[0]) {
             self.server.tick();
         }

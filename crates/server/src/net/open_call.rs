@@ -69,6 +69,8 @@ impl Drop for OpenCall {
 pub(crate) struct Waiter {
     pub token: usize,
     pub id: u64,
+    /// Which round of the client's requests they are of.
+    pub round: u64,
     pub hole: u32,
     pub part: u32,
     /// How many requests are his; the last one's reply counts.

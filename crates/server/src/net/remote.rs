@@ -8,6 +8,7 @@
 use crate::cluster::Cluster;
 use crate::place::{self, Await, Away, Merge, Part, is_error};
 use crate::session::Session;
+use std::time::Instant;
 use terrace_cluster::{CallTarget, Revision};
 use terrace_resp::{Command, Protocol};
 
@@ -46,6 +47,8 @@ pub(crate) struct RemoteReplies {
     holes: Vec<Hole>,
     /// Holes of the round that are closed already: the number of the first of `holes`.
     closed: u32,
+    /// Rounds that are over.
+    round: u64,
     /// Bytes of replies of the round.
     round_bytes: usize,
     /// Replies that have come, one behind the other.
@@ -76,6 +79,8 @@ struct Hole {
     parts: Parts,
     /// The requests of its second round; then there is no other hole.
     then: Vec<Vec<u8>>,
+    /// Of a transaction: when it was sent.
+    sent_at: Option<Instant>,
 }
 
 enum Parts {
@@ -108,6 +113,7 @@ impl Default for RemoteReplies {
             window: FIRST_WINDOW,
             holes: Vec::new(),
             closed: 0,
+            round: 0,
             round_bytes: 0,
             arrived: Vec::new(),
             own_bytes: 0,
@@ -129,6 +135,31 @@ impl RemoteReplies {
     /// Bytes of all replies that are not in the output yet.
     pub fn held_bytes(&self) -> usize {
         self.arrived.len() + self.own_bytes
+    }
+
+    /// The number of the round that is open, or comes next.
+    pub fn round(&self) -> u64 {
+        self.round
+    }
+
+    /// Whether a part of a reply is still to come.
+    pub fn awaits(&self, round: u64, hole: u32, part: u32) -> bool {
+        let hole = hole.checked_sub(self.closed).and_then(|at| self.holes.get(at as usize));
+        let place = hole.and_then(|hole| match &hole.parts {
+            Parts::One(place) => (part == 0).then_some(place),
+            Parts::Several(places) => places.get(part as usize),
+        });
+        round == self.round && place.is_some_and(|(start, end)| start == end)
+    }
+
+    /// Answers with `error` the transactions that were sent at this moment or before, and were not answered. Whether there were any.
+    pub fn give_up_transactions(&mut self, sent_by: Instant, error: &[u8]) -> bool {
+        let is_late = |hole: &Hole| hole.sent_at.is_some_and(|sent_at| sent_at <= sent_by);
+        let numbered = self.holes.iter().zip(self.closed..);
+        let late = numbered.filter(|&(hole, _)| is_late(hole) && !hole.is_filled());
+        let late: Vec<u32> = late.map(|(_, number)| number).collect();
+        late.iter().for_each(|number| self.fill(*number, 0, error));
+        !late.is_empty()
     }
 
     /// Whether there are holes.
@@ -167,7 +198,7 @@ impl RemoteReplies {
         session: &mut Session,
         cluster: Option<&Cluster>,
     ) -> Option<Await> {
-        let mut then = Vec::new();
+        let (mut then, mut sent_at) = (Vec::new(), None);
         let (merge, parts) = match away {
             Away::Wait(until) => return Some(until),
             Away::Send(target) => {
@@ -175,6 +206,7 @@ impl RemoteReplies {
                 (Merge::Only, Ok((target, 1)))
             }
             Away::Exec(target) => {
+                sent_at = Some(Instant::now());
                 let queued = session.end_transaction().unwrap_or_default();
                 let (requests, count) = place::requests_of(&queued);
                 self.requests.extend_from_slice(&requests);
@@ -212,7 +244,8 @@ impl RemoteReplies {
         // Of one that is not written nothing is held.
         let merge = if is_wanted { merge } else { Merge::Only };
         self.own_bytes += merge.own_bytes();
-        self.holes.push(Hole { at, replies_before, is_wanted, merge, protocol, parts, then });
+        let hole = Hole { at, replies_before, is_wanted, merge, protocol, parts, then, sent_at };
+        self.holes.push(hole);
         None
     }
 
@@ -351,6 +384,7 @@ impl RemoteReplies {
             false => (self.window * 2).min(MAX_WINDOW),
         };
         (self.closed, self.round_bytes, self.own_bytes) = (0, 0, 0);
+        self.round += 1;
         self.arrived.clear();
         self.arrived.shrink_to(KEPT_BYTES);
     }
@@ -381,8 +415,8 @@ mod tests {
     fn holes(is_wanted: bool) -> (RemoteReplies, Vec<u8>) {
         let output = b"+1\r\n+2\r\n+3\r\n+4\r\n".to_vec();
         let hole = |at, replies_before, merge, parts| {
-            let protocol = Protocol::Resp2;
-            Hole { at, replies_before, is_wanted, merge, protocol, parts, then: Vec::new() }
+            let (protocol, then) = (Protocol::Resp2, Vec::new());
+            Hole { at, replies_before, is_wanted, merge, protocol, parts, then, sent_at: None }
         };
         let several = Parts::Several(vec![(0, 0); 2]);
         let mut remote = RemoteReplies::default();
@@ -484,6 +518,24 @@ mod tests {
         remote.weave(&mut output);
         assert_eq!(output, b":42\r\n+4\r\n");
         assert!(!remote.is_open() && remote.arrived_bytes() == 0);
+    }
+
+    #[test]
+    fn a_transaction_is_given_up_and_what_comes_for_it_later_is_not_awaited() {
+        let (mut remote, mut output) = holes(true);
+        let now = Instant::now();
+        remote.holes[0].sent_at = Some(now);
+        assert!(
+            !remote.give_up_transactions(now - std::time::Duration::from_secs(1), b"-late\r\n")
+        );
+        assert!(remote.awaits(0, 0, 0) && !remote.awaits(0, 0, 1) && !remote.awaits(1, 0, 0));
+        assert!(remote.give_up_transactions(now, b"-late\r\n"));
+        assert!(!remote.give_up_transactions(now, b"-late\r\n"), "it is answered");
+        assert!(!remote.awaits(0, 0, 0) && remote.awaits(0, 1, 0) && remote.awaits(0, 1, 1));
+        (0..2).for_each(|part| remote.fill(1, part, b":1\r\n"));
+        remote.weave(&mut output);
+        assert_eq!(output, b"+1\r\n-late\r\n+2\r\n+3\r\n:2\r\n+4\r\n");
+        assert_eq!((remote.round(), remote.awaits(0, 0, 0)), (1, false));
     }
 
     #[test]

@@ -85,6 +85,7 @@ impl EventLoop {
         let tries = client.call.as_ref().map_or(0, |call| call.tries);
         let (id, Some(state)) = (client.id, &mut client.state) else { return };
         let patient = state.session.is_patient.then_some(id);
+        let round = state.remote.round();
         let (outgoing, mut requests) = state.remote.take_outgoing();
         self.server.stats.forwarded.add(outgoing.len() as u64);
         let mut start = 0;
@@ -98,7 +99,7 @@ impl EventLoop {
             start = one.end;
             let (hole, part, replies, end) =
                 (one.hole, one.part, one.replies, parcel.requests.len());
-            parcel.waiters.push(Waiter { token, id, hole, part, replies, end, tries });
+            parcel.waiters.push(Waiter { token, id, round, hole, part, replies, end, tries });
         }
     }
 
@@ -156,6 +157,10 @@ impl EventLoop {
                     _ => None,
                 };
                 at += found.map_or(0, <[u8]>::len);
+            }
+            // Its client is gone, or has been answered already.
+            if !self.is_awaited(&waiter) {
+                continue;
             }
             match (found, &error) {
                 (Some(bytes), _) if is_held(bytes) => held.push((waiter, own)),
@@ -226,9 +231,16 @@ impl EventLoop {
         }
     }
 
+    /// Whether nothing has come for a part of a reply, and its client waits for it.
+    fn is_awaited(&self, waiter: &Waiter) -> bool {
+        let client = self.clients.get(waiter.token).filter(|client| client.id == waiter.id);
+        let state = client.and_then(|client| client.state.as_ref());
+        state.is_some_and(|state| state.remote.awaits(waiter.round, waiter.hole, waiter.part))
+    }
+
     fn fill(&mut self, waiter: &Waiter, reply: &[u8]) {
-        if let Some(client) = self.clients.get_mut(waiter.token)
-            && client.id == waiter.id
+        if self.is_awaited(waiter)
+            && let Some(client) = self.clients.get_mut(waiter.token)
             && let Some(state) = &mut client.state
         {
             state.remote.fill(waiter.hole, waiter.part, reply);
@@ -245,7 +257,8 @@ impl EventLoop {
             && let Some(state) = &mut client.state
             && let Some((hole, protocol, requests)) = state.remote.begin_second_round()
         {
-            return self.post_second_round((token, id), (hole, protocol), &requests);
+            let round = state.remote.round();
+            return self.post_second_round((token, id, round), (hole, protocol), &requests);
         }
         if let Some(client) = self.clients.get_mut(token)
             && client.id == id
@@ -260,7 +273,7 @@ impl EventLoop {
     /// The second round of a client's command: a call of its own, so that its parts are routed now.
     fn post_second_round(
         &mut self,
-        (token, id): (usize, u64),
+        (token, id, round): (usize, u64, u64),
         (hole, protocol): (u32, Protocol),
         requests: &[Vec<u8>],
     ) {
@@ -271,7 +284,7 @@ impl EventLoop {
         let mut end = 0;
         let waiters = requests.iter().enumerate().map(|(part, request)| {
             end += request.len();
-            Waiter { token, id, hole, part: part as u32, replies: 1, end, tries: 0 }
+            Waiter { token, id, round, hole, part: part as u32, replies: 1, end, tries: 0 }
         });
         let (waiters, bytes): (Vec<_>, _) = (waiters.collect(), requests.concat());
         let (home, sent) = (self.handle.clone(), Arc::new(bytes.clone()));
