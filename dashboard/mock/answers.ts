@@ -145,6 +145,7 @@ export function summary(engine: Engine): Summary {
     },
     writes_refused: engine.refused,
     device_reads_per_get: living ? Math.round((0.05 + 0.025 * Math.sin(engine.time_s / 19)) * 1000) / 1000 : null,
+    device_reads_per_s: living ? round(reads * (0.05 + 0.025 * Math.sin(engine.time_s / 19))) : 0,
     memory: { rss_bytes, budget_bytes, used_bytes },
     dbsize_estimate: Math.round((bytes / ENTRY_BYTES) * 0.9),
     disk_bytes: bytes + (living ? 700 * MIB : 0),

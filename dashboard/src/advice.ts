@@ -173,10 +173,8 @@ function garbage(live: Live, series: SeriesBuffer): Advice | null {
 function memory(live: Live, series: SeriesBuffer): Advice | null {
   const best = live.memory.pools.reduce<Pool | null>((most, pool) => ((pool.saved_reads_per_mib_s ?? 0) > (most?.saved_reads_per_mib_s ?? 0) ? pool : most), null);
   const gain = gainOf(live, best);
-  const per_get = series.mean("device_reads_per_get", LOOKUP_WINDOW_S);
-  const gets = series.mean("reads_per_s", LOOKUP_WINDOW_S);
-  if (best === null || gain === null || per_get === null || gets === null) return null;
-  const reads = per_get * gets;
+  const reads = series.mean("device_reads_per_s", LOOKUP_WINDOW_S);
+  if (best === null || gain === null || reads === null) return null;
   const saved = Math.min(gain.saved, reads);
   if (reads < WORTHWHILE_READS || saved < reads * WORTHWHILE_SHARE) return null;
   return {

@@ -92,8 +92,10 @@ export interface Summary {
   stall: Stall;
   /** Why writes are refused, in words ("the disk is full", "an earlier failure": until the store is opened again); `null`: they are not. */
   writes_refused: string | null;
-  /** Device reads per point read over the last second; `null`: no reads. */
+  /** Device reads per point read over the last second, where each key of a command is one; `null`: no reads. */
   device_reads_per_get: number | null;
+  /** Device reads a second, of lookups and scans: one command may look up many keys. */
+  device_reads_per_s: number;
   memory: {
     /** Resident set of the process; `null` where the system does not say. */
     rss_bytes: number | null;

@@ -25,6 +25,8 @@ type Sample = Record<Column, number | null> & {
   held: number;
   hits: number | null;
   misses: number | null;
+  /** Seen by the page itself only. */
+  device_reads_per_s: number | null;
 };
 
 export class SeriesBuffer {
@@ -50,7 +52,7 @@ export class SeriesBuffer {
       write_p50_us: write.p50, write_p99_us: write.p99, write_p999_us: write.p999,
       write_amplification: summary.write_amplification, space_amplification: summary.space_amplification,
       device_reads_per_get: summary.device_reads_per_get,
-      hits: summary.block_hits, misses: summary.block_misses,
+      hits: summary.block_hits, misses: summary.block_misses, device_reads_per_s: summary.device_reads_per_s,
     });
     const oldest = t - KEPT_S;
     while ((this.samples[0]?.t ?? t) < oldest) this.samples.shift();
@@ -135,7 +137,7 @@ export class SeriesBuffer {
   }
 
   /** Mean of a column over the last `seconds`; `null`: not known. */
-  mean(column: Column, seconds: number): number | null {
+  mean(column: Column | "device_reads_per_s", seconds: number): number | null {
     const end = this.samples.at(-1)?.t ?? 0;
     const known = this.samples.filter((sample) => sample.t > end - seconds).flatMap((sample) => sample[column] ?? []);
     return known.length === 0 ? null : known.reduce((sum, value) => sum + value, 0) / known.length;
@@ -149,7 +151,7 @@ function samplesOf(history: History): Sample[] {
     const t = ms / 1000;
     if (t <= (samples.at(-1)?.t ?? 0)) return;
     const held = history.step_s === 1 ? 1 : Math.min(history.step_s, history.stall_seconds[at] ?? 0);
-    const sample = { t, cause: history.stall_cause[at] ?? null, held, hits: null, misses: null } as Sample;
+    const sample = { t, cause: history.stall_cause[at] ?? null, held, hits: null, misses: null, device_reads_per_s: null } as Sample;
     for (const column of COLUMNS) sample[column] = history[column][at] ?? null;
     samples.push(sample);
   });

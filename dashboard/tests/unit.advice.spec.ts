@@ -14,7 +14,7 @@ const QUIET: Stall = { cause: null, is_stopped: false, seconds_total: 0, count: 
 /** A store at rest: nothing in L0, no garbage, memory that is worth nothing. */
 function atRest(change: (live: Live) => void = () => undefined): Live {
   const made = structuredClone(live(new Engine("live"), []));
-  made.summary = { ...made.summary, stall: QUIET, reads_per_s: 1000, device_reads_per_get: 0 };
+  made.summary = { ...made.summary, stall: QUIET, reads_per_s: 1000, device_reads_per_get: 0, device_reads_per_s: 0 };
   for (const family of made.shape.families) family.levels = [];
   made.shape = { ...made.shape, garbage_bytes: 0 };
   made.memory.rss_bytes = made.memory.budget_bytes;
@@ -125,7 +125,8 @@ test("more memory is advised where it saves a good part of the device reads, and
   const with_gain = (saved: number, reads: number) => adviseOn(atRest((now) => {
     now.memory.budget_bytes = 64 * MIB;
     pool(now, "blocks").saved_reads_per_mib_s = saved;
-    now.summary.device_reads_per_get = reads / 1000;
+    // Of commands with hundred keys each.
+    Object.assign(now.summary, { reads_per_s: 10, device_reads_per_get: reads / 1000, device_reads_per_s: reads });
   }));
   assert.match(with_gain(3, 200)[0]!.text, /^Lookups read the device 200 times a second, and the store has 64 MiB\. 16 MiB more \(maxmemory\) would save up to 48 of these reads, most of all in blocks\./);
   assert.match(with_gain(30, 200)[0]!.text, /save up to 200 of these/);

@@ -267,6 +267,7 @@ fn between(before: Option<&Reading>, now: &Reading, latency_us: LatencyUs) -> (S
         },
         writes_refused: refused(&now.engine),
         device_reads_per_get: (gets > 0.0).then(|| device_reads / gets),
+        device_reads_per_s: rate(|r| r.engine.reads.device_reads),
         memory: super::json::MemoryNow {
             rss_bytes: now.rss_bytes,
             budget_bytes: now.budget_bytes,

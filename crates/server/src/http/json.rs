@@ -112,6 +112,7 @@ pub(super) struct Summary {
     pub stall: Stall,
     pub writes_refused: Option<&'static str>,
     pub device_reads_per_get: Option<f64>,
+    pub device_reads_per_s: f64,
     pub memory: MemoryNow,
     pub dbsize_estimate: u64,
     pub disk_bytes: u64,

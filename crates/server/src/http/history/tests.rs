@@ -32,12 +32,13 @@ fn rates_are_over_the_time_between_two_readings() {
     let summary = past.summary().unwrap();
     let rates = (summary.ops_per_s, summary.reads_per_s, summary.writes_per_s);
     assert_eq!(rates, (250.0, 150.0, 50.0));
-    assert_eq!(summary.device_reads_per_get, Some(0.25));
+    assert_eq!((summary.device_reads_per_get, summary.device_reads_per_s), (Some(0.25), 25.0));
     assert_eq!(past.history(600).columns.stall_seconds, [0.0, 1.5]);
     // Counters that were reset give no negative rates, and no absurd ones.
     past.enter(reading(4));
     let summary = past.summary().unwrap();
     assert_eq!((summary.ops_per_s, summary.device_reads_per_get), (0.0, None));
+    assert_eq!(summary.device_reads_per_s, 0.0);
 }
 
 #[test]
