@@ -3,6 +3,7 @@
 //!
 //! `terrace-node` implements [`Coordinator`]; the server's tests have one of their own.
 
+use crate::cancellation::Cancellation;
 use crate::id::{Epoch, NodeId, Revision, ShardId};
 use crate::topology::Topology;
 use std::fmt;
@@ -146,6 +147,16 @@ pub trait CommandExecutor: Send + Sync {
     /// once. Does not wait. Calls that come while others are executed are executed beside them, in any
     /// order.
     fn execute(&self, call: IncomingCall, done: Box<dyn FnOnce(Reply) + Send>);
+
+    /// As [`Self::execute`], for a call that its sender may cancel.
+    fn execute_until(
+        &self,
+        call: IncomingCall,
+        _cancellation: Cancellation,
+        done: Box<dyn FnOnce(Reply) + Send>,
+    ) {
+        self.execute(call, done);
+    }
 }
 
 /// While this lives, no newer owner of a shard that it covers can have been let in by this node's
@@ -191,6 +202,18 @@ pub trait Coordinator: Send + Sync {
     /// it before it routes them. What an instance replies is given only if this node's lease covers the moment
     /// after the reply came: else the outcome is unknown ([`Unserved::Unreachable`]).
     fn call(&self, target: CallTarget, call: OutgoingCall, done: Box<dyn FnOnce(Reply) + Send>);
+
+    /// As [`Self::call`]. When it is cancelled nobody waits for the replies, and what has not begun need not be executed;
+    /// `done` is called all the same. The cancellation is kept until then.
+    fn call_until(
+        &self,
+        target: CallTarget,
+        call: OutgoingCall,
+        _cancellation: Cancellation,
+        done: Box<dyn FnOnce(Reply) + Send>,
+    ) {
+        self.call(target, call, done);
+    }
 
     /// Calls back when a held key is released, or has been held for very long; at once if it is not held, or for as long
     /// already.

@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cancellation;
 mod exceptions;
 mod front;
 mod id;
@@ -25,6 +26,7 @@ mod plan;
 mod slot;
 mod topology;
 
+pub use cancellation::Cancellation;
 pub use exceptions::{Exception, ExceptionList, Misplaced};
 pub use front::{
     CallMode, CallTarget, CommandExecutor, Coordinator, IncomingCall, OutgoingCall, Reply,

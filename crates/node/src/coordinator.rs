@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use terrace_cluster::{
-    CallMode, CallTarget, Coordinator, DbKey, IncomingCall, NodeId, OutgoingCall, Reply, Revision,
-    Route, ServeGuard, ShardCall, ShardId, Topology, Unserved,
+    CallMode, CallTarget, Cancellation, Coordinator, DbKey, IncomingCall, NodeId, OutgoingCall,
+    Reply, Revision, Route, ServeGuard, ShardCall, ShardId, Topology, Unserved,
 };
 
 /// A call that was refused is not routed again at once: what refused it has to become known here.
@@ -82,6 +82,7 @@ impl NodeCoordinator {
         &self,
         shard: ShardCall,
         call: OutgoingCall,
+        cancellation: Cancellation,
         done: Box<dyn FnOnce(Reply) + Send>,
     ) {
         let shared = self.shared.clone();
@@ -97,18 +98,25 @@ impl NodeCoordinator {
             });
         });
         if shard.instance == self.shared.me {
-            return self.execute(CallMode::Instance(shard), call, checked);
+            return self.execute(CallMode::Instance(shard), call, cancellation, checked);
         }
         match self.shared.peer(shard.instance) {
-            Some(peer) => peer.call_instance(call, shard, checked),
+            Some(peer) => peer.call_instance_until(call, shard, cancellation, checked),
             None => checked(Err(Unserved::Unreachable(shard.instance))),
         }
     }
 
-    fn execute(&self, mode: CallMode, call: OutgoingCall, done: Box<dyn FnOnce(Reply) + Send>) {
+    fn execute(
+        &self,
+        mode: CallMode,
+        call: OutgoingCall,
+        cancellation: Cancellation,
+        done: Box<dyn FnOnce(Reply) + Send>,
+    ) {
         let (db, protocol) = (call.db, call.protocol);
         let requests = Arc::unwrap_or_clone(call.requests);
-        self.shared.executor.execute(IncomingCall { mode, db, protocol, requests }, done);
+        let call = IncomingCall { mode, db, protocol, requests };
+        self.shared.executor.execute_until(call, cancellation, done);
     }
 }
 
@@ -162,13 +170,23 @@ impl Coordinator for NodeCoordinator {
     }
 
     fn call(&self, target: CallTarget, call: OutgoingCall, done: Box<dyn FnOnce(Reply) + Send>) {
+        self.call_until(target, call, Cancellation::default(), done);
+    }
+
+    fn call_until(
+        &self,
+        target: CallTarget,
+        call: OutgoingCall,
+        cancellation: Cancellation,
+        done: Box<dyn FnOnce(Reply) + Send>,
+    ) {
         match target {
-            CallTarget::Instance(shard) => self.call_instance(shard, call, done),
+            CallTarget::Instance(shard) => self.call_instance(shard, call, cancellation, done),
             CallTarget::Owner(node) if node == self.shared.me => {
-                self.execute(CallMode::Owner, call, done);
+                self.execute(CallMode::Owner, call, cancellation, done);
             }
             CallTarget::Owner(node) => match self.shared.peer(node) {
-                Some(peer) => peer.call_owner(call, self.revision(), done),
+                Some(peer) => peer.call_owner_until(call, self.revision(), cancellation, done),
                 None => done(Err(Unserved::Unreachable(node))),
             },
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use terrace_cluster::{
-    DbKey, Epoch, IncomingCall, MoveAnswer, NodeId, Plan, Reply, Revision, ShardId,
+    Cancellation, DbKey, Epoch, IncomingCall, MoveAnswer, NodeId, Plan, Reply, Revision, ShardId,
 };
 use tokio::sync::oneshot;
 use tonic::Status;
@@ -73,6 +73,15 @@ impl CallSink for NodeRoles {
 
     fn execute(&self, call: IncomingCall, done: Box<dyn FnOnce(Reply) + Send>) {
         self.shared.executor.execute(call, done);
+    }
+
+    fn execute_until(
+        &self,
+        call: IncomingCall,
+        cancellation: Cancellation,
+        done: Box<dyn FnOnce(Reply) + Send>,
+    ) {
+        self.shared.executor.execute_until(call, cancellation, done);
     }
 }
 

@@ -8,9 +8,12 @@ use super::api;
 use super::convert::{api_reply, db_of, shard_of};
 use super::limits::{BATCH_BYTES, BATCH_CALLS, MAX_QUEUED_BYTES, STREAM_QUEUE};
 use super::link::Service;
+use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::sync::Arc;
 use terrace_cluster::{
-    CallMode, IncomingCall, NodeId, Reply, ReplyProtocol, Revision, ShardCall, Unserved,
+    CallMode, Cancellation, IncomingCall, NodeId, Reply, ReplyProtocol, Revision, ShardCall,
+    Unserved,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
@@ -36,9 +39,22 @@ pub trait CallSink: Send + Sync + 'static {
 
     /// As [`CommandExecutor::execute`](terrace_cluster::CommandExecutor::execute).
     fn execute(&self, call: IncomingCall, done: Box<dyn FnOnce(Reply) + Send>);
+
+    /// As [`CommandExecutor::execute_until`](terrace_cluster::CommandExecutor::execute_until).
+    fn execute_until(
+        &self,
+        call: IncomingCall,
+        _cancellation: Cancellation,
+        done: Box<dyn FnOnce(Reply) + Send>,
+    ) {
+        self.execute(call, done);
+    }
 }
 
 type Replied = (api::Reply, OwnedSemaphorePermit);
+
+/// Calls that are not answered, by their ids.
+type OpenCalls = Arc<Mutex<HashMap<u64, Cancellation>>>;
 
 /// Sends a reply, an unknown outcome if it is dropped before.
 struct Answer {
@@ -46,11 +62,13 @@ struct Answer {
     me: NodeId,
     permit: Option<OwnedSemaphorePermit>,
     replies: mpsc::UnboundedSender<Replied>,
+    open: OpenCalls,
 }
 
 impl Answer {
     fn send(&mut self, reply: Reply) {
         if let Some(permit) = self.permit.take() {
+            self.open.lock().remove(&self.id);
             // Without a receiver the stream has ended, and with it the sender's interest.
             let _ = self.replies.send((api_reply(self.id, reply), permit));
         }
@@ -75,7 +93,7 @@ pub(super) fn serve(
     let fail = out.clone();
     tokio::spawn(send_replies(ready, out));
     tokio::spawn(async move {
-        let mut waits = Waits::default();
+        let (mut waits, open) = (Waits::default(), OpenCalls::default());
         let permits = Arc::new(Semaphore::new(MAX_QUEUED_BYTES / BYTES_PER_PERMIT));
         loop {
             let message = tokio::select! {
@@ -84,11 +102,16 @@ pub(super) fn serve(
             };
             let Ok(Some(message)) = message else { return };
             for call in message.calls {
-                let executed = execute(&*sink, call, service, (&permits, &replies), &mut waits);
+                let answers = (&permits, &replies, &open);
+                let executed = execute(&*sink, call, service, answers, &mut waits);
                 if let Err(status) = executed.await {
                     let _ = fail.send(Err(status)).await;
                     return;
                 }
+            }
+            for id in message.cancelled {
+                let cancelled = open.lock().get(&id).cloned();
+                cancelled.unwrap_or_default().cancel();
             }
         }
     });
@@ -118,7 +141,7 @@ async fn execute(
     sink: &dyn CallSink,
     call: api::Call,
     service: Service,
-    (permits, replies): (&Arc<Semaphore>, &mpsc::UnboundedSender<Replied>),
+    (permits, replies, open): (&Arc<Semaphore>, &mpsc::UnboundedSender<Replied>, &OpenCalls),
     waits: &mut Waits,
 ) -> Result<(), Status> {
     let mode = match (service, call.shard) {
@@ -135,7 +158,8 @@ async fn execute(
     let size = (call.requests.len() + CALL_BYTES).min(MAX_QUEUED_BYTES) / BYTES_PER_PERMIT;
     let permit = permits.clone().acquire_many_owned(size as u32).await;
     let permit = Some(permit.map_err(|_| Status::unavailable("the node is ending"))?);
-    let mut answer = Answer { id: call.id, me: sink.me(), permit, replies: replies.clone() };
+    let (id, me, replies) = (call.id, sink.me(), replies.clone());
+    let mut answer = Answer { id, me, permit, replies, open: open.clone() };
     if mode == CallMode::Owner {
         waits.wait(sink, Revision(call.revision)).await;
     }
@@ -144,7 +168,9 @@ async fn execute(
         false => ReplyProtocol::Resp2,
     };
     let call = IncomingCall { mode, db, protocol, requests: call.requests.into() };
-    sink.execute(call, Box::new(move |reply| answer.send(reply)));
+    let cancellation = Cancellation::of_call();
+    open.lock().insert(id, cancellation.clone());
+    sink.execute_until(call, cancellation, Box::new(move |reply| answer.send(reply)));
     Ok(())
 }
 

@@ -21,7 +21,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use terrace_cluster::{NodeId, OutgoingCall, Reply, ReplyProtocol, Revision, ShardCall, Unserved};
+use terrace_cluster::{
+    Cancellation, NodeId, OutgoingCall, Reply, ReplyProtocol, Revision, ShardCall, Unserved,
+};
 use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
@@ -100,13 +102,22 @@ struct Waiting {
     call: OutgoingCall,
     shard: Option<ShardCall>,
     revision: Revision,
+    cancellation: Cancellation,
     done: Done,
+}
+
+/// A call that was sent. The cancellation is kept until it is over.
+struct Sent {
+    done: Done,
+    _cancellation: Cancellation,
 }
 
 #[derive(Default)]
 struct Queue {
     calls: VecDeque<Waiting>,
     bytes: usize,
+    /// Calls that were sent, and for which nobody waits any more.
+    cancelled: Vec<u64>,
     is_closed: bool,
 }
 
@@ -116,6 +127,8 @@ struct Shared {
     /// Something is in the queue, or it is closed.
     wake: Notify,
     opened_streams: AtomicU64,
+    /// Calls that were sent, over all streams: their ids are not given twice.
+    sent_calls: AtomicU64,
 }
 
 /// See the module. Dropping it fails what waits.
@@ -135,7 +148,8 @@ impl Link {
     pub(super) fn open(node: NodeId, channel: Channel, headers: Headers, service: Service) -> Self {
         let queue = Mutex::new(Queue::default());
         let opened_streams = AtomicU64::new(0);
-        let shared = Arc::new(Shared { node, queue, wake: Notify::new(), opened_streams });
+        let (wake, sent_calls) = (Notify::new(), AtomicU64::new(0));
+        let shared = Arc::new(Shared { node, queue, wake, opened_streams, sent_calls });
         let stream = OpenStream { channel, headers, service };
         tokio::spawn(run(shared.clone(), stream));
         Self { shared }
@@ -145,13 +159,13 @@ impl Link {
     pub fn push(
         &self,
         call: OutgoingCall,
-        shard: Option<ShardCall>,
-        revision: Revision,
+        (shard, revision): (Option<ShardCall>, Revision),
+        cancellation: Cancellation,
         done: Box<dyn FnOnce(Reply) + Send>,
     ) {
         let done = Done { node: self.shared.node, call: Some(done) };
         let bytes = call.requests.len();
-        let waiting = Waiting { call, shard, revision, done };
+        let waiting = Waiting { call, shard, revision, cancellation, done };
         {
             let mut queue = self.shared.queue.lock();
             let is_full = !queue.calls.is_empty() && queue.bytes + bytes > MAX_QUEUED_BYTES;
@@ -250,12 +264,11 @@ fn fail_waiting(shared: &Shared) {
 
 /// Sends and receives until the stream ends, or is to end. Dropping `sent` fails what has no reply.
 async fn serve(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     sender: &mpsc::Sender<api::Calls>,
     mut replies: Streaming<api::Replies>,
 ) {
-    let mut sent: HashMap<u64, Done> = HashMap::new();
-    let mut next_id = 0;
+    let mut sent: HashMap<u64, Sent> = HashMap::new();
     let mut has_large_buffers = false;
     loop {
         if has_large_buffers && sent.is_empty() {
@@ -263,7 +276,7 @@ async fn serve(
         }
         let (is_empty, is_closed) = {
             let queue = shared.queue.lock();
-            (queue.calls.is_empty(), queue.is_closed)
+            (queue.calls.is_empty() && queue.cancelled.is_empty(), queue.is_closed)
         };
         if is_closed {
             return;
@@ -271,7 +284,7 @@ async fn serve(
         tokio::select! {
             place = sender.reserve(), if !is_empty => match place {
                 Ok(place) => {
-                    let (batch, bytes) = take_batch(shared, &mut sent, &mut next_id);
+                    let (batch, bytes) = take_batch(shared, &mut sent);
                     has_large_buffers |= bytes > KEPT_MESSAGE_BYTES;
                     place.send(batch);
                 }
@@ -282,8 +295,8 @@ async fn serve(
                 Ok(Some(message)) => {
                     has_large_buffers |= reply_bytes(&message) > KEPT_MESSAGE_BYTES;
                     for reply in message.replies {
-                        if let Some(done) = sent.remove(&reply.id) {
-                            done.reply(reply_of(reply.outcome, shared.node));
+                        if let Some(sent) = sent.remove(&reply.id) {
+                            sent.done.reply(reply_of(reply.outcome, shared.node));
                         }
                     }
                 }
@@ -305,25 +318,22 @@ fn reply_bytes(message: &api::Replies) -> usize {
 }
 
 /// What has gathered, as one message, and the bytes of its requests.
-fn take_batch(
-    shared: &Shared,
-    sent: &mut HashMap<u64, Done>,
-    next_id: &mut u64,
-) -> (api::Calls, usize) {
-    let mut calls = Vec::new();
+fn take_batch(shared: &Arc<Shared>, sent: &mut HashMap<u64, Sent>) -> (api::Calls, usize) {
+    let (mut calls, mut cancellations) = (Vec::new(), Vec::new());
     let mut bytes = 0;
     let mut queue = shared.queue.lock();
     while calls.len() < BATCH_CALLS
         && (calls.is_empty() || bytes < BATCH_BYTES)
         && let Some(waiting) = queue.calls.pop_front()
     {
-        let Waiting { call, shard, revision, done } = waiting;
+        let Waiting { call, shard, revision, cancellation, done } = waiting;
         bytes += call.requests.len();
         queue.bytes -= call.requests.len();
-        *next_id += 1;
-        sent.insert(*next_id, done);
+        let id = shared.sent_calls.fetch_add(1, Ordering::Relaxed) + 1;
+        cancellations.push((id, cancellation.clone()));
+        sent.insert(id, Sent { done, _cancellation: cancellation });
         calls.push(api::Call {
-            id: *next_id,
+            id,
             db: call.db.into(),
             is_resp3: call.protocol == ReplyProtocol::Resp3,
             requests: Bytes::from_owner(Requests(call.requests)),
@@ -331,5 +341,19 @@ fn take_batch(
             revision: revision.0,
         });
     }
-    (api::Calls { calls }, bytes)
+    let mut cancelled = std::mem::take(&mut queue.cancelled);
+    drop(queue);
+    // Those of other streams, and those that are answered, are over.
+    cancelled.retain(|id| sent.contains_key(id));
+    // Without the lock: one that is cancelled already says so at once, and goes with the next message.
+    for (id, cancellation) in cancellations {
+        let shared = Arc::downgrade(shared);
+        cancellation.on_cancel(move || {
+            if let Some(shared) = shared.upgrade() {
+                shared.queue.lock().cancelled.push(id);
+                shared.wake.notify_one();
+            }
+        });
+    }
+    (api::Calls { calls, cancelled }, bytes)
 }

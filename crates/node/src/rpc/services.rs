@@ -21,7 +21,8 @@ use crate::part::Part;
 use std::sync::Arc;
 use std::time::Duration;
 use terrace_cluster::{
-    DbKey, Epoch, MoveAnswer, NodeId, OutgoingCall, Plan, Reply, Revision, ShardCall, ShardId,
+    Cancellation, DbKey, Epoch, MoveAnswer, NodeId, OutgoingCall, Plan, Reply, Revision, ShardCall,
+    ShardId,
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -254,7 +255,18 @@ impl Peer {
         revision: Revision,
         done: Box<dyn FnOnce(Reply) + Send>,
     ) {
-        self.to_coordinator.push(call, None, revision, done);
+        self.call_owner_until(call, revision, Cancellation::default(), done);
+    }
+
+    /// As [`Self::call_owner`], for a call that may be cancelled.
+    pub fn call_owner_until(
+        &self,
+        call: OutgoingCall,
+        revision: Revision,
+        cancellation: Cancellation,
+        done: Box<dyn FnOnce(Reply) + Send>,
+    ) {
+        self.to_coordinator.push(call, (None, revision), cancellation, done);
     }
 
     /// Sends a call to the node's instance.
@@ -264,7 +276,18 @@ impl Peer {
         shard: ShardCall,
         done: Box<dyn FnOnce(Reply) + Send>,
     ) {
-        self.to_instance.push(call, Some(shard), Revision(0), done);
+        self.call_instance_until(call, shard, Cancellation::default(), done);
+    }
+
+    /// As [`Self::call_instance`], for a call that may be cancelled.
+    pub fn call_instance_until(
+        &self,
+        call: OutgoingCall,
+        shard: ShardCall,
+        cancellation: Cancellation,
+        done: Box<dyn FnOnce(Reply) + Send>,
+    ) {
+        self.to_instance.push(call, (Some(shard), Revision(0)), cancellation, done);
     }
 
     /// How many streams of calls were opened to the node.

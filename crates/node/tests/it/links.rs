@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use terrace_cluster::{
-    CallMode, DbKey, Epoch, IncomingCall, MoveAnswer, NodeId, OutgoingCall, Plan, Reply,
-    ReplyProtocol, Revision, ShardCall, ShardId, Unserved,
+    CallMode, Cancellation, DbKey, Epoch, IncomingCall, MoveAnswer, NodeId, OutgoingCall, Plan,
+    Reply, ReplyProtocol, Revision, ShardCall, ShardId, Unserved,
 };
 use terrace_node::Part;
 use terrace_node::rpc::{
@@ -34,6 +34,7 @@ struct Stub {
     bytes: AtomicUsize,
     revision: AtomicU64,
     waited_for: Mutex<Vec<Revision>>,
+    cancellations: Mutex<Vec<Cancellation>>,
 }
 
 #[tonic::async_trait]
@@ -57,6 +58,11 @@ impl CallSink for Stub {
             true => self.kept.lock().push((call, done)),
             false => done(Ok(call.requests)),
         }
+    }
+
+    fn execute_until(&self, call: IncomingCall, cancellation: Cancellation, done: Done) {
+        self.cancellations.lock().push(cancellation);
+        self.execute(call, done);
     }
 }
 
@@ -225,6 +231,33 @@ async fn calls_come_in_order_and_many_in_a_message() {
         assert_eq!(reply, want);
         assert!(!std::mem::replace(&mut seen[number], true), "each is answered once");
     }
+}
+
+#[tokio::test]
+async fn a_call_that_is_cancelled_is_so_at_the_other_end() {
+    let stub = Arc::new(Stub::default());
+    stub.keeps.store(true, Ordering::SeqCst);
+    let (address, _stop, _) = serve(stub.clone(), &Secret::none(), any()).await;
+    let peer = peer(address, &Secret::none());
+    let mut replies = Replies::new();
+    let own = [(); 2].map(|()| Cancellation::of_call());
+    for (number, cancellation) in own.iter().enumerate() {
+        let done = replies.done(number);
+        peer.call_owner_until(call("x"), Revision(0), cancellation.clone(), done);
+    }
+    wait_until("both have come", || stub.executed.load(Ordering::SeqCst) == 2).await;
+    let is_cancelled = |at: usize| stub.cancellations.lock()[at].is_cancelled();
+    assert!(!is_cancelled(0) && !is_cancelled(1));
+    own[1].cancel();
+    wait_until("one is cancelled", || is_cancelled(1)).await;
+    assert!(!is_cancelled(0));
+    for (call, done) in std::mem::take(&mut *stub.kept.lock()) {
+        done(Ok(call.requests));
+    }
+    for _ in 0..2 {
+        assert_eq!(replies.next().await.1, Ok(b"x".to_vec()), "both are answered");
+    }
+    wait_until("nothing is kept", || own.iter().all(Cancellation::is_alone)).await;
 }
 
 /// A node that is cut off from the metadata knows no later topology however long calls wait for it.

@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use terrace_cluster::{
-    CallMode, CommandExecutor, IncomingCall, NodeId, ReplyProtocol, ShardCall, Unserved,
+    CallMode, Cancellation, CommandExecutor, IncomingCall, NodeId, ReplyProtocol, ShardCall,
+    Unserved,
 };
 use terrace_resp::Protocol;
 
@@ -52,6 +53,10 @@ impl CallExecutor {
 
 impl CommandExecutor for CallExecutor {
     fn execute(&self, call: IncomingCall, done: Done) {
+        self.execute_until(call, Cancellation::default(), done);
+    }
+
+    fn execute_until(&self, call: IncomingCall, cancellation: Cancellation, done: Done) {
         let open = self.open.lock().clone();
         let Some(Open { server, loops, lane }) = open else {
             let me = self.ended.get();
@@ -81,7 +86,7 @@ impl CommandExecutor for CallExecutor {
         };
         let mut open = OpenCall::new(coordinator.me(), caller, done);
         (open.db, open.requests, open.guard) = (call.db, call.requests, guard);
-        open.at_copy = at_copy;
+        (open.at_copy, open.cancellation) = (at_copy, cancellation);
         open.protocol = match call.protocol {
             ReplyProtocol::Resp2 => Protocol::Resp2,
             ReplyProtocol::Resp3 => Protocol::Resp3,

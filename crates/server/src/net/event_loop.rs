@@ -9,6 +9,7 @@ mod late;
 mod leader_follower;
 mod outbox;
 mod paused;
+mod sent_calls;
 mod settle;
 mod sleep;
 
@@ -28,6 +29,7 @@ use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Events, Poll, Token, Waker};
 use outbox::Outbox;
+use sent_calls::SentCalls;
 use slab::Slab;
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -123,6 +125,7 @@ impl Loops {
                 ready: VecDeque::new(),
                 guard: None,
                 outbox: Outbox::default(),
+                sent_calls: SentCalls::default(),
                 idle_for_calls: Vec::new(),
                 scratch: vec![0; READ_BYTES],
                 last_tick: Instant::now(),
@@ -198,6 +201,8 @@ struct EventLoop {
     guard: Option<Box<dyn ServeGuard>>,
     /// In a cluster: what is to be sent to other nodes.
     outbox: Outbox,
+    /// In a cluster: what other nodes execute.
+    sent_calls: SentCalls,
     /// Connections that execute calls and have none.
     idle_for_calls: Vec<usize>,
     scratch: Vec<u8>,
@@ -302,6 +307,7 @@ impl EventLoop {
                     }
                 }
                 Message::Call(call) => self.take_call(*call),
+                Message::Cancelled { token } => self.cancel_call(token),
                 Message::Replied(replied) => self.take_replies(replied),
                 Message::Resume { token, id } => self.resume(token, id),
                 Message::Committed(committed) => self.batch_is_back(committed),

@@ -60,6 +60,10 @@ pub(super) enum Message {
     },
     /// Requests to be executed that did not come from a client.
     Call(Box<OpenCall>),
+    /// The call at this place was cancelled, or one before it.
+    Cancelled {
+        token: usize,
+    },
     /// What another node answered.
     Replied(Replied),
     /// The cluster lets a client go on.

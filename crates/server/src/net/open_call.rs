@@ -3,7 +3,7 @@
 use crate::session::Caller;
 use std::ops::Range;
 use std::sync::Arc;
-use terrace_cluster::{NodeId, Reply, ServeGuard, Unserved};
+use terrace_cluster::{Cancellation, NodeId, Reply, ServeGuard, Unserved};
 use terrace_resp::Protocol;
 
 /// What is called with the replies of a call.
@@ -21,6 +21,8 @@ pub(crate) struct OpenCall {
     pub is_patient: bool,
     /// Places and ids of the clients of this loop that they are of. Nobody else waits for them, if there are any.
     pub clients: Arc<[(usize, u64)]>,
+    /// Of another node's call: whether somebody waits for it there.
+    pub cancellation: Cancellation,
     /// Of an owner's call: its keys are those of another store's shard.
     pub at_copy: bool,
     /// Of an owner's call: until it is committed, no newer owner is let in.
@@ -40,6 +42,7 @@ impl OpenCall {
             tries: 0,
             is_patient: false,
             clients: Arc::default(),
+            cancellation: Cancellation::default(),
             at_copy: false,
             guard: None,
             me,

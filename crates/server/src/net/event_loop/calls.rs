@@ -23,7 +23,9 @@ const MAX_IDLE: usize = 64;
 impl EventLoop {
     /// Begins to execute a call.
     pub(super) fn take_call(&mut self, call: OpenCall) {
-        if self.stops_by.is_some() || !self.is_wanted(&call.clients) {
+        let cancellation = call.cancellation.clone();
+        let is_wanted = self.is_wanted(&call.clients) && !cancellation.is_cancelled();
+        if self.stops_by.is_some() || !is_wanted {
             return;
         }
         let token = self.idle_for_calls.pop().unwrap_or_else(|| self.add_for_calls());
@@ -35,6 +37,22 @@ impl EventLoop {
         client.call = Some(call);
         client.closes = false;
         self.queue(token);
+        let home = self.handle.clone();
+        cancellation.on_cancel(move || home.send(Message::Cancelled { token }));
+    }
+
+    /// Nobody waits any more for the call of another node that is executed at this place, perhaps: what of it has not begun is
+    /// not executed, and what takes long ends.
+    pub(super) fn cancel_call(&mut self, token: usize) {
+        let Some(client) = self.clients.get(token) else { return };
+        if !client.call.as_ref().is_some_and(|call| call.cancellation.is_cancelled()) {
+            return;
+        }
+        client.info.end();
+        let (id, awaits) = (client.id, client.awaits);
+        if awaits {
+            self.resume(token, id);
+        }
     }
 
     /// Whether somebody may wait for a call of these clients: when all of them are gone, it is not executed.
@@ -91,10 +109,12 @@ impl EventLoop {
         }
         client.closes = false;
         let replies = std::mem::take(&mut state.output);
+        // Nothing is executed at the place of a client that was ended.
+        let is_ended = client.info.is_ended();
         if let Some(call) = client.call.take() {
             call.end(replies);
         }
-        match self.idle_for_calls.len() < MAX_IDLE {
+        match self.idle_for_calls.len() < MAX_IDLE && !is_ended {
             true => self.idle_for_calls.push(token),
             false => self.remove(token),
         }
@@ -166,7 +186,8 @@ impl EventLoop {
     /// The cluster lets a client go on.
     pub(super) fn resume(&mut self, token: usize, id: u64) {
         let call = self.clients.get(token).and_then(|client| client.call.as_ref());
-        let is_wanted = call.is_none_or(|call| self.is_wanted(&call.clients));
+        let is_wanted = call
+            .is_none_or(|call| self.is_wanted(&call.clients) && !call.cancellation.is_cancelled());
         if let Some(client) = self.clients.get_mut(token).filter(|client| client.id == id) {
             client.awaits = false;
             if !is_wanted && let Some(state) = &mut client.state {

@@ -11,7 +11,7 @@ use crate::place::{HELD, LIMITS, MOVED, PATIENT};
 use crate::session::Caller;
 use std::ops::Range;
 use std::sync::Arc;
-use terrace_cluster::{CallTarget, OutgoingCall, ReplyProtocol, Revision, Unserved};
+use terrace_cluster::{CallTarget, Cancellation, OutgoingCall, ReplyProtocol, Revision, Unserved};
 use terrace_resp::{Protocol, ReplyParser, ReplyStep, parse_integer, write_request};
 
 /// A call of this many bytes is sent before more is executed.
@@ -117,7 +117,7 @@ impl EventLoop {
         {
             let requests = Arc::new(requests);
             let is_own = target == CallTarget::Owner(me);
-            let clients = if is_own { self.clients_behind(&waiters) } else { Arc::default() };
+            let clients = self.clients_behind(&waiters);
             let (home, sent) = (self.handle.clone(), requests.clone());
             let done: Done = Box::new(move |reply| {
                 home.send(Message::Replied(Replied { waiters, protocol, requests: sent, reply }));
@@ -130,7 +130,12 @@ impl EventLoop {
                 continue;
             }
             let call = OutgoingCall { db: 0, protocol: reply_protocol(protocol), requests };
-            coordinator.call(target, call, done);
+            let mut cancellation = Cancellation::default();
+            if !clients.is_empty() {
+                cancellation = Cancellation::of_call();
+                self.sent_calls.enter(clients, cancellation.clone());
+            }
+            coordinator.call_until(target, call, cancellation, done);
         }
     }
 

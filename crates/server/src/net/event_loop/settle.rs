@@ -45,6 +45,13 @@ impl EventLoop {
         if client.is_some() {
             self.remove(token);
         }
+        if may_have_calls {
+            let clients = &self.clients;
+            let is_here = |(token, id): (usize, u64)| {
+                clients.get(token).is_some_and(|client| client.id == id)
+            };
+            self.sent_calls.cancel_of((token, id), is_here);
+        }
         let calls = if may_have_calls { self.calls_of((token, id)) } else { Vec::new() };
         for (token, is_wanted) in calls {
             let Some(call) = self.clients.get(token) else { continue };

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use terrace_cluster::{
-    CallMode, CallTarget, CommandExecutor, Coordinator, DbKey, Direction, Epoch, IncomingCall,
-    MoveId, Node, NodeId, OutgoingCall, Owner, Placement, Reply, Revision, Route, ServeGuard,
-    Shard, ShardCall, ShardId, Topology, Unserved,
+    CallMode, CallTarget, Cancellation, CommandExecutor, Coordinator, DbKey, Direction, Epoch,
+    IncomingCall, MoveId, Node, NodeId, OutgoingCall, Owner, Placement, Reply, Revision, Route,
+    ServeGuard, Shard, ShardCall, ShardId, Topology, Unserved,
 };
 use terrace_keyspace::Keyspace;
 
@@ -248,6 +248,16 @@ impl Coordinator for FakeCoordinator {
     }
 
     fn call(&self, target: CallTarget, call: OutgoingCall, done: Box<dyn FnOnce(Reply) + Send>) {
+        self.call_until(target, call, Cancellation::default(), done);
+    }
+
+    fn call_until(
+        &self,
+        target: CallTarget,
+        call: OutgoingCall,
+        cancellation: Cancellation,
+        done: Box<dyn FnOnce(Reply) + Send>,
+    ) {
         assert!(self.guards.load(Ordering::SeqCst) > 0, "a call without a guard");
         let (node, mode) = match target {
             CallTarget::Owner(node) => (node, CallMode::Owner),
@@ -261,13 +271,9 @@ impl Coordinator for FakeCoordinator {
             return done(Err(Unserved::Unreachable(node)));
         }
         let is_late = matches!(mode, CallMode::Instance(_)) && state.late.is_some();
-        if is_late {
-            let revision = state.topology.revision;
-            drop(state);
-            return done(Err(Unserved::Moved(revision)));
-        }
-        if mode == CallMode::Owner && state.misrouted > 0 {
-            state.misrouted -= 1;
+        let is_misrouted = mode == CallMode::Owner && state.misrouted > 0;
+        if is_late || is_misrouted {
+            state.misrouted -= u32::from(is_misrouted);
             let revision = state.topology.revision;
             drop(state);
             return done(Err(Unserved::Moved(revision)));
@@ -275,7 +281,6 @@ impl Coordinator for FakeCoordinator {
         let executor = state.executors[&node].clone();
         drop(state);
         let OutgoingCall { db, protocol, requests } = call;
-        let requests = requests.to_vec();
         let is_sure = self.is_sure.clone();
         let checked = move |reply| match mode {
             CallMode::Instance(_) if !is_sure.load(Ordering::SeqCst) => {
@@ -283,7 +288,8 @@ impl Coordinator for FakeCoordinator {
             }
             _ => done(reply),
         };
-        executor.execute(IncomingCall { mode, db, protocol, requests }, Box::new(checked));
+        let call = IncomingCall { mode, db, protocol, requests: requests.to_vec() };
+        executor.execute_until(call, cancellation, Box::new(checked));
     }
 
     fn when_released(&self, _db: u8, key: &[u8], done: Callback) {

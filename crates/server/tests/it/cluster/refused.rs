@@ -210,3 +210,29 @@ fn a_write_that_is_routed_again_and_waits_for_its_key_ends_with_its_client() {
     assert_eq!(killer.say(&format!("GET {key}")), bulk("before"));
     cluster.settle();
 }
+
+/// What of it has not begun there is not executed.
+#[test]
+fn a_write_that_waits_at_another_node_ends_with_its_client() {
+    let cluster = FakeCluster::new(Placement::Slots, 3, &[("server-threads", "1")]);
+    let key = cluster.key_of(1, "k");
+    let (mut victim, mut killer) = (cluster.client(0), cluster.client(0));
+    assert_eq!(killer.say(&format!("SET {key} before")), ok());
+    let Reply::Integer(number) = victim.say("CLIENT ID") else { panic!("no number") };
+    let there = cluster.served[1].server();
+    let mut holder = there.space.command_batch(Mode::Device);
+    holder.lock(0, [key.as_bytes()].into_iter()).unwrap();
+    let calls = there.stats.calls.get();
+    victim.send_words(&[&format!("SET {key} after")]);
+    until("it does not come there", || there.stats.calls.get() > calls);
+    assert_eq!(killer.say(&format!("CLIENT KILL ID {number}")), int(1));
+    // The loop there answers this after all that it was told before.
+    let turn = || drop(cluster.client(1).say("PING"));
+    turn();
+    holder.abandon();
+    turn();
+    assert_eq!(killer.say(&format!("GET {key}")), bulk("before"));
+    assert_eq!(killer.say(&format!("SET {key} later")), ok());
+    assert_eq!(cluster.client(1).say(&format!("GET {key}")), bulk("later"));
+    cluster.settle();
+}
