@@ -7,7 +7,6 @@ use crate::command_batch::{CommandBatch, Mode};
 use crate::encode::Meta;
 use crate::error::{Error, Result, Wait};
 use crate::keys::Type;
-use crate::members::Page;
 use crate::pending_writes::PendingWrites;
 use crate::random;
 use crate::step_allowance::StepAllowance;
@@ -409,39 +408,6 @@ impl CommandBatch {
         stored.go_on(moved)?;
         stored.settle()?;
         Ok(stored)
-    }
-
-    /// The keys among the next `count` that `matches` holds for, and where to go on.
-    pub fn scan_keys(
-        &mut self,
-        db: u8,
-        scan: &KeyScan<'_>,
-        matches: impl Fn(&[u8]) -> bool,
-    ) -> Result<Page<Vec<u8>>> {
-        self.allow_walk(scan.count)?;
-        let range = KeyRange { prefix: scan.prefix, ..KeyRange::default() };
-        let mut bounds = WalkBounds::new(self.space.layout, db, &range);
-        if scan.cursor != 0 {
-            let last = self.space.cursors.find(db, scan.cursor).ok_or(Error::UnknownCursor)?;
-            bounds.go_on_after(&last);
-        }
-        let mut items = Vec::new();
-        let (mut left, mut last, mut is_cut) = (scan.count.max(1), Vec::new(), false);
-        self.walk(&bounds, false, |engine_key, seen| {
-            if left == 0 {
-                is_cut = true;
-                return false;
-            }
-            left -= 1;
-            last.clear();
-            last.extend_from_slice(engine_key);
-            if scan.kind.is_none_or(|kind| kind == seen.kind) && matches(seen.key) {
-                items.push(seen.key.to_vec());
-            }
-            true
-        })?;
-        let cursor = if is_cut { self.space.cursors.keep(db, &last) } else { 0 };
-        Ok(Page { cursor, items })
     }
 
     /// How many keys there are: exact up to 100,000, above that the engine's estimate, in

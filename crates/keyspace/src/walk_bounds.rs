@@ -45,6 +45,8 @@ pub(crate) struct WalkBounds {
     /// The first behind the last.
     pub upper: Vec<u8>,
     part: Option<PartOfSlots>,
+    /// Whether slots may be cut. If not, all of them are one range in the order of the store.
+    cuts: bool,
 }
 
 impl WalkBounds {
@@ -60,7 +62,13 @@ impl WalkBounds {
         let first = 0_u16.to_be_bytes();
         let lower = [&first[..], &[db], &start].concat();
         let upper = SLOT_COUNT.to_be_bytes().to_vec();
-        Self { db, lower, upper, part: Some(PartOfSlots { start, end, cut: RefCell::default() }) }
+        Self {
+            db,
+            lower,
+            upper,
+            part: Some(PartOfSlots { start, end, cut: RefCell::default() }),
+            cuts: false,
+        }
     }
 
     /// Over a slot of a database; with placement `range` over a whole database.
@@ -72,7 +80,13 @@ impl WalkBounds {
             // Databases end before FF: there always is a key behind.
             None => encode::end_of(&stem).unwrap_or_default(),
         };
-        Self { db, lower, upper, part: None }
+        Self { db, lower, upper, part: None, cuts: false }
+    }
+
+    /// For a walk that ends each slot by itself where too many keys are not shown.
+    pub fn cutting(mut self) -> Self {
+        self.cuts = true;
+        self
     }
 
     pub fn is_empty(&self) -> bool {
@@ -99,10 +113,10 @@ impl WalkBounds {
     }
 
     /// What is behind this key of the engine in its slot is not known. From now on what is behind that key of the user is left
-    /// out of every slot. Gives whether there are several slots; if not, the walk ends here.
+    /// out of every slot. Gives whether slots may be cut; if not, the walk ends here.
     pub fn cut_at(&self, engine_key: &[u8]) -> bool {
-        let (Some(part), Some((_, key))) =
-            (&self.part, engine_key.split_at_checked(SLOT_BYTES + 1))
+        let part = self.part.as_ref().filter(|_| self.cuts);
+        let (Some(part), Some((_, key))) = (part, engine_key.split_at_checked(SLOT_BYTES + 1))
         else {
             return false;
         };
@@ -116,9 +130,9 @@ impl WalkBounds {
         self.part.as_ref()?.cut.borrow().clone()
     }
 
-    /// Of a key of the engine the slot, if there are several.
+    /// Of a key of the engine the slot, if there are several that may be cut.
     pub fn slot_bytes_of<'k>(&self, engine_key: &'k [u8]) -> Option<&'k [u8]> {
-        self.part.as_ref().and(engine_key.get(..SLOT_BYTES))
+        self.part.as_ref().filter(|_| self.cuts).and(engine_key.get(..SLOT_BYTES))
     }
 
     /// Whether a key between `lower` and `upper` is seen.

@@ -3,7 +3,7 @@
 use super::harness::{PLACEMENT, START_MS, small_options, stopped_clock};
 use std::sync::Arc;
 use terrace::vfs::SimVfs;
-use terrace_keyspace::{ExpireIf, KeyPage, KeyRange, Keyspace, Mode, PutOptions};
+use terrace_keyspace::{ExpireIf, KeyPage, KeyRange, KeyScan, Keyspace, Mode, PutOptions};
 
 const KEYS: usize = 3000;
 const LIMIT: usize = 7;
@@ -83,5 +83,31 @@ fn pages_have_all_keys_however_few_steps_one_may_take() {
         assert_eq!(pages.len() > full, is_short, "{} pages with {most_steps}", pages.len());
         // Each gets past many keys in each slot.
         assert!(pages.len() <= full + KEYS / 32, "{} pages with {most_steps}", pages.len());
+    }
+}
+
+#[test]
+fn a_scan_has_all_keys_however_few_steps_a_page_of_it_may_take() {
+    let space = store();
+    let live: Vec<Vec<u8>> = (0..KEYS).filter(|n| is_live(*n)).map(key).collect();
+    for (most_steps, is_short) in [(u64::MAX, false), (200, true), (0, true)] {
+        let (mut keys, mut pages, mut cursor) = (Vec::new(), 0, 0);
+        loop {
+            let mut batch = space.command_batch(Mode::Device);
+            batch.next_command();
+            let scan = KeyScan { cursor, prefix: b"k", kind: None, count: LIMIT as u64 };
+            let page = batch.scan_keys_within(0, &scan, most_steps, |_| true).unwrap();
+            assert!(page.items.len() <= LIMIT);
+            keys.extend(page.items);
+            (cursor, pages) = (page.cursor, pages + 1);
+            if cursor == 0 {
+                break;
+            }
+        }
+        keys.sort();
+        assert_eq!(keys, live, "{most_steps}");
+        let full = live.len().div_ceil(LIMIT);
+        assert_eq!(pages > full, is_short, "{pages} pages with {most_steps}");
+        assert!(pages <= full + KEYS / 32, "{pages} pages with {most_steps}");
     }
 }
