@@ -1,6 +1,8 @@
 //! From a request to its reply: who may, what it needs, and what it cost.
 
 mod checks;
+#[cfg(test)]
+mod tests;
 
 use crate::cluster::Cluster;
 use crate::command::{self, Call, CommandSpec, Failure, Flags, table};
@@ -462,6 +464,8 @@ fn route_again(
     let is_sent_again = session.caller == Caller::Again && session.shard.is_some();
     match (session.caller, coordinator) {
         (Caller::Client | Caller::Again, _) if mode == Mode::Device && !is_sent_again => {
+            // It is alone in its batch, and what it executes aside takes locks of its own.
+            batch.abandon();
             let aside = (spec.name == "exec")
                 .then(|| execute_aside(args, batch, session, server, output))
                 .flatten();
