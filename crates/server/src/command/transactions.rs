@@ -1,8 +1,9 @@
 //! `MULTI` and what goes with it: the engine's optimistic transactions.
 //!
-//! `EXEC` takes the locks of all keys that its commands write or that the client watches, asks the
-//! engine whether the watched ones are as they were, and executes everything into one batch: all of
-//! it is committed, or nothing. A watched key that has expired is not as it was.
+//! `EXEC` takes the locks of all keys that the client watches and, if one of its commands writes, of those that its
+//! commands name: what it writes may come from what it reads. It asks the engine whether the watched ones are as they
+//! were, and executes everything into one batch: all of it is committed, or nothing. A watched key that has expired is
+//! not as it was.
 
 use super::connection::selectable;
 use super::presence::{self, KeyUsed};
@@ -443,10 +444,12 @@ impl Selected {
     }
 }
 
-/// Takes the locks of all keys that are watched or will be written. In a cluster, all keys are here
-/// afterwards.
+/// Takes the locks of all keys that are watched and, in a transaction that writes, of those that it reads or writes.
+/// In a cluster, all keys are here afterwards.
 fn lock(call: &mut Call<'_>, queued: &Queued) -> Outcome {
     let is_asked = presence::is_asked(call);
+    // Two of which each reads what the other writes would not see one another.
+    let writes = has_write(queued);
     let mut selected = Selected::by(call);
     let mut keys: Vec<(u8, &[u8])> = Vec::new();
     let mut used: Vec<KeyUsed<'_>> = Vec::new();
@@ -462,7 +465,7 @@ fn lock(call: &mut Call<'_>, queued: &Queued) -> Outcome {
         }
         spec.may_run_in(call.batch.mode())?;
         selected.note(spec, &args, call);
-        if spec.flags.has(Flags::WRITE) {
+        if writes {
             keys.extend(selected.each().flat_map(|db| spec.keys.located(&args, db)));
         }
     }

@@ -5,6 +5,7 @@ use crate::served::Served;
 use std::io::Read;
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, Ordering};
+use terrace_keyspace::{Mode, PutOptions};
 use terrace_resp::Reply;
 
 fn queued() -> Reply<'static> {
@@ -24,6 +25,25 @@ fn what_is_queued_is_executed_as_a_whole() {
     assert_eq!(b.say("GET x"), bulk("2"));
     assert!(error(&a.say("EXEC")).contains("without MULTI"));
     assert!(error(&a.say("DISCARD")).contains("without MULTI"));
+}
+
+/// Two transactions of which each reads what the other writes happen one after the other.
+#[test]
+fn a_transaction_that_writes_waits_for_writers_of_what_it_reads() {
+    let served = Served::with(&[("server-threads", "1")]);
+    let (mut a, mut b) = (served.client(), served.client());
+    // As another loop that has executed one and not committed it.
+    let mut other = served.server().space.command_batch(Mode::Memory);
+    other.lock(0, [&b"y"[..]].into_iter()).unwrap();
+    other.put(0, b"y", b"1", &PutOptions::default()).unwrap();
+    a.pipeline(&["MULTI", "GET y", "SET x 1"]);
+    a.send_words(&["EXEC"]);
+    // What only reads waits for nobody; the loop has come to the other transaction before.
+    b.pipeline(&["MULTI", "GET y"]);
+    assert_eq!(b.say("EXEC"), array([Reply::Null]));
+    assert_eq!(b.say("GET x"), Reply::Null);
+    other.commit().unwrap();
+    assert_eq!(a.reply(), array([bulk("1"), ok()]));
 }
 
 #[test]
