@@ -237,7 +237,10 @@ impl CommandBatch {
         match outline {
             Outline::Nothing => Ok(0),
             Outline::Text(TextInfo { len: Some(len), .. }) => Ok(len),
-            Outline::Text(_) => Ok(self.text(db, key)?.map_or(0, |text| text.value.len())),
+            // There may be something else by now.
+            Outline::Text(_) => {
+                Ok(self.content(db, key)?.into_string()?.map_or(0, |value| value.len()))
+            }
             Outline::Collection(_) => Err(Error::WrongType),
         }
     }
