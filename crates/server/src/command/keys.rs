@@ -332,6 +332,8 @@ const LONGEST_EMBEDDED: usize = 44;
 fn object(call: &mut Call<'_>) -> Outcome {
     let (subcommand, key) = (call.arg(1).to_ascii_lowercase(), call.arg(2));
     let db = call.session.db;
+    // It is looked at more than once, and may become something else.
+    call.batch.pin_now();
     let Some(kind) = call.batch.key_type(db, key)? else {
         call.reply.null();
         return Ok(());
