@@ -144,10 +144,12 @@ impl CommandBatch {
         key: &[u8],
         text: impl Fn(&mut Self) -> Result<Option<T>>,
     ) -> Result<(Option<T>, Option<Meta>)> {
+        // One that was there may have given way to a string since, by a batch that flushed the database before.
+        let held_before = self.may_hold_collections(db);
         if let Some(text) = text(self)? {
             return Ok((Some(text), None));
         }
-        if !self.may_hold_collections(db) {
+        if !held_before && !self.may_hold_collections(db) {
             return Ok((None, None));
         }
         if self.pin_view(db, key)

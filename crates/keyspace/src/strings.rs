@@ -69,9 +69,11 @@ pub struct UnreadLen {
 impl CommandBatch {
     /// The string under `key`.
     pub fn get(&mut self, db: u8, key: &[u8]) -> Result<Option<Value>> {
+        // One that was there may have given way to a string since, by a batch that flushed the database before.
+        let held_before = self.may_hold_collections(db);
         let content = match self.text(db, key)? {
             Some(text) => Content::Text(text),
-            None if !self.may_hold_collections(db) => Content::Nothing,
+            None if !held_before && !self.may_hold_collections(db) => Content::Nothing,
             None => self.content(db, key)?,
         };
         self.note_lookup(content.exists());
