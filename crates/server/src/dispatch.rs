@@ -102,6 +102,8 @@ fn unexecuted(
             _ => refusal,
         };
         server.errors.note(&refusal);
+        // The cluster's answer to it, if it has waited for one, is not that to the next.
+        session.admin = None;
         refuse(session, output, &refusal);
         return Some(Executed::Replied);
     }

@@ -183,6 +183,25 @@ fn only_administrators_may() {
 }
 
 #[test]
+fn the_answer_to_what_is_refused_by_then_is_not_that_to_the_next() {
+    let (cluster, admin) = administered(2);
+    let (mut client, mut other) = (cluster.client(0), cluster.client(0));
+    assert_eq!(client.say("ACL SETUSER app on nopass ~* +@all"), ok());
+    assert_eq!(client.say("AUTH app any"), ok());
+    client.send_words(&["CLUSTER MOVEKEY k 1"]);
+    until("nothing is asked for", || admin.asked() == 1);
+    assert_eq!(other.say("ACL SETUSER app -@admin"), ok());
+    admin.answer(Ok(AdminReply::Done));
+    assert!(error(&client.reply()).starts_with("NOPERM"));
+    assert_eq!(other.say("ACL SETUSER app +@admin"), ok());
+    let node = cluster.node(1);
+    client.send(&["CLUSTER", "DRAIN", &node.to_string()]);
+    let asked = admin.answer(Err("not now".into()));
+    assert_eq!(asked, AdminRequest::Drain { node, is_over: false });
+    assert_eq!(error(&client.reply()), "ERR not now");
+}
+
+#[test]
 fn a_cluster_is_created_of_nodes_that_wait() {
     let served = Served::with(&[("cluster-enabled", "yes")]);
     let waiting = Arc::new(super::fake::Waiting(NodeId([1; 20])));
