@@ -151,9 +151,8 @@ fn exec(call: &mut Call<'_>) -> Outcome {
     let Some(queued) = call.session.queued.take() else {
         return Err(Failure::line("ERR EXEC without MULTI"));
     };
-    call.session.info.queued.store(NOT_IN_MULTI, Ordering::Relaxed);
     if queued.is_spoilt {
-        call.session.watched = None;
+        call.session.end_transaction();
         let text = "EXECABORT Transaction discarded because of previous errors.";
         return Err(Failure::line(text));
     }
@@ -178,6 +177,9 @@ fn exec(call: &mut Call<'_>) -> Outcome {
             call.session.watched = None;
             done.note(&queued, call.session, call.server);
         }
+    }
+    if call.session.queued.is_none() {
+        call.session.info.queued.store(NOT_IN_MULTI, Ordering::Relaxed);
     }
     outcome
 }

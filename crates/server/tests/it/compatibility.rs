@@ -30,7 +30,11 @@ fn a_line_about_a_client_has_all_fields_of_redis_in_its_order() {
     client.pipeline(&["MULTI", "GET a", "GET b"]);
     let line = text(&served.client().say("CLIENT LIST"));
     assert!(line.contains(" flags=x ") && line.contains(" multi=2 "), "{line}");
-    assert_eq!(client.say("DISCARD"), ok());
+    assert_eq!(client.say("CLIENT INFO"), queued());
+    // Also while it is executed, for itself and others.
+    let Reply::Array(replies) = client.say("EXEC") else { panic!("no array") };
+    let line = text(&replies[2]);
+    assert!(line.contains(" flags=x ") && line.contains(" multi=3 "), "{line}");
     let line = text(&client.say("CLIENT INFO"));
     assert!(line.contains(" flags=N ") && line.contains(" multi=-1 "), "{line}");
 }
