@@ -44,7 +44,7 @@ pub use clock::{BootClock, SystemBootClock};
 pub use config::{HAND_OVER, HOLD_LIMIT, MIN_LEASE, NodeConfig, PartitionerConfig};
 pub use error::Error;
 pub use keyspace_store::KeyspaceStore;
-pub use node::{Node, NodeFigures, check_store, create_cluster, join_store};
+pub use node::{Node, NodeFigures, check_alone, check_store, create_cluster, join_store};
 pub use part::{ParsePartError, Part};
 pub use partitioner::Repartition;
 pub use store::{Identity, InstanceStore, StoreError, StoreLoad};

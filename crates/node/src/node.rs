@@ -159,6 +159,21 @@ pub fn check_store(
     Err(Error::Config(format!("the store has {known} in its cluster, and would be given {wanted}")))
 }
 
+/// Refuses to serve a store without its cluster, if that has keys in other stores: a key that was moved away would be written a
+/// second time here, and the cluster would show it twice from then on.
+///
+/// # Errors
+/// That, or the store fails.
+pub fn check_alone(store: &dyn InstanceStore) -> Result<(), Error> {
+    let Some(part) = store.part()?.filter(|part| !part.is_everything()) else { return Ok(()) };
+    let cluster = store.identity()?.map_or(String::new(), |identity| identity.cluster);
+    Err(Error::Config(format!(
+        "the store has {} of the cluster \"{cluster}\", and is served as a node of it only (cluster-enabled); if all keys \
+         of its shard are at home, `terrace convert` makes a store of it that is in no cluster",
+        part.describe()
+    )))
+}
+
 impl Node {
     /// Starts a node within a tokio runtime with several threads. Returns when other nodes can connect;
     /// it joins in the background, as soon as the metadata store answers.

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
-use terrace_cluster::{KeyRange, NodeId, Placement, ShardId, Topology};
+use terrace_cluster::{KeyRange, Node, NodeId, Placement, Revision, Shard, ShardId, Topology};
 
 /// See the module. Its text is what is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +46,24 @@ impl Part {
     /// What belongs to it.
     pub fn ranges(&self) -> impl Iterator<Item = &KeyRange> {
         self.shards.values().flatten()
+    }
+
+    /// Whether it is the whole key space.
+    pub fn is_everything(&self) -> bool {
+        let instance = NodeId([0; 20]);
+        let node = Node {
+            id: instance,
+            redis_address: String::new(),
+            rpc_address: String::new(),
+            is_alive: true,
+        };
+        let shards = self.shards.iter().map(|(id, ranges)| Shard {
+            id: *id,
+            instance,
+            owner: None,
+            ranges: ranges.clone(),
+        });
+        Topology::new(Revision(0), self.placement, [node], shards).is_ok()
     }
 
     /// For people.
@@ -172,6 +190,18 @@ mod tests {
             assert_eq!((part.to_string().as_str(), text.parse()), (text, Ok(part)));
         }
         assert_eq!(Part::of(Placement::Slots, &slots, NodeId([3; 20])), None);
+        for (text, is_everything) in [
+            ("slots 1:00000-16383", true),
+            ("slots 1:00000-00099,00200-16383 2:00100-00199", true),
+            ("slots 1:00000-00099,00200-16383", false),
+            ("range 1:k-", true),
+            ("range 1:k-67 2:k67-", true),
+            ("range 1:k-67", false),
+            ("range 1:k67-", false),
+        ] {
+            let part: Part = text.parse().unwrap();
+            assert_eq!(part.is_everything(), is_everything, "{text}");
+        }
         for wrong in
             ["", "slots", "slots 1", "slots 1:", "slots x:1-2", "hash 1:1-2", "range 1:kz-"]
         {

@@ -13,6 +13,7 @@ use terrace_cluster::{CommandExecutor, Coordinator, Placement};
 use terrace_encryption::{EncryptedVfs, KeyError, KeyRing};
 use terrace_keyspace::Keyspace;
 use terrace_metadata::Metadata;
+use terrace_node::{KeyspaceStore, check_alone};
 
 /// Ports after the default one that are tried if it is taken.
 const FURTHER_PORTS: u16 = 100;
@@ -146,6 +147,13 @@ impl Running {
         };
         let space =
             opened.map_err(|error| ServeError::Store { dir: settings.dir.clone(), error })?;
+        if !settings.cluster_enabled
+            && let Err(error) = check_alone(&KeyspaceStore::new(space.clone()))
+        {
+            // Why it does not start says more than how its store was closed.
+            let _ = space.close();
+            return Err(ServeError::Cluster(error.to_string()));
+        }
         let server = Arc::new(Server::new(space, config)?);
         if let Some(vfs) = encrypted_vfs {
             server.note_encryption(vfs);

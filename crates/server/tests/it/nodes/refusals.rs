@@ -1,7 +1,7 @@
 //! What cannot be a node of a cluster is refused when it starts, with what is to be done about it.
 
 use super::harness::NodeCluster;
-use crate::client::{Client, error, free_port, ok};
+use crate::client::{Client, bulk, error, free_port, ok};
 use crate::served::Served;
 use std::net::TcpListener;
 use std::path::Path;
@@ -83,6 +83,26 @@ fn a_store_of_another_cluster_or_placement_is_refused() {
         .unwrap()
         .end()
         .unwrap();
+}
+
+/// What is written to it would not be where the cluster looks for it.
+#[test]
+fn a_store_of_a_cluster_of_several_is_not_served_without_it() {
+    let alone = [("cluster-enabled", "no")];
+    let mut cluster = NodeCluster::start(Placement::Slots, 2, &[]);
+    let dir = cluster.end_node(1);
+    let why = refusal(dir.path(), &alone);
+    let says = "has slots 8192-16383 as shard 2 of the cluster \"terrace\"";
+    assert!(why.contains(says) && why.contains("cluster-enabled"), "{why}");
+    // The attempt does not hold the store.
+    cluster.start_node(1, dir);
+    cluster.wait_until_home();
+    // That of a cluster of one server has all keys.
+    let mut cluster = NodeCluster::start(Placement::Slots, 1, &[]);
+    assert_eq!(cluster.client(0).say("SET key value"), ok());
+    let dir = cluster.end_node(0);
+    let served = Served::again(dir, &alone);
+    assert_eq!(served.client().say("GET key"), bulk("value"));
 }
 
 /// In a cluster there is database 0 only.
