@@ -379,6 +379,9 @@ impl Owner {
             for key in &finished.keys {
                 let at = self.place_of(key);
                 match &undone {
+                    Some(_) if finished.is_overtaken(self.wishes.place_of(key)) => {
+                        is_misplaced = true;
+                    }
                     Some(why) => {
                         self.wishes.fail(key, at, why);
                         if finished.direction == Direction::Home

@@ -83,6 +83,8 @@ pub struct FinishedMove {
     pub id: MoveId,
     /// Which way.
     pub direction: Direction,
+    /// The shard of the other instance.
+    pub other: ShardId,
     /// The keys that were in it until the end.
     pub keys: Vec<DbKey>,
     /// It was undone since its keys are too large together, or one of them is not where it was to come from. If they are
@@ -106,6 +108,13 @@ impl FinishedMove {
         wanted: Option<ShardId>,
     ) -> bool {
         at != wanted && (wanted.is_none() || self.onward.get(key).copied() != wanted)
+    }
+
+    /// Whether a key of it stayed at home and is `wanted` at another instance by now. Why it did not go to this one says
+    /// nothing of that.
+    pub fn is_overtaken(&self, wanted: Option<ShardId>) -> bool {
+        let stayed = self.direction == Direction::Out && matches!(self.outcome, Outcome::Undone(_));
+        stayed && wanted.is_some_and(|to| to != self.other)
     }
 }
 
@@ -468,6 +477,7 @@ impl<V: Clone> Mover<V> {
         self.finished.push(FinishedMove {
             id: it.id(),
             direction: it.direction(),
+            other: it.other(),
             keys: it.keys().to_vec(),
             is_split,
             refused: it.refused().to_vec(),

@@ -93,6 +93,24 @@ async fn an_order_that_comes_while_the_key_goes_out_is_done_after_that() {
     assert_eq!(it.cluster.places_of(key), 1);
 }
 
+/// What was wrong with the first instance says nothing of the second one.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_that_comes_while_the_key_goes_out_is_done_also_if_that_fails() {
+    let it = start_nodes("overtaken", 3, 1).await;
+    let (key, store) = (&it.keys[0], &it.cluster.nodes[1].store);
+    store.pause("import");
+    let first = it.order(key, Some(2));
+    it.step(1, "import", 1).await;
+    let second = it.order(key, Some(3));
+    let told = first.await.unwrap().unwrap_err();
+    assert!(told.contains("a later order"), "{told}");
+    store.fill(true);
+    store.resume();
+    second.await.unwrap().unwrap();
+    assert!(it.cluster.nodes[2].store.has(key));
+    assert_eq!((it.cluster.places_of(key), store.has(key)), (1, false));
+}
+
 /// Its store has gone back to an older backup. Whatever else brings keys home leaves it, since the store may be put right.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_its_store_has_lost_comes_home_without_a_value_if_that_is_ordered() {

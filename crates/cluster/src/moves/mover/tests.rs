@@ -102,5 +102,6 @@ fn a_key_that_goes_out_is_not_sent_on() {
     assert!(finished[0].onward.is_empty());
     assert!(finished[0].leaves_misplaced(&key, Some(FROM), Some(TO)));
     assert!(!finished[0].leaves_misplaced(&key, Some(FROM), Some(FROM)));
+    assert!(!finished[0].is_overtaken(Some(TO)), "it was moved");
     assert_eq!((mover.poll(Duration::ZERO), mover.waiting_count()), (None, 0));
 }
