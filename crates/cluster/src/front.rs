@@ -83,7 +83,9 @@ impl fmt::Display for Unserved {
                 write!(f, "node {node} does not answer; a write may have happened")
             }
             Self::Moved(_) => f.write_str("the shard has another owner"),
-            Self::NoTopology => f.write_str("the cluster's metadata was not read yet"),
+            Self::NoTopology => {
+                f.write_str("the cluster was not created yet, or its metadata was not read yet")
+            }
             Self::Full(node) => {
                 write!(f, "node {node} takes no more bytes of requests; nothing was executed")
             }

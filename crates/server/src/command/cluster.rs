@@ -71,7 +71,7 @@ fn cluster(call: &mut Call<'_>) -> Outcome {
     let me = coordinator.me();
     let topology = || {
         let topology = coordinator.topology();
-        topology.ok_or(Failure::line("CLUSTERDOWN the cluster's metadata was not read yet"))
+        topology.ok_or(cluster_admin::NO_TOPOLOGY)
     };
     let name = call.arg(1).to_ascii_lowercase();
     if cluster_admin::is_one(&name) {

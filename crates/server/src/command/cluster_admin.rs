@@ -11,6 +11,10 @@ use terrace_resp::{Aggregate, parse_integer};
 /// How many keys each instance is asked for, if it is not said.
 const DEFAULT_PLAN_KEYS: usize = 10_000;
 
+/// Which of the two it is, a node that has just begun does not know.
+pub(super) const NO_TOPOLOGY: Failure =
+    Failure::line("CLUSTERDOWN the cluster was not created yet, or its metadata was not read yet");
+
 /// Whether a subcommand, in lower case, is one of these.
 pub(super) fn is_one(name: &[u8]) -> bool {
     matches!(name, b"create" | b"status" | b"movekey" | b"repartition" | b"drain")
@@ -109,7 +113,7 @@ fn move_key(call: &Call<'_>, coordinator: &dyn Coordinator) -> Result<AdminReque
         )));
     }
     let topology = coordinator.topology();
-    let topology = topology.ok_or(Failure::line("CLUSTERDOWN the cluster was not created yet"))?;
+    let topology = topology.ok_or(NO_TOPOLOGY)?;
     let to = if word.eq_ignore_ascii_case(b"home") {
         None
     } else {
@@ -148,7 +152,7 @@ fn drain(call: &Call<'_>, coordinator: &dyn Coordinator) -> Result<AdminRequest,
     };
     let node = node_id(call.arg(2))?;
     let topology = coordinator.topology();
-    let topology = topology.ok_or(Failure::line("CLUSTERDOWN the cluster was not created yet"))?;
+    let topology = topology.ok_or(NO_TOPOLOGY)?;
     match topology.nodes.contains_key(&node) {
         true => Ok(AdminRequest::Drain { node, is_over }),
         false => Err(Failure::err(format_args!("the cluster has no node {node}"))),
