@@ -88,12 +88,12 @@ pub(crate) async fn repartition(
     }
     let mut lists = Vec::new();
     for (instance, shard) in instances {
-        let unserved = |why: String| Error::Unserved(format!("instance {instance}: {why}"));
+        let unserved = |why: &str| Error::Unserved(format!("instance {instance}: {why}"));
         let counts = if instance == shared.me {
-            shared.top_counts(keys).await.map_err(|error| unserved(error.to_string()))?
+            shared.top_counts(keys).await.map_err(|error| unserved(&error.to_string()))?
         } else {
-            let peer = shared.known_peer(instance).map_err(|why| unserved(why.to_string()))?;
-            peer.top_counts(keys).await.map_err(|why| unserved(why.to_string()))?
+            let peer = shared.known_peer(instance).map_err(|why| unserved(why.message()))?;
+            peer.top_counts(keys).await.map_err(|why| unserved(why.message()))?
         };
         lists.push(TopList {
             shard,

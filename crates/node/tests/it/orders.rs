@@ -380,6 +380,16 @@ async fn a_shard_that_takes_no_plan_does_not_stop_the_other_shards_of_its_owner(
     wait_for("the moves", there).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_that_an_instance_cannot_be_asked_for_is_refused_in_words_for_people() {
+    let mut it = start("unasked", 1).await;
+    let away = it.cluster.nodes[1].id();
+    it.cluster.nodes[1].kill();
+    let spec: PlanSpec = "top-n-to-one:100:1".parse().unwrap();
+    let why = it.node(0).repartition(&spec, 100).await.unwrap_err().to_string();
+    assert!(why.starts_with(&format!("instance {away}: ")) && !why.contains("code: "), "{why}");
+}
+
 /// Keys that are too large together go in smaller moves, and one that is too large alone stays.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_key_stays_and_those_beside_it_are_moved() {
