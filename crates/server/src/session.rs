@@ -194,7 +194,10 @@ impl Session {
         let (is_guarded, is_bound) = (self.is_guarded, self.is_bound);
         let changes = self.changes.wrapping_add(1);
         let settling = self.settling.take();
+        // That the reply to this command is to be skipped was asked for before it.
+        let replies = if self.replies == Replies::Skip { Replies::Skip } else { Replies::On };
         *self = Self::of(self.info.clone(), user);
+        self.replies = replies;
         // What it sent before is still on its way, or not committed.
         (self.round, self.is_guarded, self.is_bound) = (round, is_guarded, is_bound);
         (self.changes, self.login_changed, self.settling) = (changes, true, settling);

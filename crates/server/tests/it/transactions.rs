@@ -151,6 +151,18 @@ fn replies_that_are_skipped_one_after_the_other_leave_the_next_one() {
     assert_eq!(String::from_utf8_lossy(&bytes), "$1\r\na\r\n$1\r\nb\r\n");
 }
 
+#[test]
+fn the_reply_to_reset_is_skipped_as_any_other() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    client.send_words(&["CLIENT REPLY SKIP", "RESET", "ECHO a"]);
+    client.send_words(&["CLIENT REPLY OFF", "RESET", "ECHO b"]);
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    let mut bytes = Vec::new();
+    client.stream.read_to_end(&mut bytes).unwrap();
+    assert_eq!(String::from_utf8_lossy(&bytes), "$1\r\na\r\n+RESET\r\n$1\r\nb\r\n");
+}
+
 /// Others are served meanwhile.
 #[test]
 fn a_long_transaction_is_executed_beside_the_loop() {
