@@ -92,11 +92,13 @@ fn rpoplpush(call: &mut Call<'_>) -> Outcome {
 pub(super) fn count_to_take(call: &Call<'_>, at: usize) -> Result<u64, Failure> {
     match call.count() - at {
         0 => Ok(1),
-        2 if call.arg(at).eq_ignore_ascii_case(b"count") => {
+        more if more > 1 && call.arg(at).eq_ignore_ascii_case(b"count") => {
             let count = terrace_resp::parse_integer(call.arg(at + 1));
             let count =
                 count.and_then(|count| u64::try_from(count).ok()).filter(|count| *count > 0);
-            count.ok_or(Failure::line("ERR count should be greater than 0"))
+            // As in Redis, before what follows it is looked at.
+            let count = count.ok_or(Failure::line("ERR count should be greater than 0"))?;
+            if more == 2 { Ok(count) } else { Err(Failure::SYNTAX) }
         }
         _ => Err(Failure::SYNTAX),
     }

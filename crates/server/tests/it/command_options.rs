@@ -217,6 +217,9 @@ fn what_is_out_of_range_is_refused_as_redis_refuses_it() {
         ("LPOS list a RANK -9223372036854775808", rank),
         ("LMPOP 1 list LEFT COUNT foo", count),
         ("ZMPOP 1 set MIN COUNT foo", count),
+        ("LMPOP 1 list LEFT COUNT 0 foo", count),
+        ("ZMPOP 1 set MIN COUNT -1 COUNT 1", count),
+        ("ZMPOP 1 set MIN COUNT 1 COUNT 1", "ERR syntax error"),
         ("EXEC foo", exec),
     ] {
         assert_eq!(error(&client.say(request)), why, "{request}");
