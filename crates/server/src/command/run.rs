@@ -101,17 +101,27 @@ pub(crate) fn look_for_a_pause(call: &Call<'_>, writes: impl FnOnce() -> bool) -
     }
 }
 
+/// Refuses what the store would not take now, before it shares a batch with other commands, which would fail with it.
+///
+/// # Errors
+/// The reply.
+pub(super) fn allow_write(spec: &CommandSpec, server: &Server) -> Outcome {
+    if !spec.flags.has(Flags::WRITE) {
+        return Ok(());
+    }
+    match server.space.db().check_writable() {
+        Err(terrace::Error::DiskFull(_)) if spec.flags.has(Flags::REMOVES) => Ok(()),
+        Err(terrace::Error::DiskFull(_)) => Err(Failure::DISK_FULL),
+        Err(error) => Err(error.into()),
+        Ok(()) => Ok(()),
+    }
+}
+
 /// Runs a command's function; the locks are held.
 pub(crate) fn run_locked(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
-    if spec.flags.has(Flags::WRITE)
-        && let Err(error) = call.server.space.db().check_writable()
-    {
-        // Before it shares a batch with other commands, which would fail with it.
-        match error {
-            terrace::Error::DiskFull(_) if spec.flags.has(Flags::REMOVES) => {}
-            terrace::Error::DiskFull(_) => return Err(Failure::DISK_FULL),
-            error => return Err(error.into()),
-        }
+    // Of a transaction all commands were looked at together.
+    if !call.session.is_in_exec {
+        allow_write(spec, call.server)?;
     }
     if spec.flags.has(Flags::SUBCOMMANDS) && call.arg(1).eq_ignore_ascii_case(b"help") {
         help(call, spec);

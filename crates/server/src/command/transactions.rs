@@ -283,6 +283,7 @@ fn exec_queued(call: &mut Call<'_>, queued: &Queued, done: &mut Done) -> Outcome
     }
     run::look_for_a_pause(call, || has_write(queued))?;
     run::begin_work(call)?;
+    allow_writes(queued, call.server)?;
     // What its commands read without a lock they see as it is at one moment.
     if queued.commands.len() > 1 {
         call.batch.pin_now();
@@ -317,6 +318,23 @@ fn exec_queued(call: &mut Call<'_>, queued: &Queued, done: &mut Done) -> Outcome
         }
         Ok(())
     })
+}
+
+/// Refuses a transaction as a whole, as Redis does, of which the store would take a part now: on a full disk, what removes.
+///
+/// # Errors
+/// The reply to `EXEC`.
+fn allow_writes(queued: &Queued, server: &Server) -> Outcome {
+    for command in &queued.commands {
+        let Some((_, spec)) = table().find(command.as_command().name()) else { continue };
+        run::allow_write(spec, server).map_err(|failure| match failure {
+            Failure::Reply(why) => {
+                Failure::Reply(format!("EXECABORT Transaction discarded because of: {why}").into())
+            }
+            other => other,
+        })?;
+    }
+    Ok(())
 }
 
 /// Whether a command may change something that is neither in the store nor in its client's session, or end it.

@@ -1,6 +1,6 @@
 //! A full disk: what removes goes on, everything else is refused, and the server starts and serves.
 
-use crate::client::{bulk, error, ok, until};
+use crate::client::{Client, array, bulk, error, ok, until};
 use crate::gate::{Gated, GatedVfs};
 use crate::served::Served;
 use std::sync::Arc;
@@ -24,6 +24,36 @@ fn is_misconf(reply: &Reply) -> bool {
     matches!(reply, Reply::Error(_)) && error(reply).starts_with("MISCONF")
 }
 
+/// Writes `value` under one key after the other, until the disk is full.
+fn fill(vfs: &GatedVfs, client: &mut Client, value: &str) {
+    vfs.sim().set_capacity_bytes(Some(used_bytes(vfs) + (3 << 20)));
+    let mut there = 0;
+    while client.call(&["SET", &format!("key {there}"), value]) == ok() {
+        there += 1;
+        assert!(there < 100_000, "the disk is never full");
+    }
+    assert!(is_misconf(&client.call(&["SET", "more", value])));
+}
+
+/// What it removes is to be written anew by what would be refused.
+#[test]
+fn a_transaction_that_does_more_than_remove_is_refused_as_a_whole() {
+    let vfs = GatedVfs::new(Gated::LogSync);
+    let dir = Arc::new(tempfile::tempdir().unwrap());
+    let served = served(&dir, &vfs);
+    let mut client = served.client();
+    assert_eq!(client.pipeline(&["SET before 1", "SET there 1"]), [ok(), ok()]);
+    fill(&vfs, &mut client, &"v".repeat(4000));
+    let replies = client.pipeline(&["MULTI", "DEL before", "SET there 2", "EXEC", "GET before"]);
+    let refused = error(&replies[3]);
+    assert!(refused.starts_with("EXECABORT") && refused.contains("MISCONF"), "{replies:?}");
+    assert_eq!(replies[4], bulk("1"));
+    assert_eq!(client.say("GET there"), bulk("1"));
+    let done = array([bulk("1"), Reply::Integer(1)]);
+    let remove = &["MULTI", "GET there", "DEL before", "EXEC"];
+    until("a transaction that removes is refused", || client.pipeline(remove)[3] == done);
+}
+
 #[test]
 fn a_full_disk_is_emptied_by_del_and_flushall_and_a_server_starts_on_it() {
     is_emptied_by("FLUSHALL");
@@ -42,14 +72,8 @@ fn is_emptied_by(command: &str) {
     let mut client = first.client();
     let replies = client.pipeline(&["SELECT 1", "MSET a 1 b 2", "RPUSH list x y", "SELECT 0"]);
     assert_eq!(replies, [ok(), ok(), Reply::Integer(2), ok()]);
-    vfs.sim().set_capacity_bytes(Some(used_bytes(&vfs) + (3 << 20)));
     let value = "v".repeat(4000);
-    let mut there = 0;
-    while client.call(&["SET", &format!("key {there}"), &value]) == ok() {
-        there += 1;
-        assert!(there < 100_000, "the disk is never full");
-    }
-    assert!(is_misconf(&client.call(&["SET", "more", &value])));
+    fill(&vfs, &mut client, &value);
     assert_eq!(client.call(&["DEL", "key 0"]), Reply::Integer(1));
     let replies = client.pipeline(&["DEL absent", "SET new x", "UNLINK absent", "GET absent"]);
     assert!(is_misconf(&replies[1]), "{replies:?}");
