@@ -6,8 +6,9 @@ use crate::print;
 use crate::standard_output;
 use crate::store::{DEFAULT_DIR, DIR_VARIABLE};
 use anyhow::Result;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
+use terrace_base::Error;
 use terrace_inspect::Progress;
 
 /// Arguments of `verify`.
@@ -31,6 +32,7 @@ pub fn run(args: &VerifyArgs) -> Result<Outcome> {
     bar.finish_and_clear();
     let report = match result {
         Ok(report) => report,
+        Err(error) if is_unread(&error) => return Err(error.into()),
         Err(error) => {
             tell(&error.to_string());
             return Ok(Outcome::Unusable);
@@ -41,4 +43,10 @@ pub fn run(args: &VerifyArgs) -> Result<Outcome> {
         true => Outcome::Done,
         false => Outcome::Negative,
     })
+}
+
+/// Whether there is something to check that could not be read.
+fn is_unread(error: &Error) -> bool {
+    let Error::Io { source, .. } = error else { return false };
+    !matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }

@@ -3,7 +3,7 @@
 use crate::program::{Program, corrupt};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 fn text(path: &Path) -> String {
     path.to_str().unwrap().to_string()
@@ -137,4 +137,17 @@ fn a_file_of_another_kind() {
         assert_eq!(ran.code, 1, "{what} {file}: {}", ran.err);
         assert!(!ran.out.is_empty() && ran.err.lines().count() == 1, "{}", ran.err);
     }
+}
+
+/// Code 2 would say that there is no store.
+#[test]
+fn a_manifest_that_cannot_be_read_is_an_error() {
+    let program = Program::new();
+    program.ok(&["put", "k", "v"]);
+    let manifest = program.files("").into_iter().find(|path| name(path).starts_with("MANIFEST-"));
+    let manifest = manifest.unwrap();
+    std::fs::remove_file(&manifest).unwrap();
+    assert!(Command::new("mkfifo").arg(&manifest).status().unwrap().success());
+    let said = program.fails(1, &["verify"]);
+    assert!(said.contains(&name(&manifest)), "{said}");
 }
