@@ -5,35 +5,12 @@
 //! calls [`provide`]. A few huge pages wait for any class in the reserve of the slab, as those do that were given back.
 
 use crate::slab::{RESERVE_CHUNKS, SLAB, Slab};
-use parking_lot::Mutex;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+
+pub use crate::askers::Ask;
 
 /// How much of the slab has one huge page more at hand.
 const FOR_EACH_BYTES: usize = 64 << 20;
-
-/// Asks somebody to call [`provide`] soon; whether somebody will. Short, and without locks that are held while buffers are taken.
-pub type Ask = dyn Fn() -> bool + Send + Sync;
-
-/// Those who can be asked.
-pub(super) struct Askers(Mutex<Vec<Weak<Ask>>>);
-
-impl Askers {
-    pub(super) const fn new() -> Self {
-        Self(Mutex::new(Vec::new()))
-    }
-
-    fn add(&self, asker: Weak<Ask>) {
-        let mut askers = self.0.lock();
-        askers.retain(|asker| asker.strong_count() > 0);
-        askers.push(asker);
-    }
-
-    /// Asks until somebody will. Nothing is locked meanwhile: the last owner of an asker may be dropped here.
-    fn ask(&self) {
-        let askers = self.0.lock().clone();
-        askers.iter().filter_map(Weak::upgrade).any(|ask| ask());
-    }
-}
 
 /// From now on `asker` is asked when few huge pages are at hand, as long as its owner keeps it. One of several is asked.
 pub fn ask_when_short(asker: &Arc<Ask>) {
@@ -73,7 +50,7 @@ impl Slab {
 
     /// As [`ask_when_short`], for this slab.
     pub(super) fn ask_when_short(&self, asker: &Arc<Ask>) {
-        self.askers.add(Arc::downgrade(asker));
+        self.askers.add(asker);
     }
 }
 

@@ -19,6 +19,7 @@
 #![allow(unsafe_code, reason = "raw slots with a reference count; every block states its proof")]
 
 pub mod ahead;
+mod askers;
 mod class;
 mod map;
 mod region;

@@ -16,7 +16,7 @@
 //!   bytes; nothing in them is read before it is written, or else the slot is zeroed.
 
 use crate::HEADER_BYTES;
-use crate::ahead::Askers;
+use crate::askers::Askers;
 use crate::class::{CLASS_COUNT, class_of, slot_bytes};
 use crate::map::{HUGE_PAGE_BYTES, PAGE_BYTES, populate, release, reserve};
 use crate::thread_number::thread_number;

@@ -103,7 +103,7 @@ fn loops(env: &JobEnv) -> Vec<Loop> {
 
 impl Workers {
     /// Starts the threads; for a read-only store only those that look after filters and
-    /// models.
+    /// models, and the one that waits for the system in place of readers.
     ///
     /// # Errors
     /// The system has no thread to give. Those that were started have ended.
