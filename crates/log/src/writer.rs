@@ -269,6 +269,8 @@ impl LogWriter {
         if self.sync_failed {
             return Err(self.refusal("sync"));
         }
+        // Also if it panics, in a file system of the program: then it is unknown as well what the device has.
+        self.sync_failed = true;
         let synced = self.file.sync();
         self.sync_failed = synced.is_err();
         self.settle(synced)?;

@@ -16,7 +16,8 @@ use terrace_vfs::{AppendFile, CreateOptions, OpenMode, RandomFile, ReadRequest, 
 pub(crate) struct DirSyncs {
     files: Arc<dyn Vfs>,
     dir: PathBuf,
-    /// Held during a sync of the directory: whether one has failed.
+    /// Held during a sync of the directory: whether one has failed. So has one that panics, in a file system of the program:
+    /// it is set before, and taken back after a sync that has not.
     has_failed: Mutex<bool>,
 }
 
@@ -75,8 +76,9 @@ impl Vfs for DirSyncs {
             return self.files.create_dir_all(path);
         }
         let mut has_failed = self.has_failed.lock();
+        let before = std::mem::replace(&mut *has_failed, true);
         let made = self.files.create_dir_all(path);
-        *has_failed |= made.as_ref().is_err_and(|error| self.is_failure(error));
+        *has_failed = before || made.as_ref().is_err_and(|error| self.is_failure(error));
         made
     }
 
@@ -89,6 +91,7 @@ impl Vfs for DirSyncs {
             let why = io::Error::other("an earlier sync of it has failed");
             return Err(Error::io("sync directory", path, why));
         }
+        *has_failed = true;
         let synced = self.files.sync_dir(path);
         *has_failed = synced.as_ref().is_err_and(|error| self.is_failure(error));
         synced

@@ -1,5 +1,6 @@
 //! What a leader holds while it writes for others, so that a panic below it (of a file system that the program has given, or a
-//! fault of this one) leaves nobody waiting: the store takes no more writes, and who waits gets the reason. Called by the commit.
+//! fault of this one) leaves nobody waiting: the store takes no more writes, and who waits gets the reason. Called by the commit, and
+//! by who syncs the log beside it.
 
 use crate::error::{Error, Result};
 use crate::write::env::CommitEnv;
@@ -37,7 +38,7 @@ pub(crate) fn or_poison<'q>(
     let done = catch_unwind(AssertUnwindSafe(|| work(&mut held)));
     done.unwrap_or_else(|panic| {
         let said = message_of(panic);
-        let error = poison(env, &said);
+        let error = poison(env, "wrote for a group of writers", &said);
         if let Some(turn) = &mut held.turn {
             // A group that is in the log already waits for it.
             turn.state.failed = true;
@@ -48,9 +49,20 @@ pub(crate) fn or_poison<'q>(
     })
 }
 
+/// Does `work`, a sync without the lead. Of one that panics it is unknown what the device has, as of one that fails: the store is
+/// poisoned before another thread may sync, and the panic goes on.
+pub(crate) fn sync_or_poison<T>(env: &CommitEnv, work: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let said = message_of(panic);
+        poison(env, "synced the log", &said);
+        resume_unwind(Box::new(said))
+    })
+}
+
+/// What the thread did that panicked is `doing`.
 #[cold]
-fn poison(env: &CommitEnv, said: &str) -> Error {
-    let why = format!("the thread that wrote for a group of writers panicked: {said}");
+fn poison(env: &CommitEnv, doing: &str, said: &str) -> Error {
+    let why = format!("the thread that {doing} panicked: {said}");
     let error = terrace_base::Error::io("write to", &env.base.dir, io::Error::other(why));
-    env.base.health.poison("write a group", error)
+    env.base.health.poison("write to the log", error)
 }

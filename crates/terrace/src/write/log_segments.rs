@@ -14,6 +14,7 @@ use crate::version::log_history::{HistorySegment, Retention};
 use crate::write::count_written::count_segments;
 use crate::write::env::CommitEnv;
 use crate::write::flush_room::FlushRoom;
+use crate::write::led::sync_or_poison;
 use crate::write::log_syncs::{Asked, LogTail};
 use crate::write::queue::{Lead, LogState};
 use std::collections::VecDeque;
@@ -368,8 +369,8 @@ pub(crate) fn sync_beside_writers(env: &CommitEnv, tail: LogTail) -> Result<()> 
         Asked::Syncs(turn, tail) => (turn, tail),
     };
     // Older segments first, so that there is never a hole.
-    let synced = queue.sync_full_segments().and_then(|()| file.sync());
-    synced.map_err(|error| env.base.health.poison("sync the log", error))?;
+    let sync = || queue.sync_full_segments().and_then(|()| file.sync());
+    sync_or_poison(env, sync).map_err(|error| env.base.health.poison("sync the log", error))?;
     note_durable(env, end, last);
     // Only now may somebody find that nothing is left to be synced.
     turn.note_done(end, last);

@@ -57,6 +57,7 @@ impl SegmentNames {
 mod tests {
     use super::*;
     use crate::env::dir_syncs::DirSyncs;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
     use terrace_base::Error;
@@ -110,6 +111,25 @@ mod tests {
         // The next open has seen which names there are.
         drop(files.lock(&dir.join("LOCK")).unwrap());
         names.make_durable(&files, dir).unwrap();
+    }
+
+    /// In a file system of the program, which may have met an error.
+    #[test]
+    fn after_a_sync_that_panicked_no_name_is_taken_for_durable() {
+        let (sim, dir) = (SimVfs::new(1), Path::new("/db"));
+        sim.create_dir_all(dir).unwrap();
+        let has_struck = AtomicBool::new(false);
+        let panicking = BeforeCalls::new(sim, move |call, _| {
+            let strikes = matches!(call, Call::SyncDir) && !has_struck.swap(true, Ordering::SeqCst);
+            assert!(!strikes, "a planted panic");
+            Ok(())
+        });
+        let files = DirSyncs::over(Arc::new(panicking), dir);
+        let names = SegmentNames::of(SegmentNumber::new(1), true);
+        names.begin(SegmentNumber::new(2));
+        let named = catch_unwind(AssertUnwindSafe(|| names.make_durable(&files, dir)));
+        assert!(named.is_err());
+        assert!(names.make_durable(&files, dir).unwrap_err().is_failed_sync());
     }
 
     /// The kernel tells that other sync of the error which the name met, and nobody else, and who made it has told nobody yet.

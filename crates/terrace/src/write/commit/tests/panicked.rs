@@ -1,8 +1,9 @@
-//! Leaders that panic.
+//! Leaders that panic, and syncs beside them.
 
 use super::*;
 use crate::write::led::or_poison;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicUsize;
 
 const SAID: &str = "a planted panic";
 
@@ -105,4 +106,50 @@ fn nothing_becomes_visible_behind_what_a_panic_has_left_half_inserted() {
     assert!(led.is_err());
     assert!(lead.insert_turn(1).state.failed);
     assert!(is_said(&env.base.health.check_writable()));
+}
+
+/// The file system may have met an error, which the kernel tells once: that the next sync succeeds would say nothing.
+#[test]
+fn after_a_sync_that_panics_who_waits_to_sync_does_not() {
+    let sim = SimVfs::new(1);
+    let (is_armed, is_held) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(true)));
+    let calls = Arc::new(AtomicUsize::new(0));
+    let (armed, held, count) = (is_armed.clone(), is_held.clone(), calls.clone());
+    let vfs = BeforeCalls::new(sim.clone(), move |call, path| {
+        let is_log = path.extension().is_some_and(|ending| ending == "log");
+        if !is_log || !matches!(call, Call::Sync(_)) || !armed.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let is_first = count.fetch_add(1, Ordering::SeqCst) == 0;
+        while is_first && held.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        assert!(!is_first, "{SAID}");
+        Ok(())
+    });
+    let mut options = options(&sim);
+    options.sync = SyncMode::None;
+    options.advanced.vfs = Arc::new(vfs);
+    let db = Db::open("/db", options).unwrap();
+    let syncs = &db.inner().commit.queue().unwrap().syncs;
+    db.put(key(0), b"v").unwrap();
+    is_armed.store(true, Ordering::SeqCst);
+    let (first, second) = thread::scope(|scope| {
+        let first = scope.spawn(|| db.sync());
+        while calls.load(Ordering::SeqCst) == 0 {
+            thread::yield_now();
+        }
+        let put = db.put(key(1), b"v");
+        let second = scope.spawn(|| db.sync());
+        while put.is_ok() && syncs.waiting() == 0 {
+            thread::yield_now();
+        }
+        is_held.store(false, Ordering::SeqCst);
+        (first.join(), second.join())
+    });
+    assert!(first.is_err_and(|panic| panic.downcast_ref::<String>().is_some_and(|s| s == SAID)));
+    let second = second.unwrap();
+    assert!(is_said(&second), "{second:?}");
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    assert!(is_said(&db.put(key(2), b"v")));
 }
