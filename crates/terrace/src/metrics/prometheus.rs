@@ -230,7 +230,7 @@ impl Metrics {
             ("memtable_limit_bytes", "Bytes that they may take", self.memtable_limit_bytes),
             ("hot_keys", "Keys in hot tables", self.hot_keys),
             ("hot_bytes", "Bytes of hot tables and what decides on them", self.hot_bytes),
-            ("pinned_bytes", "Bytes open SST readers pin", self.pinned_bytes),
+            ("pinned_bytes", "Bytes that are taken from the cache's share", self.pinned_bytes),
             ("open_files", "Open SST readers", self.open_files),
             ("reader_pinned_files", "Files kept for readers", self.reader_pinned_files),
             ("reader_pinned_bytes", "Bytes of those", self.reader_pinned_bytes),
