@@ -1,4 +1,4 @@
-//! Calls that other nodes execute for clients of this loop. When the last of these is killed they are cancelled there. One that
+//! Calls that other nodes execute for clients of this loop. When all of these were killed they are cancelled there. One that
 //! ends its connection by itself leaves them alone: what it has sent is executed, as by Redis.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ const FEW: usize = 64;
 /// See the module.
 #[derive(Default)]
 pub(super) struct SentCalls {
-    /// With the places and ids of the clients that wait for them.
+    /// With the places and ids of their clients, without those that were killed.
     calls: Vec<(Arc<[(usize, u64)]>, Cancellation)>,
     /// How many were left when they were looked through last.
     left: usize,
@@ -26,14 +26,17 @@ impl SentCalls {
         self.calls.push((clients, cancellation));
     }
 
-    /// This client is killed: cancels the calls for which no other one waits.
-    pub fn cancel_of(&mut self, client: (usize, u64), is_here: impl Fn((usize, u64)) -> bool) {
-        self.calls.retain(|(clients, cancellation)| {
-            let is_over = clients.contains(&client) && !clients.iter().any(|one| is_here(*one));
-            if is_over {
-                cancellation.cancel();
+    /// This client is killed: cancels the calls of which all clients were.
+    pub fn cancel_of(&mut self, client: (usize, u64)) {
+        self.calls.retain_mut(|(clients, cancellation)| {
+            if clients.contains(&client) {
+                *clients = clients.iter().copied().filter(|one| *one != client).collect();
+                if clients.is_empty() {
+                    cancellation.cancel();
+                    return false;
+                }
             }
-            !is_over && !cancellation.is_alone()
+            !cancellation.is_alone()
         });
     }
 }
@@ -43,16 +46,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_is_cancelled_with_the_last_client_that_waits_for_it() {
+    fn a_call_is_cancelled_when_all_its_clients_were_killed() {
         let mut sent = SentCalls::default();
         let [own, shared, over] = [(); 3].map(|()| Cancellation::of_call());
         sent.enter(Arc::new([(1, 10)]), own.clone());
+        // Whether the other one is still there does not matter: what it has sent is executed.
         sent.enter(Arc::new([(1, 10), (2, 20)]), shared.clone());
         sent.enter(Arc::new([(3, 30)]), over);
-        sent.cancel_of((1, 10), |one| one == (2, 20));
-        assert!(own.is_cancelled() && !shared.is_cancelled());
-        assert_eq!(sent.calls.len(), 1, "those that are over are forgotten");
-        sent.cancel_of((2, 20), |_| false);
+        for _ in 0..2 {
+            sent.cancel_of((1, 10));
+            assert!(own.is_cancelled() && !shared.is_cancelled());
+            assert_eq!(sent.calls.len(), 1, "those that are over are forgotten");
+        }
+        sent.cancel_of((2, 20));
         assert!(shared.is_cancelled() && sent.calls.is_empty());
         for _ in 0..10 * FEW {
             sent.enter(Arc::new([(1, 11)]), Cancellation::of_call());

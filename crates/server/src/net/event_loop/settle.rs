@@ -46,11 +46,9 @@ impl EventLoop {
             self.remove(token);
         }
         if may_have_calls {
-            let clients = &self.clients;
-            let is_here = |(token, id): (usize, u64)| {
-                clients.get(token).is_some_and(|client| client.id == id)
-            };
-            self.sent_calls.cancel_of((token, id), is_here);
+            // What is still to be sent would not be known there.
+            self.send_outbox();
+            self.sent_calls.cancel_of((token, id));
         }
         let calls = if may_have_calls { self.calls_of((token, id)) } else { Vec::new() };
         for (token, is_wanted) in calls {
