@@ -320,15 +320,19 @@ fn reply_bytes(message: &api::Replies) -> usize {
 /// What has gathered, as one message, and the bytes of its requests.
 fn take_batch(shared: &Arc<Shared>, sent: &mut HashMap<u64, Sent>) -> (api::Calls, usize) {
     let (mut calls, mut cancellations) = (Vec::new(), Vec::new());
-    let mut bytes = 0;
+    let (mut bytes, mut unsent) = (0, Vec::new());
     let mut queue = shared.queue.lock();
     while calls.len() < BATCH_CALLS
         && (calls.is_empty() || bytes < BATCH_BYTES)
         && let Some(waiting) = queue.calls.pop_front()
     {
         let Waiting { call, shard, revision, cancellation, done } = waiting;
-        bytes += call.requests.len();
         queue.bytes -= call.requests.len();
+        if cancellation.is_cancelled() {
+            unsent.push(done);
+            continue;
+        }
+        bytes += call.requests.len();
         let id = shared.sent_calls.fetch_add(1, Ordering::Relaxed) + 1;
         cancellations.push((id, cancellation.clone()));
         sent.insert(id, Sent { done, _cancellation: cancellation });
@@ -343,9 +347,11 @@ fn take_batch(shared: &Arc<Shared>, sent: &mut HashMap<u64, Sent>) -> (api::Call
     }
     let mut cancelled = std::mem::take(&mut queue.cancelled);
     drop(queue);
+    // Fails calls that were cancelled before they were sent, without the lock.
+    drop(unsent);
     // Those of other streams, and those that are answered, are over.
     cancelled.retain(|id| sent.contains_key(id));
-    // Without the lock: one that is cancelled already says so at once, and goes with the next message.
+    // Without the lock: one that was cancelled since says so at once, and goes with the next message.
     for (id, cancellation) in cancellations {
         let shared = Arc::downgrade(shared);
         cancellation.on_cancel(move || {

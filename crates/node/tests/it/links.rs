@@ -260,6 +260,22 @@ async fn a_call_that_is_cancelled_is_so_at_the_other_end() {
     wait_until("nothing is kept", || own.iter().all(Cancellation::is_alone)).await;
 }
 
+#[tokio::test]
+async fn a_call_that_is_cancelled_before_it_is_sent_is_not() {
+    let stub = Arc::new(Stub::default());
+    let (address, _stop, _) = serve(stub.clone(), &Secret::none(), any()).await;
+    let peer = peer(address, &Secret::none());
+    let mut replies = Replies::new();
+    let cancelled = Cancellation::of_call();
+    cancelled.cancel();
+    peer.call_owner_until(call("x"), Revision(0), cancelled.clone(), replies.done(0));
+    assert_eq!(replies.next().await, (0, Err(Unserved::Unreachable(THERE))));
+    peer.call_owner(call("y"), Revision(0), replies.done(1));
+    assert_eq!(replies.next().await, (1, Ok(b"y".to_vec())));
+    assert_eq!(stub.executed.load(Ordering::SeqCst), 1);
+    wait_until("nothing is kept", || cancelled.is_alone()).await;
+}
+
 /// A node that is cut off from the metadata knows no later topology however long calls wait for it.
 #[tokio::test]
 async fn calls_do_not_wait_one_after_the_other_for_a_topology_that_does_not_come() {
