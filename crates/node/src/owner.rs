@@ -380,7 +380,7 @@ impl Owner {
                 let at = self.place_of(key);
                 match &undone {
                     Some(_) if finished.is_overtaken(self.wishes.place_of(key)) => {
-                        is_misplaced = true;
+                        misplaced.push(key.clone());
                     }
                     Some(why) => {
                         self.wishes.fail(key, at, why);
