@@ -39,12 +39,16 @@ pub(super) fn enter<'a>(call: &Call<'_>, keys: impl Iterator<Item = KeyUsed<'a>>
     Ok(())
 }
 
-/// Under the locks: of keys that are written, and of those that [`needs_lock`].
+/// Under the locks: of keys that are written, and of those that [`needs_lock`]. Also if there was nothing to ask before: the
+/// first key of all may have left while the locks were waited for.
 ///
 /// # Errors
 /// As [`enter`].
-pub(super) fn check<'a>(call: &Call<'_>, keys: impl Iterator<Item = KeyUsed<'a>>) -> Outcome {
-    keys.into_iter().try_for_each(|key| check_one(call, key))
+pub(super) fn check<'a>(call: &Call<'_>, mut keys: impl Iterator<Item = KeyUsed<'a>>) -> Outcome {
+    match is_asked(call) {
+        true => keys.try_for_each(|key| check_one(call, key)),
+        false => Ok(()),
+    }
 }
 
 fn check_one(call: &Call<'_>, (db, key, writes): KeyUsed<'_>) -> Outcome {

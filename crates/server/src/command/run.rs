@@ -37,7 +37,7 @@ pub fn run(call: &mut Call<'_>, spec: &CommandSpec) -> Outcome {
     } else if is_asked && keys().any(|key| presence::needs_lock(call, key)) {
         call.batch.lock_in(keys().map(|(db, key, _)| (db, key)))?;
     }
-    if is_asked {
+    if call.server.cluster.is_some() {
         presence::check(call, keys())?;
     }
     if flags.has(Flags::WRITE) {

@@ -467,7 +467,7 @@ impl Selected {
 /// Takes the locks of all keys that are watched and, in a transaction that writes, of those that it reads or writes.
 /// In a cluster, all keys are here afterwards.
 fn lock(call: &mut Call<'_>, queued: &Queued) -> Outcome {
-    let is_asked = presence::is_asked(call);
+    let (is_node, is_asked) = (call.server.cluster.is_some(), presence::is_asked(call));
     // Two of which each reads what the other writes would not see one another.
     let writes = has_write(queued);
     let mut selected = Selected::by(call);
@@ -478,10 +478,12 @@ fn lock(call: &mut Call<'_>, queued: &Queued) -> Outcome {
         let args = command.as_command();
         let Some((_, spec)) = table().find(args.name()) else { continue };
         needs_all |= spec.flags.has(Flags::LOCKS_ALL) || is_pause(spec, &args);
-        if is_asked {
+        if is_node {
             let first = used.len();
             used.extend(selected.each().flat_map(|db| presence::keys_of(spec, &args, db)));
-            presence::enter(call, used[first..].iter().copied())?;
+            if is_asked {
+                presence::enter(call, used[first..].iter().copied())?;
+            }
         }
         spec.may_run_in(call.batch.mode())?;
         selected.note(spec, &args, call);
