@@ -255,6 +255,8 @@ impl CommandBatch {
         key: &[u8],
         read_bytes: usize,
     ) -> Result<Option<UnreadLen>> {
+        // It may be looked at twice, and become something else.
+        self.pin_view(db, key);
         let outline = self.outline(db, key)?;
         self.note_lookup(outline.exists());
         let info = match outline {
