@@ -102,9 +102,11 @@ pub unsafe extern "C" fn terrace_get_with_expiry(
 ) -> *mut Error {
     call(|| {
         // SAFETY: the rules of terrace.h.
-        let (out, expiry) =
-            unsafe { (place(value, "value")?, place(expires_at_ms, "expires_at_ms")?) };
+        let out = unsafe { place(value, "value") }?;
+        // Before anything else is refused: it is freed whatever the outcome.
         out.set(Value::ABSENT);
+        // SAFETY: the rules of terrace.h.
+        let expiry = unsafe { place(expires_at_ms, "expires_at_ms") }?;
         expiry.set(0);
         // SAFETY: the rules of terrace.h.
         let (family, options, key) = unsafe {

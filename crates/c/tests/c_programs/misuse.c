@@ -41,6 +41,11 @@ static void nulls(terrace_db *db) {
     BAD(terrace_get(db, NULL, NULL, B("a"), NULL));
     BAD(terrace_get(db, NULL, NULL, NULL, SIZE_MAX, &value));
     BAD(terrace_get(db, NULL, NULL, (const uint8_t *)"a", SIZE_MAX, &value));
+    /* What is freed whatever the outcome is set, whatever was there. */
+    value.data = (const uint8_t *)"left";
+    value.len = 4;
+    BAD(terrace_get_with_expiry(db, NULL, NULL, B("a"), &value, NULL));
+    CHECK(is(&value, NULL));
     BAD(terrace_multi_get(db, NULL, NULL, 1, NULL, NULL, &value));
     BAD(terrace_multi_get(db, NULL, NULL, 1, NULL, NULL, NULL));
     BAD(terrace_multi_get(db, NULL, NULL, SIZE_MAX / 2, NULL, NULL, &value));
