@@ -68,8 +68,17 @@ impl Db {
         slf
     }
 
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+    #[pyo3(signature = (kind, *_exception))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        _exception: &Bound<'_, PyTuple>,
+    ) -> PyResult<()> {
+        // The exception is what the caller is to see, as `SystemExit` in a forked process, which has nothing to close.
+        if !kind.is_none() && !self.view.is_own() {
+            return Ok(());
+        }
         self.close(py)
     }
 

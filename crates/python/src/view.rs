@@ -60,6 +60,11 @@ impl View {
         }
     }
 
+    /// Whether it is of this process, and not of the one that this was forked from.
+    pub fn is_own(&self) -> bool {
+        self.seen.get().is_ok()
+    }
+
     /// Works while other threads of Python go on.
     pub fn work<T: Send>(
         &self,

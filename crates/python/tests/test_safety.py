@@ -275,6 +275,30 @@ def test_a_batch_and_backups_of_before_a_fork_are_refused(tmp_path):
     db.close()
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_exception_leaves_the_block_of_a_store_in_a_forked_process_as_it_is(tmp_path):
+    with terracedb.Db(tmp_path / "s") as db:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                # As of `sys.exit` in the child.
+                with db:
+                    raise SystemExit("of the child")
+            except SystemExit:
+                # Without an exception it is refused as other calls are.
+                with pytest.raises(terracedb.ForkedError), db:
+                    pass
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        db[b"k"] = b"v"
+    with terracedb.Db(tmp_path / "s") as db:
+        assert db[b"k"] == b"v"
+
+
 # A program that is killed while its child lives on.
 KILLED_BESIDE_A_CHILD = """
 import os, signal, sys, terracedb
