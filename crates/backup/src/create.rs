@@ -51,16 +51,29 @@ impl Drop for StoreTurn {
     }
 }
 
-/// Removes the files of a checkpoint when dropped.
+/// Removes the files of a checkpoint when dropped, unless the store is closed: then the directory, and what lies in it, may be
+/// another process's, and else the next open removes them.
 struct Checkpoint<'a> {
+    db: &'a Db,
     vfs: &'a dyn Vfs,
     dir: PathBuf,
 }
 
 impl Drop for Checkpoint<'_> {
     fn drop(&mut self) {
-        // What cannot be removed now is removed before the next checkpoint.
-        let _ = backup_work::clear(self.vfs, &self.dir);
+        if check_open(self.db).is_ok() {
+            // What cannot be removed now is removed before the next checkpoint.
+            let _ = backup_work::clear(self.vfs, &self.dir);
+        }
+    }
+}
+
+/// # Errors
+/// `Closed` if the store is.
+fn check_open(db: &Db) -> Result<()> {
+    match db.check_writable() {
+        Err(closed @ terrace::Error::Closed) => Err(closed.into()),
+        _ => Ok(()),
     }
 }
 
@@ -72,7 +85,7 @@ impl Backups {
     /// is there: that of the last backup comes again if it was removed.
     ///
     /// # Errors
-    /// The store is closed, read-only or poisoned, has this directory inside of its own, or other files where its checkpoint is
+    /// The store is closed, before or meanwhile, read-only or poisoned, has this directory inside of its own, or other files where its checkpoint is
     /// made; or a file cannot be read or written; [`Error::Damaged`] for an SST of the store. The backups that were there stay; nothing of this one does, so that a full disk has its room again; but if
     /// only the last sync failed, it may be there. What cannot be removed then is removed by the next one, or when the store
     /// is opened.
@@ -124,7 +137,7 @@ impl Backups {
                        backups with an encrypted file system, too";
             return Err(terrace::Error::InvalidArgument(why.into()).into());
         }
-        let checkpoint = Checkpoint { vfs: &**store_vfs, dir: checkpoint_dir(db)? };
+        let checkpoint = Checkpoint { db, vfs: &**store_vfs, dir: checkpoint_dir(db)? };
         db.checkpoint_for_backup()?;
         let mut names = store_vfs.list(&checkpoint.dir)?;
         names.sort_unstable();
@@ -133,7 +146,10 @@ impl Backups {
         let mut backup = Backup { id, created_ms, files: Vec::with_capacity(names.len()) };
         let (mut copied_files, mut copied_bytes, mut done) = (0, 0, 0);
         for name in names {
-            let (file, is_new) = self.add_file(store_vfs, &checkpoint.dir, name, checks)?;
+            let added = self.add_file(store_vfs, &checkpoint.dir, name, checks);
+            // Else what was read may be of another process's checkpoint: its files have the same names.
+            check_open(db)?;
+            let (file, is_new) = added?;
             done += file.size_bytes;
             if is_new {
                 copied_files += 1;

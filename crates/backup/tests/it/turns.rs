@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use terrace::Db;
 use terrace::vfs::{SimVfs, Vfs};
-use terrace_backup::Backups;
+use terrace_backup::{Backups, Error};
 use terrace_vfs::{BeforeCalls, Call};
 
 /// Time for a call that does not wait for its turn to do harm. One that waits does none, however long it takes.
@@ -73,6 +73,33 @@ fn one_store_is_backed_up_to_two_directories_at_once() {
     assert!(restored(&sim, &second, other) == contents(&db));
     let left = sim.list(&Path::new(STORE).join("backup-work")).unwrap();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// Its directory is another process's then, which has checkpoints with files of the same names.
+#[test]
+fn a_backup_ends_when_its_store_is_closed_and_leaves_the_checkpoint_of_the_next_writer() {
+    let sim = SimVfs::new(1);
+    let (db, backups) = (store(&sim), backups(&sim));
+    let mut next = None;
+    let created = backups.create(&db, &mut |_| {
+        if next.is_none() {
+            db.close().unwrap();
+            let writer = open(&sim);
+            writer.put(b"later", b"").unwrap();
+            writer.checkpoint_for_backup().unwrap();
+            next = Some(writer);
+        }
+    });
+    let closed = matches!(created, Err(Error::Store(terrace::Error::Closed)));
+    assert!(closed, "{created:?}");
+    assert!(backups.list().unwrap().is_empty());
+    let writer = next.expect("a store has files");
+    let work = Path::new(STORE).join("backup-work");
+    assert!(sim.list(&work).unwrap().iter().any(|name| name == "CURRENT"));
+    // What stays there hinders no backup.
+    let id = backups.create(&writer, &mut quiet()).unwrap().backup.id;
+    assert!(restored(&sim, &backups, id) == contents(&writer));
+    writer.close().unwrap();
 }
 
 #[test]
