@@ -6,6 +6,7 @@ use crate::env::BaseEnv;
 use crate::jobs::Jobs;
 use crate::memory::table_cache::Pinned;
 use crate::metrics::trends::Trends;
+use crate::options::Options;
 use crate::version::read_env::ReadEnv;
 use crate::version::version_set::VersionSet;
 use crate::write::env::CommitEnv;
@@ -38,6 +39,8 @@ pub(crate) struct Look {
 
 /// An open store.
 pub(crate) struct Inner {
+    /// As they were given: those of `base` have the file system that this store sees.
+    pub given: Options,
     pub base: Arc<BaseEnv>,
     pub read: Arc<ReadEnv>,
     pub versions: Arc<VersionSet>,

@@ -389,7 +389,7 @@ impl Db {
 
     /// The options it was opened with.
     pub fn options(&self) -> &Options {
-        &self.inner().base.options
+        &self.inner().given
     }
 
     /// The default column family, which the methods of `Db` work on.

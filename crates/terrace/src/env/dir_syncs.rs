@@ -2,6 +2,9 @@
 //! all after a sync of it that failed. The kernel tells of an error once: who synced beside that one, or a moment later, would take
 //! names for durable that are lost, before the one that was told has stopped the writes.
 //!
+//! Each open has one of its own, and [`crate::Db::options`] gives the file system below it: who opens the store again with these
+//! begins anew.
+//!
 //! All else is carried out as it is, and each call must be here: the trait's own ways are slower or know less.
 
 use std::io;
@@ -9,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::sync::Mutex;
 use terrace_base::{Error, Result};
-use terrace_manifest::names;
 use terrace_vfs::{AppendFile, CreateOptions, OpenMode, RandomFile, ReadRequest, Vfs};
 
 /// See the module.
@@ -129,14 +131,8 @@ impl Vfs for DirSyncs {
         self.files.exists(path)
     }
 
-    /// Who opens the store anew, perhaps with the options of one that was open, begins anew: it takes no name for durable that it
-    /// has not seen.
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
-        let lock = self.files.lock(path)?;
-        if path == names::lock_path(&self.dir) {
-            *self.has_failed.lock() = false;
-        }
-        Ok(lock)
+        self.files.lock(path)
     }
 
     fn lock_shared(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {

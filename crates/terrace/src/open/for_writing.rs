@@ -23,6 +23,7 @@ pub(crate) fn open(dir: &Path, mut options: Options) -> Result<Inner> {
         vfs.create_dir_all(dir)?;
     }
     let lock = lock(&*vfs, dir)?;
+    let given = vfs.clone();
     let vfs: Arc<dyn Vfs> = Arc::new(DirSyncs::over(vfs, dir));
     options.advanced.vfs = vfs.clone();
     orphans::remove_backup_work(&*vfs, dir);
@@ -33,7 +34,7 @@ pub(crate) fn open(dir: &Path, mut options: Options) -> Result<Inner> {
         orphans::clear_name_of_reserve(&*vfs, dir)?;
         orphans::clear_names_of_removed(&*vfs, dir)?;
     }
-    let opened = match recover_and_write(dir, &options, start) {
+    let mut opened = match recover_and_write(dir, &options, start) {
         Err(Error::DiskFull(cause)) if is_store && !cause.is_failed_sync() => {
             full_disk::open(dir, &options, start, &there, cause)?
         }
@@ -44,6 +45,7 @@ pub(crate) fn open(dir: &Path, mut options: Options) -> Result<Inner> {
             opened
         }
     };
+    opened.given.advanced.vfs = given;
     *opened.lock.lock() = Some(lock);
     Ok(opened)
 }

@@ -420,7 +420,7 @@ impl Nouns {
         }
         let segments: Vec<SegmentMeta> = manifest.state.segments.values().copied().collect();
         self.value_log.seal(&segments);
-        let read_only = log.is_none();
+        let (read_only, given) = (log.is_none(), options.clone());
         self.limiter.set_rate(options.advanced.rate_limit_bytes_per_s);
         let base = Arc::new(BaseEnv::new(&self.dir, options, self.limiter, read_only)?);
         let trends = Trends::new(base.clock.monotonic_us());
@@ -466,6 +466,6 @@ impl Nouns {
             undeleted: Mutex::default(),
         });
         let (last_look, lock) = (Mutex::default(), Mutex::default());
-        Ok(Inner { base, read, versions, jobs, commit, background, trends, last_look, lock })
+        Ok(Inner { given, base, read, versions, jobs, commit, background, trends, last_look, lock })
     }
 }

@@ -2,7 +2,7 @@
 //! dropped. Every call that takes one gives one and the same answer.
 
 use std::sync::Arc;
-use terrace::vfs::SimVfs;
+use terrace::vfs::{SimVfs, Vfs};
 use terrace::{
     CfOptions, ColumnFamily, Db, Error, Options, ReadOptions, Result, Snapshot, WriteBatch,
     WriteOptions,
@@ -17,6 +17,20 @@ fn store() -> (Db, ColumnFamily) {
     db.put(b"k", b"default").unwrap();
     family.put(b"k", [7; 2000]).unwrap();
     (db, family)
+}
+
+/// A program may open its store with these again and again.
+#[test]
+fn options_are_given_back_as_they_were() {
+    let mut options = Options { memory_budget: 4 << 20, ..Options::default() };
+    let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new(1));
+    options.advanced.vfs = vfs.clone();
+    for _ in 0..2 {
+        let db = Db::open("/db", options).unwrap();
+        options = db.options().clone();
+        assert!(Arc::ptr_eq(&options.advanced.vfs, &vfs), "under something");
+        db.close().unwrap();
+    }
 }
 
 fn at(snapshot: &Snapshot) -> ReadOptions {
