@@ -16,29 +16,40 @@ const ENTRY_BYTES: usize = 64;
 pub(super) struct Folded {
     /// By the place in the batch of the last operand that is in the value.
     values: BTreeMap<usize, Found>,
+    /// Those of which later values were made, behind a save point: after a roll-back to it they are the last ones. The first that are
+    /// forgotten.
+    before_points: BTreeMap<usize, Found>,
+    /// Of both.
     bytes: usize,
+    /// The lengths of the batch at its save points, ascending.
+    points: Vec<usize>,
 }
 
 impl Folded {
     /// The value of a key after the operand at `place`, and when what the store has below it expires; nothing if it has.
     pub fn get(&self, place: usize, now_ms: impl FnOnce() -> u64) -> Option<Found> {
-        let found = self.values.get(&place)?;
+        let found = self.values.get(&place).or_else(|| self.before_points.get(&place))?;
         found.expires_at_ms.is_none_or(|at| now_ms() < at).then(|| found.clone())
     }
 
     /// Keeps the `value` of a key after the operand at `place` of a batch of `batch_bytes`, instead of the one at `before`
-    /// that it was made of.
+    /// that it was made of, unless a save point lies between them.
     pub fn put(&mut self, place: usize, value: Found, before: Option<usize>, batch_bytes: usize) {
         let more = cost_of(&value);
         let limit = LEAST_BYTES + batch_bytes;
         if more > limit {
             return;
         }
-        if let Some(before) = before.and_then(|before| self.values.remove(&before)) {
-            self.bytes -= cost_of(&before);
+        if let Some(before) = before {
+            self.supersede(before, place);
         }
         if self.bytes + more > limit {
-            *self = Self::default();
+            let forgotten = std::mem::take(&mut self.before_points);
+            self.bytes -= forgotten.values().map(cost_of).sum::<usize>();
+        }
+        if self.bytes + more > limit {
+            self.values.clear();
+            self.bytes = 0;
         }
         self.bytes += more;
         if let Some(same) = self.values.insert(place, value) {
@@ -46,10 +57,39 @@ impl Folded {
         }
     }
 
+    /// A value after the operand at `place` takes the place of the one at `before`.
+    fn supersede(&mut self, before: usize, place: usize) {
+        let next = self.points.partition_point(|point| *point <= before);
+        let has_point = self.points.get(next).is_some_and(|point| *point <= place);
+        let from = self.values.remove(&before);
+        match from {
+            Some(value) if has_point => {
+                self.before_points.insert(before, value);
+            }
+            Some(value) => self.bytes -= cost_of(&value),
+            None if has_point => {}
+            None => {
+                let gone = self.before_points.remove(&before);
+                self.bytes -= gone.as_ref().map_or(0, cost_of);
+            }
+        }
+    }
+
+    /// The batch of `batch_bytes` has a save point.
+    pub fn note_point(&mut self, batch_bytes: usize) {
+        if self.points.last().is_none_or(|last| *last < batch_bytes) {
+            self.points.push(batch_bytes);
+        }
+    }
+
     /// The batch has been cut to `batch_bytes`.
     pub fn cut(&mut self, batch_bytes: usize) {
-        let gone = self.values.split_off(&batch_bytes);
-        self.bytes -= gone.values().map(cost_of).sum::<usize>();
+        for values in [&mut self.values, &mut self.before_points] {
+            let gone = values.split_off(&batch_bytes);
+            self.bytes -= gone.values().map(cost_of).sum::<usize>();
+        }
+        let left = self.points.partition_point(|point| *point <= batch_bytes);
+        self.points.truncate(left);
     }
 }
 
@@ -82,5 +122,32 @@ mod tests {
         folded.cut(10_002);
         assert!(!has(&folded, 10_002) && has(&folded, 10_001));
         assert_eq!(folded.bytes, 20 + ENTRY_BYTES);
+    }
+
+    #[test]
+    fn a_value_below_a_save_point_stays_while_there_is_room() {
+        let mut folded = Folded::default();
+        let value = |bytes: usize| Found { value: vec![7_u8; bytes].into(), expires_at_ms: None };
+        let places = |folded: &Folded| {
+            let places = (0..100).filter(|place| folded.get(*place, || 0).is_some());
+            places.collect::<Vec<usize>>()
+        };
+        folded.put(10, value(1), None, 0);
+        folded.note_point(20);
+        folded.put(20, value(2), Some(10), 0);
+        folded.put(30, value(3), Some(20), 0);
+        assert_eq!(places(&folded), [10, 30], "no save point lies between 20 and 30");
+        folded.cut(20);
+        assert_eq!(places(&folded), [10]);
+        // The point holds for another roll-back.
+        folded.put(25, value(4), Some(10), 0);
+        assert_eq!((places(&folded), folded.bytes), (vec![10, 25], 5 + 2 * ENTRY_BYTES));
+        folded.cut(15);
+        folded.put(15, value(5), Some(10), 0);
+        assert_eq!((places(&folded), folded.bytes), (vec![15], 5 + ENTRY_BYTES), "20 is gone");
+        folded.note_point(20);
+        folded.put(20, value(6), Some(15), 0);
+        folded.put(30, value(LEAST_BYTES - 2 * ENTRY_BYTES - 6), None, 0);
+        assert_eq!((places(&folded), folded.bytes), (vec![20, 30], LEAST_BYTES));
     }
 }

@@ -326,6 +326,7 @@ impl Transaction {
 
     /// What was written so far, for [`Transaction::roll_back_to`].
     pub fn save_point(&self) -> SavePoint {
+        self.folded.lock().note_point(self.batch.encoded().len());
         self.batch.save_point()
     }
 

@@ -61,6 +61,24 @@ fn a_read_goes_over_the_operands_since_the_read_before_it() {
 }
 
 #[test]
+fn a_read_after_a_roll_back_goes_over_the_operands_since_the_save_point() {
+    const OPERANDS: usize = 1000;
+    const ROUNDS: usize = 100;
+    let (db, operator, _clock) = store();
+    let mut transaction = db.transaction();
+    (0..OPERANDS).for_each(|_| transaction.merge(b"k", b"+"));
+    assert_eq!(transaction.get(b"k").unwrap().unwrap().len(), OPERANDS);
+    for _ in 0..ROUNDS {
+        let point = transaction.save_point();
+        transaction.merge(b"k", b"-");
+        assert_eq!(transaction.get(b"k").unwrap().unwrap().len(), OPERANDS + 1);
+        transaction.roll_back_to(point);
+        assert_eq!(transaction.get(b"k").unwrap().unwrap().len(), OPERANDS);
+    }
+    assert_eq!(operator.0.load(Ordering::Relaxed), OPERANDS + ROUNDS, "each operand once");
+}
+
+#[test]
 fn what_reads_have_made_of_operands_is_what_the_writes_before_them_make() {
     let (db, _operator, _clock) = store();
     for key in 0..4_u8 {
