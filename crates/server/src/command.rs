@@ -54,6 +54,7 @@ pub use command_docs::documentation;
 pub use command_table::{Table, table};
 pub(crate) use connection::NO_SELECT;
 pub(crate) use debug::debug_refusal;
+pub(crate) use failure::close_if_stopping;
 pub use failure::{Failure, Outcome};
 pub(crate) use keys::{ANNOUNCE, EXECUTE, TSCAN_LIMIT, is_flush_option};
 pub use redis_names::REDIS_NAMES;

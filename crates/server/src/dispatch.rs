@@ -169,6 +169,7 @@ fn run(
             output.truncate(mark);
             server.errors.note(&text);
             ReplyWriter::new(output, session.protocol).error(&*text);
+            command::close_if_stopping(session, &text);
             true
         }
     };
@@ -361,6 +362,7 @@ fn execute_aside(
         Err(Failure::Moved | Failure::Admin(_)) => Executed::Back,
         Err(Failure::Reply(text)) => {
             session.end_transaction();
+            command::close_if_stopping(session, &text);
             server.errors.note(&text);
             refuse(session, output, &text);
             Executed::Replied

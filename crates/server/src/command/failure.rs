@@ -1,8 +1,19 @@
 //! Errors as clients see them: a code in capitals, a blank, a text.
 
 use crate::cluster::AdminRequest;
+use crate::session::{Caller, Session};
 use std::borrow::Cow;
 use terrace_keyspace::{Error, Wait};
+
+const STOPPING: &str = "ERR the server is stopping";
+const EXEC_STOPPING: &str = "EXECABORT Transaction discarded because the server is stopping";
+
+/// The client's command is refused with this. If that is since the server is to end, so does the connection: what the client has
+/// sent behind the command may rely on it, and is not executed.
+pub(crate) fn close_if_stopping(session: &mut Session, refusal: &str) {
+    let is_client = session.caller == Caller::Client;
+    session.closes |= is_client && (refusal == STOPPING || refusal == EXEC_STOPPING);
+}
 
 /// What a command's function gives.
 pub type Outcome = Result<(), Failure>;
@@ -32,7 +43,9 @@ impl Failure {
     pub const NOT_A_FLOAT: Self = Self::Reply(Cow::Borrowed("ERR value is not a valid float"));
 
     /// For what takes long, and has not come to its end when the server is to.
-    pub const STOPPING: Self = Self::line("ERR the server is stopping");
+    pub const STOPPING: Self = Self::line(STOPPING);
+    /// For a transaction that has not.
+    pub const EXEC_STOPPING: Self = Self::line(EXEC_STOPPING);
 
     /// For a write while the disk is full.
     pub const DISK_FULL: Self = Self::line(

@@ -8,7 +8,7 @@
 use super::connection::selectable;
 use super::presence::{self, KeyUsed};
 use super::run;
-use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, table};
+use super::{Call, CommandSpec, Failure, Flags, Group, Keys, Outcome, close_if_stopping, table};
 use crate::server::Server;
 use crate::session::{Caller, MAX_TRANSACTION_BYTES, NOT_IN_MULTI, Queued, Session};
 use std::borrow::Cow;
@@ -27,9 +27,6 @@ const TOO_MUCH: &str = "EXECABORT Transaction discarded because it writes more t
 /// The reply to `WATCH` of more than [`MAX_TRANSACTION_BYTES`].
 const TOO_MUCH_WATCHED: &str =
     "ERR the keys do not fit into the 64 MiB of what is watched and queued";
-
-/// The reply to `EXEC` of one that is executed when the server is to end.
-const STOPPING: &str = "EXECABORT Transaction discarded because the server is stopping";
 
 /// A transaction of more commands than this is executed by a thread that may take its time.
 const MAX_COMMANDS_ON_LOOP: usize = 256;
@@ -302,7 +299,7 @@ fn exec_queued(call: &mut Call<'_>, queued: &Queued, done: &mut Done) -> Outcome
         for (place, command) in queued.commands.iter().enumerate() {
             // A loop executes no more than a few.
             if batch.mode() == Mode::Device && server.stop.is_requested() {
-                return Err(Failure::line(STOPPING));
+                return Err(Failure::EXEC_STOPPING);
             }
             let args = command.as_command();
             let inner = Call { args, batch, session, server, reply: reply.reborrow() };
@@ -403,6 +400,7 @@ fn exec_one(mut call: Call<'_>, place: usize, done: &mut Done) -> Outcome {
                 }
                 Err(Failure::Reply(text)) => {
                     call.reply.truncate(mark);
+                    close_if_stopping(call.session, &text);
                     (Some(text), CommandEnd::Failed)
                 }
                 // Refused when it was to be queued.

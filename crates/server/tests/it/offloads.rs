@@ -365,14 +365,18 @@ fn many_clients_are_looked_at_by_the_executor() {
 fn a_walk_over_the_keys_ends_with_the_server() {
     let served = Served::with(&[]);
     let mut client = served.client();
-    assert_eq!(client.say("MSET k1 v k2 v"), ok());
+    assert_eq!(client.pipeline(&["MSET k1 v k2 v", "HSET h f v"]), [ok(), int(1)]);
     assert_eq!(client.say("KEYS k*"), array([bulk("k1"), bulk("k2")]));
-    assert_eq!(client.say("HSET h f v"), int(1));
+    let mut others = [(); 4].map(|()| served.client());
+    others.iter_mut().for_each(|other| assert_eq!(other.say("PING"), pong()));
     served.server().stop.request();
-    for walk in ["KEYS k*", "SCAN 0 MATCH k*", "TSCAN - + LIMIT 1", "HSCAN h 0 MATCH *"] {
-        assert_eq!(error(&client.say(walk)), "ERR the server is stopping", "{walk}");
+    let walks = ["KEYS k*", "SCAN 0 MATCH k*", "TSCAN - + LIMIT 1", "HSCAN h 0 MATCH *"];
+    for (other, walk) in others.iter_mut().zip(walks) {
+        other.send_words(&[walk, "SET behind 1"]);
+        assert_eq!(error(&other.reply()), "ERR the server is stopping", "{walk}");
+        assert_eq!(other.try_reply(), None, "the connection goes on");
     }
-    assert_eq!(client.say("KEYS k1"), array([bulk("k1")]));
+    assert_eq!(client.pipeline(&["EXISTS behind", "KEYS k1"]), [int(0), array([bulk("k1")])]);
 }
 
 /// A list may have one element again and again, and a pattern leads from it to one value.

@@ -373,12 +373,13 @@ fn a_transaction_does_not_outlast_the_server() {
     let mut client = served.client();
     assert_eq!(client.say("SET k before"), ok());
     client.pipeline(&["MULTI", "SET k within", "DEBUG SLEEP 1000", "SET k behind"]);
-    client.send_words(&["EXEC"]);
+    client.send_words(&["EXEC", "SET k after"]);
     let stats = &served.server().stats;
     until("it is not executed", || stats.waiting.load(Ordering::Relaxed) == 1);
     served.server().stop.request();
     let aborted = error(&client.reply());
     assert!(aborted.starts_with("EXECABORT") && aborted.contains("stopping"), "{aborted}");
+    assert_eq!(client.try_reply(), None, "what was sent behind it is executed");
     let served = Served::again(served.end(), &[]);
     assert_eq!(served.client().say("GET k"), bulk("before"));
 }
