@@ -35,7 +35,8 @@ use crate::version::reader_pins::ReaderPins;
 use crate::version::unpublished;
 use crate::version::version_set::{ManifestLog, VersionSet};
 use crate::write::env::CommitEnv;
-use crate::write::queue::{LogState, WriteQueue};
+use crate::write::led;
+use crate::write::queue::LogState;
 use arc_swap::ArcSwap;
 use std::collections::HashSet;
 use std::path::Path;
@@ -453,7 +454,7 @@ impl Nouns {
             versions: versions.clone(),
             jobs: jobs.clone(),
             garbage: garbage.clone(),
-            queue: log.map(WriteQueue::new),
+            queue: log.map(|log| led::queue(log, base.clone())),
         });
         let background = Arc::new(JobEnv {
             base: base.clone(),

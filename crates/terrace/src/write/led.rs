@@ -2,13 +2,31 @@
 //! fault of this one) leaves nobody waiting: the store takes no more writes, and who waits gets the reason. Called by the commit, and
 //! by who syncs the log beside it.
 
+use crate::env::BaseEnv;
 use crate::error::{Error, Result};
 use crate::write::env::CommitEnv;
-use crate::write::queue::{InsertTurn, Waiter};
+use crate::write::queue::{InsertTurn, LogState, Waiter, WriteQueue};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use terrace_base::caught::message_of;
+
+/// The queue of writers over `log`. Who leads without a batch, for a checkpoint or a sync say, may panic between two changes that
+/// belong together: records that the kernel has would be handed over once more. Then the store is poisoned before another one leads.
+pub(crate) fn queue(log: LogState, base: Arc<BaseEnv>) -> WriteQueue {
+    WriteQueue::new(log, move || {
+        // The leader of a group has said more.
+        if base.health.is_poisoned() || base.health.is_closed() {
+            return;
+        }
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("of the program");
+        let why =
+            io::Error::other(format!("the thread {name} panicked while others waited to write"));
+        let error = terrace_base::Error::io("write to", &base.dir, why);
+        base.health.poison("write to the log", error);
+    })
+}
 
 /// Outlives a panic of the leader.
 #[derive(Default)]

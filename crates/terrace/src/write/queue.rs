@@ -165,10 +165,13 @@ pub(crate) struct WriteQueue {
     unsynced: Mutex<Vec<LogWriter>>,
     /// Held while such segments are synced: who finds none left may rely on it.
     syncing: Mutex<()>,
+    /// Called under the lead of one that panics.
+    on_panic: Box<dyn Fn() + Send + Sync>,
 }
 
 impl WriteQueue {
-    pub fn new(log: LogState) -> Self {
+    /// Calls `on_panic` before another one leads than one that panics: what that was changing may be half done.
+    pub fn new(log: LogState, on_panic: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
             // Where a full disk kept the open from beginning a segment, the last one is of an earlier process.
             names: SegmentNames::of(log.writer.segment(), !log.broken),
@@ -179,6 +182,7 @@ impl WriteQueue {
             in_flight_bytes: AtomicUsize::new(0),
             unsynced: Mutex::new(Vec::new()),
             syncing: Mutex::new(()),
+            on_panic: Box::new(on_panic),
         }
     }
 
@@ -339,6 +343,8 @@ impl Drop for Unsynced<'_> {
 pub(crate) struct Lead<'a> {
     queue: &'a WriteQueue,
     passed_on: Cell<bool>,
+    /// Whether it is of a thread that panicked before, and closes the store, say.
+    is_after_panic: bool,
 }
 
 /// The right to insert a group into the memtables; taken by a leader before it passes the lead on.
@@ -356,7 +362,7 @@ impl Drop for InsertTurn<'_> {
 
 impl<'a> Lead<'a> {
     fn of(queue: &'a WriteQueue) -> Self {
-        Self { queue, passed_on: Cell::new(false) }
+        Self { queue, passed_on: Cell::new(false), is_after_panic: std::thread::panicking() }
     }
 
     /// The most bytes that a group which is still being inserted takes in any memtable.
@@ -436,6 +442,9 @@ impl<'a> Lead<'a> {
 
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
+        if std::thread::panicking() && !self.is_after_panic && !self.is_passed_on() {
+            (self.queue.on_panic)();
+        }
         self.pass_on();
     }
 }
@@ -459,7 +468,7 @@ mod tests {
     /// A queue over a log in `vfs`.
     fn queue(vfs: &SimVfs) -> WriteQueue {
         vfs.create_dir_all(Path::new("/log")).unwrap();
-        WriteQueue::new(LogState {
+        let log = LogState {
             writer: segment(vfs, SegmentNumber::new(9)),
             has_values: false,
             longest_bytes: 0,
@@ -469,7 +478,8 @@ mod tests {
             synced: Instant::now(),
             broken: false,
             flush_room: FlushRoom::default(),
-        })
+        };
+        WriteQueue::new(log, || {})
     }
 
     #[test]

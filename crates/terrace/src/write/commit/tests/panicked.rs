@@ -90,6 +90,60 @@ fn who_waits_for_a_leader_that_panics_gets_the_reason() {
     }
 }
 
+/// It ends a segment. Half of what one hands over may be in the file: who leads next would write all of that once more, and no replay
+/// goes past it.
+#[test]
+fn after_a_panic_of_who_leads_without_a_batch_nothing_is_written() {
+    let sim = SimVfs::new(1);
+    let is_armed = Arc::new(AtomicBool::new(false));
+    let (armed, this) = (is_armed.clone(), thread::current().id());
+    let vfs = BeforeCalls::new(sim.clone(), move |call, path| {
+        let is_log = path.extension().is_some_and(|ending| ending == "log");
+        let is_it = is_log && matches!(call, Call::Create) && thread::current().id() == this;
+        assert!(!(is_it && armed.load(Ordering::SeqCst)), "{SAID}");
+        Ok(())
+    });
+    let mut options = options(&sim);
+    options.sync = SyncMode::None;
+    options.advanced.vfs = Arc::new(vfs);
+    let db = Db::open("/db", options.clone()).unwrap();
+    db.put(key(0), b"v").unwrap();
+    is_armed.store(true, Ordering::SeqCst);
+    let led = catch_unwind(AssertUnwindSafe(|| db.checkpoint("/copy")));
+    assert!(led.is_err());
+    is_armed.store(false, Ordering::SeqCst);
+    assert!(matches!(db.put(key(1), b"v"), Err(Error::Poisoned(_))));
+    assert!(db.get(key(0)).unwrap().is_some());
+    assert!(db.close().is_err());
+    options.advanced.vfs = Arc::new(sim);
+    let db = Db::open("/db", options).unwrap();
+    assert!(db.get(key(0)).unwrap().is_some() && db.get(key(1)).unwrap().is_none());
+    db.close().unwrap();
+}
+
+/// A thread that panics lets its store go, which is closed well.
+#[test]
+fn a_panic_of_the_program_does_not_keep_the_store_from_being_closed() {
+    let sim = SimVfs::new(1);
+    let db = Db::open("/db", options(&sim)).unwrap();
+    db.put(key(0), b"v").unwrap();
+    let other = db.clone();
+    let panicked = catch_unwind(AssertUnwindSafe(move || {
+        let closes = ClosesOnDrop(other);
+        assert_eq!(closes.0.path(), Path::new("/none"), "{SAID}");
+    }));
+    assert!(panicked.is_err());
+    db.close().unwrap();
+}
+
+struct ClosesOnDrop(Db);
+
+impl Drop for ClosesOnDrop {
+    fn drop(&mut self) {
+        self.0.close().unwrap();
+    }
+}
+
 /// The next group may be in the log by then, and waits for the turn.
 #[test]
 fn nothing_becomes_visible_behind_what_a_panic_has_left_half_inserted() {
