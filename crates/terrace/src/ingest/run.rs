@@ -25,7 +25,7 @@ use crate::listener::{Event, FilesIngested};
 use crate::memtable::MemTable;
 use crate::version::family::Family;
 use crate::version::install::{self, Change};
-use crate::version::unpublished::remove_unpublished;
+use crate::version::unpublished::{check_names, remove_unpublished};
 use crate::write::log_segments;
 use crate::write::queue::LogState;
 use crate::write::stall;
@@ -268,6 +268,8 @@ fn note_in_log(
     files: &[Arc<FileMeta>],
     (first, last): (SeqNo, SeqNo),
 ) -> Result<()> {
+    // Nothing that can be known before is left to the install.
+    check_names(&*env.base.vfs, &env.base.dir, files.iter().map(|file| file.number))?;
     let bounds = files.iter().map(|file| (file.smallest.as_slice(), file.largest.as_slice()));
     let note = batch::of_ingestion(first, family.id, bounds);
     log_segments::append_unapplied(&env.commit, log, &note, last)?;

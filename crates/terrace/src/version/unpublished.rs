@@ -27,14 +27,32 @@ pub(crate) fn publish(
     Ok(())
 }
 
+/// Refuses files that cannot be published as somebody has put others under their names: what says in the log that they are in force
+/// cannot be taken back.
+///
+/// # Errors
+/// As [`publish`].
+pub(crate) fn check_names(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    mut numbers: impl Iterator<Item = FileNumber>,
+) -> Result<()> {
+    numbers.try_for_each(|number| check_name(vfs, &names::sst_path(dir, number)))
+}
+
 fn give_name(vfs: &dyn Vfs, temp: &Path, path: &Path) -> Result<()> {
+    check_name(vfs, path)?;
+    vfs.rename(temp, path)
+}
+
+fn check_name(vfs: &dyn Vfs, path: &Path) -> Result<()> {
     if vfs.exists(path)? {
         let why =
             "somebody has put a file there, which stays; what is tried again gets another number";
         let error = io::Error::new(io::ErrorKind::AlreadyExists, why);
         return Err(Error::io("name a file that was written", path, error));
     }
-    vfs.rename(temp, path)
+    Ok(())
 }
 
 /// Removes files that were written, of which perhaps not all were published, by their temporary and their last names, as far as

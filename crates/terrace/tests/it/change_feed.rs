@@ -414,6 +414,41 @@ fn ingested_files_are_in_the_feed_as_ranges_of_keys() {
     }
 }
 
+/// The note that a feed has of it is in the log before the files have their names.
+#[test]
+fn an_ingestion_whose_file_name_is_taken_is_in_no_feed() {
+    for position in [IngestPosition::Above, IngestPosition::Below] {
+        let sim = SimVfs::new(1);
+        let store = Store::of(Db::open(DIR, options(&sim)).unwrap());
+        let db = &store.db;
+        let mut feed = db.updates_since(1).unwrap();
+        db.put("m", "before").unwrap();
+        let path = write_file(&store, "/one.sst", &[("a", Some("1"))]);
+        let options = IngestOptions { position, ..IngestOptions::default() };
+        let (vfs, source) = (sim.clone(), path.clone());
+        at_step("ingest:finished", move || {
+            let names = vfs.list(Path::new(DIR)).unwrap();
+            let temps = names.iter().filter(|name| names::parse(name) == FileName::Temp);
+            for temp in temps {
+                let taken = Path::new(DIR).join(temp).with_extension("sst");
+                vfs.copy(Path::new(&source), &taken).unwrap();
+            }
+        });
+        let refused = db.ingest(&[&path], &options).unwrap_err();
+        assert!(refused.to_string().contains("somebody has put a file there"), "{refused}");
+        db.put("m", "after").unwrap();
+        let batches = rest(&mut feed);
+        let is_ingested = |update: terrace::Result<Update<'_>>| {
+            matches!(update.unwrap().op, UpdateOp::Ingested { .. })
+        };
+        assert!(!batches.iter().any(|batch| batch.updates().any(is_ingested)), "{position:?}");
+        assert!(batches.len() == 2 && db.get("a").unwrap().is_none());
+        // Another number.
+        db.ingest(&[&path], &options).unwrap();
+        assert!(db.get("a").unwrap().is_some());
+    }
+}
+
 #[test]
 fn values_come_whole_whatever_the_log_has_of_them() {
     let sim = SimVfs::new(1);
