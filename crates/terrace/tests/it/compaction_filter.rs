@@ -451,3 +451,45 @@ fn a_family_with_a_filter_has_no_hot_table() {
     assert!((0..24).all(|key| get(&db, &format!("hot {key}")).is_none()));
     db.close().unwrap();
 }
+
+/// The thread that merges calls it, and cannot wait for its own end.
+#[test]
+fn a_filter_may_let_the_last_handle_of_the_store_go() {
+    type Held = Arc<Mutex<Option<(Db, Receiver<()>)>>>;
+    let sim = SimVfs::new(1);
+    let (held, (asked, is_asked), (let_go, goes)) = (Held::default(), channel(), channel());
+    let slot = held.clone();
+    let mut options = options(
+        &sim,
+        with(move |_, _| {
+            let taken = slot.lock().unwrap().take();
+            if let Some((db, goes)) = taken {
+                let refused = db.close().unwrap_err().to_string();
+                asked.send(refused).unwrap();
+                goes.recv().unwrap();
+                drop(db);
+            }
+            Ok(FilterDecision::Keep)
+        }),
+    );
+    options.advanced.l0_compaction_trigger = 2;
+    let db = open(options.clone());
+    *held.lock().unwrap() = Some((db.clone(), goes));
+    for value in ["1", "2"] {
+        db.put("key", value).unwrap();
+        db.flush().unwrap();
+    }
+    let refused = is_asked.recv().unwrap();
+    assert!(refused.contains("compaction filter"), "{refused}");
+    db.put("key", "3").unwrap();
+    drop(db);
+    let_go.send(()).unwrap();
+    let mut again = None;
+    eventually("the store is closed", || {
+        again = Db::open(DIR, options.clone()).ok();
+        again.is_some()
+    });
+    let db = again.unwrap();
+    assert_eq!(get(&db, "key").as_deref(), Some("3"));
+    db.close().unwrap();
+}
