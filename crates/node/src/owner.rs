@@ -440,6 +440,7 @@ impl Owner {
                 Effect::DrainCalls => self.drain_calls(id),
                 Effect::Send { to, call, ticket, attempt } => {
                     self.send(id, &parts, (to, call), (ticket, attempt));
+                    self.answer_undone(id);
                 }
                 Effect::SetExceptions => {
                     let mut keys = self.owned.keys.write();

@@ -308,6 +308,13 @@ impl<V: Clone> KeyMove<V> {
         )
     }
 
+    /// Whether its keys were to go out and stay at home, since an instance did not answer, and the one that has to drop their copies
+    /// before it is over does not answer either: it may be away for long.
+    pub fn stays_undone(&self) -> bool {
+        let is_undone = self.step == Step::SettleUndone && self.outcome == Outcome::Undone(None);
+        is_undone && self.direction == Direction::Out && self.attempt > 0
+    }
+
     /// What was exported, from then on until the commit.
     pub fn values(&self) -> &[V] {
         &self.values

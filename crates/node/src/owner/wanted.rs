@@ -3,7 +3,7 @@
 
 use super::Owner;
 use std::collections::BTreeSet;
-use terrace_cluster::{Assignment, DbKey, Misplaced, ShardId, Topology};
+use terrace_cluster::{Assignment, DbKey, Misplaced, MoveId, ShardId, Topology};
 
 impl Owner {
     pub(super) fn place_of(&self, key: &DbKey) -> Option<ShardId> {
@@ -49,6 +49,19 @@ impl Owner {
         let is_elsewhere = |at: &ShardId| self.is_elsewhere(topology.as_deref(), *at);
         let to = self.wishes.place_of(key).filter(is_elsewhere);
         self.mover.want_one(Misplaced { key: key.clone(), from, to });
+    }
+
+    /// Answers the orders of a move that was undone and is not over, as the other instance is away. What is wanted of its keys at a third one
+    /// is looked at when it is over.
+    pub(super) fn answer_undone(&mut self, id: MoveId) {
+        let Some(it) = self.mover.get(id).filter(|it| it.stays_undone()) else { return };
+        let (other, keys) = (it.other(), it.keys().to_vec());
+        for key in &keys {
+            if self.wishes.place_of(key).is_none_or(|to| to == other) {
+                let (at, why) = (self.place_of(key), "the other instance does not answer");
+                self.wishes.fail(key, at, why);
+            }
+        }
     }
 
     /// Whether a shard has another store than this one: what is planned for a shard of the same store is at home.

@@ -466,6 +466,11 @@ async fn an_instance_that_is_away_stops_no_moves_of_others_and_no_command_for_ev
         wait_for("the next command to go on", async || is_called()).await;
     }
     it.moved(&onward, None).await;
+    // What was undone is known before that instance is back.
+    for moved in out.drain(..4) {
+        let told = moved.await.unwrap().unwrap_err();
+        assert!(told.contains("does not answer; the key stays at home"), "{told}");
+    }
     it.cluster.nodes[1].start(|_| {}).await;
     for moved in out {
         // Undone, or moved after its return.

@@ -105,3 +105,41 @@ fn a_key_that_goes_out_is_not_sent_on() {
     assert!(!finished[0].is_overtaken(Some(TO)), "it was moved");
     assert_eq!((mover.poll(Duration::ZERO), mover.waiting_count()), (None, 0));
 }
+
+/// The one that has to drop the copy may be away for long.
+#[test]
+fn a_move_out_that_is_undone_says_so_before_it_is_over() {
+    for answers in [false, true] {
+        let key = DbKey::new(0, "k");
+        let limits = MoveLimits::default();
+        let mut mover = Mover::new(Epoch(5), limits, Duration::ZERO, |_: &u32| 1);
+        mover.want([Misplaced { key, from: None, to: Some(TO) }]);
+        let (id, mut effects) = mover.poll(Duration::ZERO).unwrap();
+        let mut drops = 0;
+        while let Some(event) = next_event(&effects) {
+            let call = effects.iter().find_map(|effect| match effect {
+                Effect::Send { call, ticket, .. } => Some((call.name(), *ticket)),
+                _ => None,
+            });
+            let stays_undone = mover.get(id).unwrap().stays_undone();
+            let event = match call {
+                Some(("import", ticket)) => MoveEvent::Answered(ticket, MoveAnswer::Unknown),
+                Some(("drop", ticket)) => {
+                    assert_eq!(stays_undone, drops > 0);
+                    drops += 1;
+                    match answers || drops > 3 {
+                        true => event,
+                        false => MoveEvent::Answered(ticket, MoveAnswer::Unknown),
+                    }
+                }
+                _ => {
+                    assert!(!stays_undone, "{call:?}");
+                    event
+                }
+            };
+            effects = mover.on(id, event);
+        }
+        assert_eq!(drops, if answers { 1 } else { 4 });
+        assert_eq!(mover.take_finished()[0].outcome, Outcome::Undone(None));
+    }
+}
