@@ -6,11 +6,9 @@ use crate::error::{Error, Result};
 use crate::key_scan::KeyScan;
 use crate::keys::Type;
 use crate::members::Page;
+use crate::step_allowance::STEPS_AT_A_TIME;
 use crate::walk_bounds::{KeyRange, WalkBounds};
 use std::collections::BTreeMap;
-
-/// Keys that are not shown and that a page of a scan steps over: some tenths of a second.
-const SCAN_STEPS: u64 = 1 << 18;
 
 /// A page of keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +31,7 @@ impl CommandBatch {
         scan: &KeyScan<'_>,
         matches: impl Fn(&[u8]) -> bool,
     ) -> Result<Page<Vec<u8>>> {
-        self.scan_keys_within(db, scan, SCAN_STEPS, matches)
+        self.scan_keys_within(db, scan, STEPS_AT_A_TIME, matches)
     }
 
     /// As [`Self::scan_keys`], stepping over about `most_steps` keys that are not shown, of strings and of collections.

@@ -8,8 +8,7 @@ use crate::encode::Meta;
 use crate::error::{Error, Result, Wait};
 use crate::keys::Type;
 use crate::pending_writes::PendingWrites;
-use crate::random;
-use crate::step_allowance::StepAllowance;
+use crate::step_allowance::{InParts, StepAllowance};
 use crate::walk_bounds::{KeyRange, Step, WalkBounds};
 use std::collections::BTreeMap;
 use terrace::{Iter, ReadOptions};
@@ -31,9 +30,6 @@ const MANY_TIMES: u64 = 32;
 
 /// With placement `slots`, keys that are held to be shown in order.
 const MAX_HELD_KEYS: usize = 1 << 21;
-
-/// A random key is drawn by up to this many bytes.
-const DRAWN_BYTES: usize = 32;
 
 /// One key of a walk.
 #[derive(Debug, Clone, Copy)]
@@ -67,6 +63,8 @@ struct Stored<'b> {
     searches: u64,
     /// How many keys it may step over that are not shown; `None`: any number.
     steps: Option<StepAllowance>,
+    /// If any number: how many at a time.
+    parts: Option<InParts<'b>>,
     /// What is behind this key of the engine is not known: there were too many of those.
     known_until: Option<Vec<u8>>,
 }
@@ -102,21 +100,35 @@ impl Stored<'_> {
     }
 
     /// After a move of the iterator. One that would have stepped over too many keys cuts the slot and goes on with the next
-    /// one; with one range the row ends.
+    /// one; with one range the row ends. Where there may be any number it goes on behind these, if that is wanted still.
     fn go_on(&mut self, mut moved: terrace::Result<()>) -> Result<()> {
-        let Self { iter: Some(iter), bounds, steps: Some(steps), .. } = self else {
+        let Self { iter: Some(iter), bounds, steps, parts, .. } = self else {
             return Ok(moved?);
         };
         while moved.is_err() {
             let Some(at) = iter.refused_at().map(<[u8]>::to_vec) else { break };
-            // What was stepped over may have been of slots before.
-            let is_in_other_slot = steps.enter(bounds.slot_bytes_of(&at));
-            iter.step_over_at_most(steps.renew(iter.stepped_over() + iter.covered_steps()));
             let behind = [&at[..], &[0]].concat();
-            let step = match bounds.look_at(&at) {
-                Step::Show if is_in_other_slot => Step::Seek(behind),
-                Step::Show if bounds.cut_at(&at) => bounds.look_at(&behind),
-                step => step,
+            let step = match (&mut *steps, *parts) {
+                (Some(steps), _) => {
+                    // What was stepped over may have been of slots before.
+                    let is_in_other_slot = steps.enter(bounds.slot_bytes_of(&at));
+                    iter.step_over_at_most(steps.renew(iter.stepped_over() + iter.covered_steps()));
+                    match bounds.look_at(&at) {
+                        Step::Show if is_in_other_slot => Step::Seek(behind),
+                        Step::Show if bounds.cut_at(&at) => bounds.look_at(&behind),
+                        step => step,
+                    }
+                }
+                (None, Some(parts)) if (parts.goes_on)() => {
+                    iter.step_over_at_most(parts.steps);
+                    match bounds.look_at(&at) {
+                        Step::Show => Step::Seek(behind),
+                        step => step,
+                    }
+                }
+                (None, Some(_)) => Step::Show,
+                // The engine refuses it.
+                (None, None) => break,
             };
             let Step::Seek(next) = step else {
                 (self.known_until, self.iter) = (Some(at), None);
@@ -175,10 +187,26 @@ impl CommandBatch {
         db: u8,
         range: KeyRange<'_>,
         with_values: bool,
+        seen: impl FnMut(SeenKey<'_>) -> bool,
+    ) -> Result<()> {
+        self.walk_keys_while(db, range, with_values, InParts::of(&|| true), seen)
+    }
+
+    /// As [`Self::walk_keys`], in parts.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn walk_keys_while(
+        &mut self,
+        db: u8,
+        range: KeyRange<'_>,
+        with_values: bool,
+        parts: InParts<'_>,
         mut seen: impl FnMut(SeenKey<'_>) -> bool,
     ) -> Result<()> {
         let bounds = WalkBounds::new(self.space.layout, db, &range);
-        self.walk(&bounds, with_values, |_, key| seen(key))
+        let steps = (None, Some(parts));
+        self.walk_by(&bounds, with_values, steps, |_, key| seen(key)).map(drop)
     }
 
     /// Shows the keys of a slot, until `seen` says no more: in order, without values. Only with placement `range` this
@@ -222,7 +250,8 @@ impl CommandBatch {
     }
 
     /// As [`Self::walk_keys_in_order`], until `seen` says no more; that must be as soon as it has seen `most_bytes` of
-    /// keys and values: with `slots` no more are held. Where `wanted` gives nothing the walk ends.
+    /// keys and values: with `slots` no more are held. Where `wanted` gives nothing the walk ends;
+    /// where many keys are not shown it is asked for the empty key now and then.
     ///
     /// # Errors
     /// [`Error::TooLong`] if with `slots` more than 2,097,152 keys would be held; those of the engine.
@@ -236,8 +265,10 @@ impl CommandBatch {
         mut seen: impl FnMut(SeenKey<'_>) -> bool,
     ) -> Result<()> {
         let mut left = limit;
+        let goes_on = || wanted(&[]).is_some();
+        let parts = InParts::of(&goes_on);
         if !self.space.layout.has_slots() {
-            return self.walk_keys(db, range, with_values, |key| {
+            return self.walk_keys_while(db, range, with_values, parts, |key| {
                 let Some(is_wanted) = wanted(key.key) else { return false };
                 let is_shown = left > 0 && is_wanted;
                 left -= usize::from(is_shown);
@@ -248,7 +279,7 @@ impl CommandBatch {
         let bytes_of = |key: &[u8], value: Option<&[u8]>| key.len() + value.map_or(0, <[u8]>::len);
         let (mut held_bytes, most_bytes) = (0, most_bytes.max(1));
         let bounds = WalkBounds::new(self.space.layout, db, &range);
-        self.walk(&bounds, with_values, |_, key| {
+        self.walk_by(&bounds, with_values, (None, Some(parts)), |_, key| {
             let is_full = least.len() >= limit || held_bytes >= most_bytes;
             let is_less = least.last_key_value().is_none_or(|(last, _)| key.key < &last[..]);
             let is_wanted = if !is_full || is_less { wanted(key.key) } else { Some(false) };
@@ -303,15 +334,28 @@ impl CommandBatch {
         bounds: &WalkBounds,
         with_values: bool,
         most_steps: Option<u64>,
+        seen: impl FnMut(&[u8], SeenKey<'_>) -> bool,
+    ) -> Result<Option<Vec<u8>>> {
+        self.walk_by(bounds, with_values, (most_steps, None), seen)
+    }
+
+    /// As [`Self::walk_within`], in parts if that is said.
+    fn walk_by(
+        &mut self,
+        bounds: &WalkBounds,
+        with_values: bool,
+        (most_steps, parts): (Option<u64>, Option<InParts<'_>>),
         mut seen: impl FnMut(&[u8], SeenKey<'_>) -> bool,
     ) -> Result<Option<Vec<u8>>> {
+        // Where others wait meanwhile the engine refuses to step over many.
+        let parts = parts.filter(|_| self.mode() == Mode::Device);
         self.pin();
         if bounds.is_empty() {
             return Ok(None);
         }
         self.sort_written();
-        let mut strings = self.stored_keys(bounds, Some(with_values), most_steps)?;
-        let mut collections = self.stored_keys(bounds, None, most_steps)?;
+        let mut strings = self.stored_keys(bounds, Some(with_values), (most_steps, parts))?;
+        let mut collections = self.stored_keys(bounds, None, (most_steps, parts))?;
         let mut expired_steps = most_steps.map(StepAllowance::of);
         let mut texts = Written::within(bounds, self.written_texts());
         let mut metas = Written::within(bounds, self.written_metas());
@@ -352,6 +396,10 @@ impl CommandBatch {
                 None => {
                     unseen += 1;
                     self.allow_walk(unseen)?;
+                    let is_part = |parts: &InParts<'_>| u64::is_multiple_of(unseen, parts.steps);
+                    if parts.filter(is_part).is_some_and(|parts| !(parts.goes_on)()) {
+                        return Ok(Some(key.to_vec()));
+                    }
                     let slot = bounds.slot_bytes_of(key);
                     if expired_steps.as_mut().is_some_and(|steps| steps.step(slot))
                         && !bounds.cut_at(key)
@@ -380,12 +428,13 @@ impl CommandBatch {
         &self,
         bounds: &'b WalkBounds,
         values: Option<bool>,
-        most_steps: Option<u64>,
+        (most_steps, parts): (Option<u64>, Option<InParts<'b>>),
     ) -> Result<Stored<'b>> {
         let db = bounds.db;
         let searches = if self.mode() == Mode::Memory { SEARCHES_IN_MEMORY } else { u64::MAX };
         let steps = most_steps.map(StepAllowance::of);
-        let mut stored = Stored { iter: None, bounds, searches, steps, known_until: None };
+        let known_until = None;
+        let mut stored = Stored { iter: None, bounds, searches, steps, parts, known_until };
         if self.is_flushed(db) || (values.is_none() && !self.may_hold_collections(db)) {
             return Ok(stored);
         }
@@ -402,6 +451,8 @@ impl CommandBatch {
         if let Some(steps) = &mut stored.steps {
             steps.enter(bounds.slot_bytes_of(&bounds.lower));
             iter.step_over_at_most(steps.renew(0));
+        } else if let Some(parts) = parts {
+            iter.step_over_at_most(parts.steps);
         }
         let moved = iter.seek_to_first();
         stored.iter = Some(iter);
@@ -488,60 +539,8 @@ impl CommandBatch {
         Ok(is_there && !was_hidden && !self.space.moves.hides(db, key))
     }
 
-    /// Some key, found from its first bytes on: of the keys that begin alike, a random next byte
-    /// between the least and the greatest leads to the first key at or behind it. Keys that stand
-    /// alone are more likely than those in crowds. Three searches for each byte at which keys part.
-    /// With placement `slots` it is a key of the first slot with any from a random one on.
-    ///
-    /// # Errors
-    /// Those of the engine.
-    pub fn random_key(&mut self, db: u8) -> Result<Option<Vec<u8>>> {
-        let layout = self.space.layout;
-        let mut slot = Slot::new(0).unwrap_or(slot_of(b""));
-        if layout.has_slots() {
-            let random = Slot::new(random::below(u64::from(SLOT_COUNT)) as u16).unwrap_or(slot);
-            let mut from = WalkBounds::new(layout, db, &KeyRange::default());
-            from.go_on_at(&layout.stem(random, db));
-            let all = WalkBounds::new(layout, db, &KeyRange::default());
-            let key = match self.first_within(&from)? {
-                Some(key) => Some(key),
-                None => self.first_within(&all)?,
-            };
-            let Some(key) = key else { return Ok(None) };
-            slot = slot_of(&key);
-        }
-        let (mut drawn_so_far, mut prefix) = (None, Vec::new());
-        for _ in 0..DRAWN_BYTES {
-            let among = |start: &[u8], prefix: &[u8]| {
-                WalkBounds::of_slot(layout, slot, db, &KeyRange { start, end: None, prefix })
-            };
-            let whole = among(&[], &prefix);
-            let Some(first) = self.first_within(&whole)? else { break };
-            let Some(last) = self.last_stored_within(&whole)? else {
-                return Ok(drawn_so_far.or(Some(first)));
-            };
-            let shared = first.iter().zip(&last).take_while(|(a, b)| a == b).count();
-            let Some(high) = last.get(shared).map(|byte| u64::from(*byte)) else {
-                return Ok(Some(first));
-            };
-            // A key that ends here comes before all that go on.
-            let low = first.get(shared).map_or(0, |byte| u64::from(*byte) + 1);
-            let drawn = low + random::below((high + 2).saturating_sub(low));
-            let Some(byte) = drawn.checked_sub(1) else { return Ok(Some(first)) };
-            let start = [&last[..shared], &[byte as u8]].concat();
-            // The last key may be one that expired.
-            let found = self.first_within(&among(&start, &prefix))?.unwrap_or(first);
-            if found.len() <= shared {
-                return Ok(Some(found));
-            }
-            prefix = found[..=shared].to_vec();
-            drawn_so_far = Some(found);
-        }
-        Ok(drawn_so_far)
-    }
-
     /// The first key that is shown.
-    fn first_within(&mut self, bounds: &WalkBounds) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn first_within(&mut self, bounds: &WalkBounds) -> Result<Option<Vec<u8>>> {
         let mut found = None;
         self.walk(bounds, false, |_, seen| {
             found = Some(seen.key.to_vec());
@@ -551,11 +550,13 @@ impl CommandBatch {
     }
 
     /// The last stored key within bounds of one slot, be it a collection that expired.
-    fn last_stored_within(&mut self, bounds: &WalkBounds) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn last_stored_within(&mut self, bounds: &WalkBounds) -> Result<Option<Vec<u8>>> {
         let prefix_bytes = self.space.layout.prefix_bytes();
         let mut last = None;
         for values in [Some(false), None] {
-            let Some(mut iter) = self.stored_keys(bounds, values, None)?.iter else { continue };
+            let Some(mut iter) = self.stored_keys(bounds, values, (None, None))?.iter else {
+                continue;
+            };
             iter.seek_to_last()?;
             if iter.valid() {
                 last = last.max(Some(iter.key()[prefix_bytes..].to_vec()));

@@ -16,6 +16,7 @@ mod key_layout;
 mod long_double;
 mod move_point;
 mod random;
+mod random_key;
 // Nouns.
 mod background_thread;
 mod cursors;
@@ -83,6 +84,7 @@ pub use repair::{repair, repair_telling};
 pub use result_size::{MAX_ADDED_BYTES, MAX_STORED_BYTES, ResultSize};
 pub use set_algebra::{Aggregation, Scored, Weighted};
 pub use sorted_sets::{AddRule, Added, MemberEnd, Order, Range, ScoreEnd};
+pub use step_allowance::InParts;
 pub use store_kind::StoreKind;
 pub use store_marks::doubt_notes;
 pub use strings::{Lifetime, MAX_STRING_BYTES, PutOptions, PutOutcome, UnreadLen, When};

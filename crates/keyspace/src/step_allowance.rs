@@ -1,4 +1,23 @@
-//! How many keys that are not shown, since they are deleted or expired, a walk may step over. Called by `key_scan`.
+//! How many keys that are not shown, since they are deleted or expired, a walk may step over, in all or at a time. Called by `key_scan`.
+
+/// Keys that are not shown and that a walk steps over at a time: some tenths of a second.
+pub(crate) const STEPS_AT_A_TIME: u64 = 1 << 18;
+
+/// A walk in parts: between them somebody is asked whether it goes on, also where no key is shown.
+#[derive(Clone, Copy)]
+pub struct InParts<'p> {
+    /// How many strings, and as many collections, that are not shown a part steps over.
+    pub steps: u64,
+    /// Whether the walk goes on. If not, it ends where it is, without an error.
+    pub goes_on: &'p dyn Fn() -> bool,
+}
+
+impl<'p> InParts<'p> {
+    /// Parts of some tenths of a second.
+    pub fn of(goes_on: &'p dyn Fn() -> bool) -> Self {
+        Self { steps: STEPS_AT_A_TIME, goes_on }
+    }
+}
 
 /// Steps in a slot, however many were made before: else a walk over all slots that goes on behind the least key at which one
 /// of them was cut would not get on.

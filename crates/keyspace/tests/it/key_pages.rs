@@ -1,9 +1,10 @@
 //! Pages of keys in their order, between many keys that are not shown.
 
 use super::harness::{PLACEMENT, START_MS, small_options, stopped_clock};
+use std::cell::Cell;
 use std::sync::Arc;
 use terrace::vfs::SimVfs;
-use terrace_keyspace::{ExpireIf, KeyPage, KeyRange, KeyScan, Keyspace, Mode, PutOptions};
+use terrace_keyspace::{ExpireIf, InParts, KeyPage, KeyRange, KeyScan, Keyspace, Mode, PutOptions};
 
 const KEYS: usize = 3000;
 const LIMIT: usize = 7;
@@ -109,5 +110,34 @@ fn a_scan_has_all_keys_however_few_steps_a_page_of_it_may_take() {
         let full = live.len().div_ceil(LIMIT);
         assert_eq!(pages > full, is_short, "{pages} pages with {most_steps}");
         assert!(pages <= full + KEYS / 32, "{pages} pages with {most_steps}");
+    }
+}
+
+/// A server that is to end, or a client that was killed, is not held up by keys that are not shown.
+#[test]
+fn a_walk_asks_whether_it_goes_on_where_no_key_is_shown() {
+    let space = store();
+    let live: Vec<Vec<u8>> = (0..KEYS).filter(|n| is_live(*n)).map(key).collect();
+    for (most_asked, ends) in [(usize::MAX, false), (3, true)] {
+        let asked = Cell::new(0);
+        let goes_on = || {
+            asked.set(asked.get() + 1);
+            asked.get() < most_asked
+        };
+        let mut batch = space.command_batch(Mode::Device);
+        batch.next_command();
+        let range = KeyRange { prefix: b"k", ..KeyRange::default() };
+        let (mut keys, parts) = (Vec::new(), InParts { steps: 50, goes_on: &goes_on });
+        let walked = batch.walk_keys_while(0, range, false, parts, |seen| {
+            keys.push(seen.key.to_vec());
+            true
+        });
+        walked.unwrap();
+        assert!(keys.iter().all(|key| live.contains(key)));
+        assert_eq!(keys.len() < live.len(), ends);
+        match ends {
+            true => assert!(asked.get() < 10, "asked {} times", asked.get()),
+            false => assert!(asked.get() > 10, "asked {} times", asked.get()),
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::acl::Access;
 use crate::glob;
 use crate::session::Caller;
 use terrace_cluster::FlushId;
-use terrace_keyspace::{ExpireIf, KeyRange, KeyScan, Kind, Type};
+use terrace_keyspace::{ExpireIf, InParts, KeyRange, KeyScan, Kind, Type};
 use terrace_resp::{Aggregate, Protocol};
 
 /// How many keys `TSCAN` shows if it is not told.
@@ -425,7 +425,7 @@ fn keys(call: &mut Call<'_>) -> Outcome {
     let (mut count, deferred) = (0, call.reply.begin(Aggregate::Array, 10));
     let (interruption, reply) = (Interruption::of(call), &mut call.reply);
     let goes_on = || !interruption.is_due();
-    call.batch.walk_keys(db, range, false, |seen| {
+    call.batch.walk_keys_while(db, range, false, InParts::of(&goes_on), |seen| {
         if glob::matches_while(pattern, seen.key, goes_on) {
             reply.bulk(seen.key);
             count += 1;
