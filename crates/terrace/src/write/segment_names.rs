@@ -108,9 +108,8 @@ mod tests {
         assert_eq!(sim.executed_faults(), 1);
         // No fault strikes any more. A thread that waited for the sync comes here before the store is poisoned.
         assert!(names.make_durable(&files, dir).unwrap_err().is_failed_sync());
-        // The next open has seen which names there are.
-        drop(files.lock(&dir.join("LOCK")).unwrap());
-        names.make_durable(&files, dir).unwrap();
+        // The next open has seen which names there are, and has a file system of its own.
+        names.make_durable(&DirSyncs::over(Arc::new(sim), dir), dir).unwrap();
     }
 
     /// In a file system of the program, which may have met an error.
