@@ -64,7 +64,9 @@ impl Folded {
         let from = self.values.remove(&before);
         match from {
             Some(value) if has_point => {
-                self.before_points.insert(before, value);
+                // Of one that expired another was made.
+                let expired = self.before_points.insert(before, value);
+                self.bytes -= expired.as_ref().map_or(0, cost_of);
             }
             Some(value) => self.bytes -= cost_of(&value),
             None if has_point => {}
@@ -149,5 +151,18 @@ mod tests {
         folded.put(20, value(6), Some(15), 0);
         folded.put(30, value(LEAST_BYTES - 2 * ENTRY_BYTES - 6), None, 0);
         assert_eq!((places(&folded), folded.bytes), (vec![20, 30], LEAST_BYTES));
+    }
+
+    #[test]
+    fn a_value_below_a_save_point_that_expired_and_is_made_anew_counts_once() {
+        let mut folded = Folded::default();
+        let value = |at| Found { value: vec![7_u8; 10].into(), expires_at_ms: at };
+        folded.put(10, value(Some(5)), None, 0);
+        folded.note_point(20);
+        folded.put(20, value(None), Some(10), 0);
+        assert!(folded.get(10, || 5).is_none(), "it has expired");
+        folded.put(10, value(None), None, 0);
+        folded.put(20, value(None), Some(10), 0);
+        assert_eq!(folded.bytes, 2 * (10 + ENTRY_BYTES));
     }
 }
