@@ -12,7 +12,7 @@ pub(crate) mod env;
 pub(crate) mod flush_room;
 mod full_disk;
 pub(crate) mod hot_swap;
-mod led;
+pub(crate) mod led;
 pub(crate) mod log_segments;
 mod log_syncs;
 pub(crate) mod queue;
