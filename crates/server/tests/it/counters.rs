@@ -211,13 +211,13 @@ fn files_that_compactions_leave_out_are_shown() {
     std::fs::write(&largest, bytes).unwrap();
     let served = Served::again(dir, &[("http-port", "free")]);
     let mut client = served.client();
-    assert_eq!(line(&mut client, "engine", "quarantined_files"), "0");
+    assert_eq!(line(&mut client, "terrace", "quarantined_files"), "0");
     // The same keys, so that the two files are merged.
     write(&served);
     served.server().space.db().compact_range::<&[u8]>(..).unwrap_err();
-    assert_eq!(line(&mut client, "engine", "quarantined_files"), "1");
+    assert_eq!(line(&mut client, "terrace", "quarantined_files"), "1");
     let number: u64 = largest.file_stem().unwrap().to_str().unwrap().parse().unwrap();
-    let place = line(&mut client, "engine", &format!("quarantined_{number:06}"));
+    let place = line(&mut client, "terrace", &format!("quarantined_{number:06}"));
     assert!(place.starts_with("family=default,level="), "{place}");
     let told = http(&served, "/api/v1/shape");
     assert!(told.contains(&format!("\"quarantined\":[{{\"number\":{number},")), "{told}");

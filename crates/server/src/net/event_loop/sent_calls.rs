@@ -7,18 +7,21 @@ use terrace_cluster::Cancellation;
 /// So few are not looked through for those that are over.
 const FEW: usize = 64;
 
+/// The place of a client in its loop, and its id.
+type Client = (usize, u64);
+
 /// See the module.
 #[derive(Default)]
 pub(super) struct SentCalls {
-    /// With the places and ids of their clients, without those that were killed.
-    calls: Vec<(Arc<[(usize, u64)]>, Cancellation)>,
+    /// With their clients, without those that were killed.
+    calls: Vec<(Arc<[Client]>, Cancellation)>,
     /// How many were left when they were looked through last.
     left: usize,
 }
 
 impl SentCalls {
     /// A call is sent.
-    pub fn enter(&mut self, clients: Arc<[(usize, u64)]>, cancellation: Cancellation) {
+    pub fn enter(&mut self, clients: Arc<[Client]>, cancellation: Cancellation) {
         if self.calls.len() >= self.left * 2 + FEW {
             self.calls.retain(|(_, cancellation)| !cancellation.is_alone());
             self.left = self.calls.len();
@@ -27,7 +30,7 @@ impl SentCalls {
     }
 
     /// This client is killed: cancels the calls of which all clients were.
-    pub fn cancel_of(&mut self, client: (usize, u64)) {
+    pub fn cancel_of(&mut self, client: Client) {
         self.calls.retain_mut(|(clients, cancellation)| {
             if clients.contains(&client) {
                 *clients = clients.iter().copied().filter(|one| *one != client).collect();
