@@ -88,7 +88,11 @@ fn is_refused_a_key_that_leaves_meanwhile(is_queued: bool) {
     let mset = OwnedCommand::of(&[&b"MSET"[..], first, b"1", second, b"2", third, b"3"]);
     let outcome = thread::scope(|scope| {
         let waiting = scope.spawn(|| match is_queued {
-            true => run_patiently(&OwnedCommand::of(&["EXEC"]), &server, queued(&[mset.clone()])),
+            true => run_patiently(
+                &OwnedCommand::of(&["EXEC"]),
+                &server,
+                queued(std::slice::from_ref(&mset)),
+            ),
             false => run_patiently(&mset, &server, None),
         });
         let mut other = space.command_batch(Mode::Memory);
