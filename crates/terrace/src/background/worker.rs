@@ -15,7 +15,7 @@ use crate::background::hot_checkpoint;
 use crate::background::log_care;
 use crate::background::rebalance;
 use crate::background::train_models::Learner;
-use crate::env::{own_threads, reserve};
+use crate::env::reserve;
 use crate::error::{ErrorSeverity, Result};
 use crate::jobs::background_errors::Work;
 use crate::memory::filter_budget::{CacheFacts, Loan};
@@ -140,10 +140,7 @@ impl Workers {
         let shared = env.clone();
         let work = {
             let name = name.clone();
-            move || {
-                own_threads::work_for(Some(shared.base.open_id));
-                run_or_poison(&shared, &name, run);
-            }
+            move || run_or_poison(&shared, &name, run)
         };
         let thread = spawn(name, Box::new(work));
         let no_thread = |e| terrace_base::Error::io("start a thread for", &env.base.dir, e);

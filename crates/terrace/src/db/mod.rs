@@ -364,8 +364,6 @@ impl Db {
     /// is durable, whatever the sync mode; what comes too late has failed with [`Error::Closed`], and so have bulk
     /// loads and ingestions that were under way, of which nothing is left. A call while another thread closes
     /// the store waits for it, and gives the same, as do later calls; only a listener's call returns at once.
-    /// In a call of a compaction filter or a merge operator of the store a close is refused, and after the last clone has been
-    /// dropped there, another thread closes the store.
     ///
     /// # Errors
     /// That of the last flush or sync. `Poisoned`: acknowledged writes may be lost. The store is closed all the same.

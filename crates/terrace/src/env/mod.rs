@@ -6,7 +6,6 @@
 pub(crate) mod dir_syncs;
 pub(crate) mod health;
 pub(crate) mod notify;
-pub(crate) mod own_threads;
 pub(crate) mod rate_limit;
 pub(crate) mod reserve;
 

@@ -20,7 +20,6 @@ use crate::background::filter::{Filter, FilterCounts, Filtering};
 use crate::background::fold::{Fold, Folding, Sink};
 use crate::background::output::{Output, OutputContext};
 use crate::background::retain::{Below, Retain, collapse_tombstones, surviving_tombstones};
-use crate::env::own_threads;
 use crate::env::rate_limit::RateLimiter;
 use crate::iter::RunIter;
 use crate::iter::level::LevelIter;
@@ -132,15 +131,12 @@ pub(crate) fn run(ctx: &JobContext<'_>, compaction: &Compaction) -> Result<Optio
     let mut results: Vec<Result<Option<Piece>>> = Vec::new();
     thread::scope(|scope| {
         let (first, others) = ranges.split_at(1);
-        let (plan, store) = (&plan, own_threads::store_here());
+        let plan = &plan;
         let start = |range: &(Option<&'_ [u8]>, Option<&'_ [u8]>)| {
             let (lower, upper) = (range.0.map(<[u8]>::to_vec), range.1.map(<[u8]>::to_vec));
             let piece = move || run_piece(plan, lower.as_deref(), upper.as_deref());
             // A panic's own payload might panic once more where nobody joins.
-            let work = move || {
-                own_threads::work_for(store);
-                catch_unwind(AssertUnwindSafe(piece)).map_err(message_of)
-            };
+            let work = || catch_unwind(AssertUnwindSafe(piece)).map_err(message_of);
             has_thread().and_then(|()| thread::spawn_scoped(scope, PIECE_THREAD, work)).ok()
         };
         let threads: Vec<_> = others.iter().map(start).collect();
