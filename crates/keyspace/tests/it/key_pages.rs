@@ -11,11 +11,11 @@ const LIMIT: usize = 7;
 
 /// All are in two slots; each slot has keys of every kind.
 fn key(n: usize) -> Vec<u8> {
-    format!("k{n:04}{{{}}}", if n % 2 == 0 { "a" } else { "b" }).into_bytes()
+    format!("k{n:04}{{{}}}", if n.is_multiple_of(2) { "a" } else { "b" }).into_bytes()
 }
 
 fn is_live(n: usize) -> bool {
-    n % 99 == 0
+    n.is_multiple_of(99)
 }
 
 /// A store of which nothing is flushed, so that nothing is merged away: a few live keys between sets that have expired, and
