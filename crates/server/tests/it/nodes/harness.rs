@@ -145,7 +145,8 @@ impl NodeCluster {
         member.runtime().block_on(moved).unwrap();
     }
 
-    /// The nodes whose stores have a string, or anything else, under a key.
+    /// The nodes whose stores have a string, or anything else, under a key. A step of a move that is not over yet may have
+    /// changed that, and not the records of the store (`move_state`), which follow when the device has synced it.
     pub fn places_of(&self, key: &str) -> Vec<usize> {
         let has = |at: &usize| {
             let mut batch = self.one(*at).server().space.command_batch(Mode::Device);
