@@ -1,6 +1,6 @@
 //! Messages that come to a node which they are not for, as after a change of addresses.
 
-use crate::harness::{TestCluster, wait_for};
+use crate::harness::{HANG, TestCluster, wait_for};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use terrace::{Db, Options, SystemClock};
@@ -80,7 +80,9 @@ async fn a_step_of_a_move_is_done_at_the_instance_that_it_is_for() {
     let dir = tempfile::tempdir().unwrap();
     let cluster = TestCluster::start(metadata(&dir), 3, "steps").await;
     let (second, secret) = (cluster.nodes[1].node(), Secret::none());
-    let (address, options) = (second.rpc_listen().to_string(), LinkOptions::default());
+    // A link that no pause of a loaded machine ends.
+    let options = LinkOptions { timeout: HANG / 10, ping: HANG / 10 };
+    let address = second.rpc_listen().to_string();
     let peer = Peer::new(second.id(), &address, &secret, &options).unwrap();
     let key = DbKey::new(0, cluster.keys_of(0, 1).remove(0));
     let (epoch, values) = (Epoch(1000), vec![vec![1, b'x']]);
