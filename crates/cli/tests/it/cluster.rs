@@ -129,7 +129,8 @@ fn a_cluster_is_started_changed_and_started_again() {
     until("nobody takes the shard over", || {
         program.run(&["cluster", "status", "--at", &at]).code == 0
     });
-    assert_eq!(client.call(&["DBSIZE"]), Reply::Integer(300));
+    // Keys of the other shards may still be on their way by the plan: in no store's count, or in those of two.
+    until("a key is lost, or there twice", || client.call(&["DBSIZE"]) == Reply::Integer(300));
     assert!(ok(&["drain", &first[..12], "--over"]).ends_with("may own shards again\n"));
 
     let fails = |words: &[&str]| program.fails(1, &[&["cluster"], words, &["--at", &at]].concat());
