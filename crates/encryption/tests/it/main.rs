@@ -60,10 +60,11 @@ fn contents(db: &Db) -> Vec<(Vec<u8>, Vec<u8>)> {
     entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 
-/// The files of the store and everything below it, whole.
+/// The files of the store and everything below it, whole, all as of one moment: a store that is open deletes some.
 fn raw_files(sim: &SimVfs) -> Vec<(String, Vec<u8>)> {
-    let files = sim.files().into_iter();
-    files.map(|(path, _)| (path.display().to_string(), sim.read_file(&path).unwrap())).collect()
+    let image = sim.kill_image();
+    let files = image.files().into_iter();
+    files.map(|(path, _)| (path.display().to_string(), image.read_file(&path).unwrap())).collect()
 }
 
 fn holds(bytes: &[u8], text: &[u8]) -> bool {
