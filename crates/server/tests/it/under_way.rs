@@ -49,6 +49,8 @@ fn a_kill_is_answered_when_the_writes_of_its_victims_are_committed() {
         two.send_words(&["RPUSH list2 a"]);
         let kill = format!("CLIENT KILL ID {id}");
         killer.send_words(&[&kill, "LLEN list", "PING"]);
+        let clients = &served.server().clients;
+        until("it is not killed", || clients.count() == 3);
         assert!(hears_nothing(&killer), "{threads} loops: a write is under way");
         for _ in 0..20 {
             assert_eq!(other.say("PING"), pong());
@@ -62,6 +64,7 @@ fn a_kill_is_answered_when_the_writes_of_its_victims_are_committed() {
         two.send_words(&["RPUSH list2 b"]);
         vfs.wait_for_somebody();
         killer.send_words(&["CLIENT KILL TYPE normal SKIPME no"]);
+        until("the others are not killed", || clients.count() == 1);
         assert!(hears_nothing(&killer), "{threads} loops: a write of one of them is under way");
         drop(closed);
         assert_eq!(killer.reply(), int(3), "{own} is one of them");

@@ -385,7 +385,8 @@ fn the_stream_tells_every_second_what_happened() {
     let first = events.next().unwrap();
     check(&types, "Live", &first);
     served.fill(3000);
-    let flush = std::iter::from_fn(|| events.next()).take(8).find_map(|live| {
+    // One event a second, also while the store is filled, which may take long.
+    let flush = std::iter::from_fn(|| events.next()).take(600).find_map(|live| {
         check(&types, "Live", &live);
         let finished = live["finished"].as_array().unwrap().clone();
         let flush = finished.into_iter().find(|job| job["kind"] == "flush")?;
@@ -442,8 +443,10 @@ fn so_many_may_listen_and_nothing_is_looked_at_for_nobody() {
     until("there is room again", || Events::of(&served).0.status == 200);
     let nobody = "\nterrace_server_http_listeners 0\n";
     until("nobody listens", || served.get("/metrics").body.contains(nobody));
-    let (asked, began) = (served.made.asked.load(Ordering::Relaxed), Instant::now());
-    thread::sleep(Duration::from_secs(3));
+    let began = Instant::now();
+    let asked = served.made.asked.load(Ordering::Relaxed);
+    thread::sleep(Duration::from_secs(5));
     let more = served.made.asked.load(Ordering::Relaxed) - asked;
-    assert!(more <= began.elapsed().as_secs() + 1, "one sample a second, no looks: {more}");
+    // A sample may have been late, and the last look under way. With looks there are two for each second.
+    assert!(more <= began.elapsed().as_secs() + 3, "one sample a second, no looks: {more}");
 }
