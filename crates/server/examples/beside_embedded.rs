@@ -9,11 +9,12 @@
 
 use hdrhistogram::Histogram;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use terrace_keyspace::{Keyspace, Mode};
+use terrace_resp::test_client::free_port;
 use terrace_server::Running;
 use terrace_server::config::Config;
 
@@ -34,8 +35,7 @@ fn main() -> Result<(), Failure> {
     let mut rows = Vec::new();
     for threads in [1, 2, 50] {
         let embedded = embedded(&config(&dir, memory_mib, 0)?, threads, keys, time)?;
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let running = Running::start(config(&dir, memory_mib, port)?)?;
+        let running = Running::start(config(&dir, memory_mib, free_port())?)?;
         let address = running.addresses()[0];
         let server = over_tcp(address, Asked::Random(keys), threads, time)?;
         let in_memory = over_tcp(address, Asked::Written, threads, time)?;

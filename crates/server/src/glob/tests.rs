@@ -2,7 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
-use std::time::{Duration, Instant};
+use std::cell::Cell;
 
 /// The rules as a definition, with Redis's exception of the empty text.
 fn by_definition(pattern: &[u8], text: &[u8]) -> bool {
@@ -99,16 +99,25 @@ fn bytes_need_not_be_text() {
 #[test]
 fn hostile_patterns_take_no_exponential_time() {
     let text = vec![b'a'; 1024];
-    let started = Instant::now();
+    // By its steps: a clock counts what else the machine does.
+    let matches = |pattern: &[u8]| {
+        let (asked, most) = (Cell::new(0), pattern.len() * text.len() / STEPS);
+        let goes_on = || {
+            asked.set(asked.get() + 1);
+            asked.get() <= most
+        };
+        let is_match = matches_while(pattern, &text, goes_on);
+        assert!(asked.get() <= most, "more steps than the pattern times the text");
+        is_match
+    };
     for unit in ["a*", "*a", "*?", "[a-z]*", "*[^b]", "\\a*", "*a*a"] {
         let mut pattern = unit.repeat(250);
         pattern.push_str("*b");
-        assert!(!matches(pattern.as_bytes(), &text), "{unit}");
+        assert!(!matches(pattern.as_bytes()), "{unit}");
     }
-    assert!(matches(&b"*".repeat(1 << 20), &text));
+    assert!(matches(&b"*".repeat(1 << 20)));
     let class = [b"*[".as_slice(), &b"a-".repeat(1 << 9), b"]b"].concat();
-    assert!(!matches(&class, &text));
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(!matches(&class));
 }
 
 /// Of what takes billions of steps.
@@ -117,7 +126,7 @@ fn a_match_that_takes_long_ends_when_it_is_to() {
     let text = vec![b'a'; 1 << 16];
     let class = [b"*[".as_slice(), &b"a-".repeat(1 << 15), b"]b"].concat();
     for pattern in [format!("*{}b", "a".repeat(1 << 15)).into_bytes(), class] {
-        let asked = std::cell::Cell::new(0);
+        let asked = Cell::new(0);
         let goes_on = || {
             asked.set(asked.get() + 1);
             asked.get() < 10
@@ -127,7 +136,7 @@ fn a_match_that_takes_long_ends_when_it_is_to() {
     }
     // It is the same for who goes on, and not asked of what is short.
     assert!(matches_while(b"*a[a-c]b", b"aaab", || unreachable!()));
-    let (pattern, asked) = ("a".repeat(1000) + "*" + &"a".repeat(100), std::cell::Cell::new(0));
+    let (pattern, asked) = ("a".repeat(1000) + "*" + &"a".repeat(100), Cell::new(0));
     let goes_on = || {
         asked.set(asked.get() + 1);
         true

@@ -33,7 +33,8 @@ fn a_limit_that_limits_nothing_is_allowed_with_ranks() {
 
 #[test]
 fn a_key_is_given_one_expiry_or_a_word_instead() {
-    let served = Served::with(&[]);
+    // Its clock stands: all of a time is left, however long the test takes.
+    let (served, _clock) = Served::with_clock(&[]);
     let mut client = served.client();
     let syntax = "ERR syntax error";
     for options in [

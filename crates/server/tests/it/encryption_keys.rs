@@ -23,7 +23,14 @@ fn dir() -> (Arc<TempDir>, PathBuf) {
 
 /// A server whose store has the keys in this file.
 fn served(dir: &Arc<TempDir>, keys: &Path) -> Served {
-    Served::again(dir.clone(), &[(OPTION, keys.to_str().unwrap())])
+    started(dir, None, &[(OPTION, keys.to_str().unwrap())])
+}
+
+/// A server that merges nothing because nobody writes: files that are written with one key would go while they are
+/// looked at, and come again with another.
+fn started(dir: &Arc<TempDir>, file: Option<&Path>, flags: &[(&str, &str)]) -> Served {
+    let set = |options: &mut terrace::Options| options.advanced.compact_when_idle = false;
+    Served::start(dir.clone(), file, flags, &set)
 }
 
 /// The numbers of the keys that the files of the store need, as `terrace keys used` tells them.
@@ -131,7 +138,7 @@ fn the_key_file_is_read_again_with_the_configuration() {
     std::fs::write(&file, format!("{OPTION} = {:?}\ntimeout = 50\n", keys.display().to_string()))
         .unwrap();
     std::fs::write(&keys, line(1, 'a')).unwrap();
-    let server = Served::of_file(dir.clone(), Some(&file), &[]);
+    let server = started(&dir, Some(&file), &[]);
     let mut client = server.client();
     let write = |client: &mut crate::client::Client| {
         assert_eq!(client.say("SET a 1"), ok());
