@@ -4,7 +4,7 @@ use crate::process::Server;
 use crate::program::{Program, end_of, holds_up};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use terrace_resp::Reply;
@@ -170,6 +170,14 @@ fn a_cluster_by_ranges_keeps_the_order_of_keys() {
     up.stop();
 }
 
+/// Closes a listener, and waits until nobody listens there: a process that another test starts at this moment has it as
+/// well, until it executes its program.
+fn give_up(listener: TcpListener) {
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    until("somebody listens", || TcpStream::connect(address).is_err());
+}
+
 #[test]
 fn what_cannot_be_started_says_why() {
     let program = Program::new();
@@ -187,13 +195,13 @@ fn what_cannot_be_started_says_why() {
     let taken = TcpListener::bind(("127.0.0.1", port)).unwrap();
     let busy = fails(&["up", "--http-port", "0", "--port", &port.to_string()]);
     assert!(busy.contains("node 1"), "{busy}");
-    drop(taken);
+    give_up(taken);
     // A node that did not start does not count for the next attempt.
     let taken = TcpListener::bind(("127.0.0.1", port + 1 + 10_000)).unwrap();
     let two = ["--http-port", "0", "--instances", "2", "--port", &port.to_string()];
     let busy = program.run(&[&["cluster", "up"], &two[..]].concat());
     assert!(busy.code == 1 && busy.err.contains("terrace: node 2: "), "{}", busy.err);
-    drop(taken);
+    give_up(taken);
     Up::start(&program, port, &["--instances", "1"]).stop();
     let nobody = free_port().to_string();
     let away = fails(&["status", "--at", &format!("127.0.0.1:{nobody}")]);

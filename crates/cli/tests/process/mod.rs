@@ -66,16 +66,24 @@ impl Server {
         std::thread::sleep(Duration::from_millis(10));
     }
 
-    /// Waits for the end, which must be a good one.
+    /// Waits for the end, which must be a good one; then everything that it has said is in the log.
     pub fn end_well(&mut self) {
         let end = Instant::now() + HANG_GUARD;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
+                self.read_to_the_end();
                 assert!(status.success(), "{status}: {}", self.log());
                 return;
             }
             assert!(Instant::now() < end, "it does not end: {}", self.log());
             std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Reads what is left of what a process has said that has ended.
+    fn read_to_the_end(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
         }
     }
 }
@@ -94,9 +102,7 @@ impl Drop for Server {
         // It may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        if let Some(reader) = self.reader.take() {
-            let _ = reader.join();
-        }
+        self.read_to_the_end();
         if std::thread::panicking() {
             eprintln!("the server on port {} said:\n{}", self.port, self.log());
         }
