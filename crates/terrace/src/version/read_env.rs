@@ -85,7 +85,7 @@ mod tests {
     use terrace_vfs::SimVfs;
 
     /// What takes longer hangs.
-    const HANG_GUARD: Duration = Duration::from_secs(60);
+    const HANG_GUARD: Duration = Duration::from_secs(600);
 
     #[test]
     fn references_to_value_segments_and_the_registry_of_filters_are_taken_from_the_cache() {
@@ -107,8 +107,8 @@ mod tests {
         let charged = || read.table_cache.bytes_pinned_beside_readers();
         loop {
             let (references, registry) = owed();
-            assert!(references >= 16 && registry > 0, "{references} {registry}");
-            if charged() >= references + registry {
+            // There is something to be charged, unless a merge has just taken it away.
+            if references >= 16 && registry > 0 && charged() >= references + registry {
                 break;
             }
             assert!(start.elapsed() < HANG_GUARD, "{} are charged of {:?}", charged(), owed());

@@ -153,10 +153,17 @@ fn long_batches_of_mixed_operations_hold_in_memory_and_after_replay() {
     }
 }
 
+/// Files come and go by calls alone, however long the device takes in between.
+fn without_idle_merges() -> Options {
+    let mut options = Options::default();
+    options.advanced.compact_when_idle = false;
+    options
+}
+
 #[test]
 fn a_compaction_of_a_family_that_is_dropped_meanwhile_leaves_no_file() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options::default()).unwrap();
+    let db = Db::open(dir.path(), without_idle_merges()).unwrap();
     let victims = db.create_column_family("victims", CfOptions::default()).unwrap();
     for round in 0..2u8 {
         victims.put(b"a", [round; 2000]).unwrap();
@@ -178,7 +185,7 @@ fn a_compaction_of_a_family_that_is_dropped_meanwhile_leaves_no_file() {
 #[test]
 fn what_a_dropped_family_had_goes_although_somebody_keeps_the_family() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options::default()).unwrap();
+    let db = Db::open(dir.path(), without_idle_merges()).unwrap();
     let mut kept = Vec::new();
     let ssts = || {
         let names = std::fs::read_dir(dir.path()).unwrap();

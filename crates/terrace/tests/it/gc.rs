@@ -484,7 +484,8 @@ fn values_are_in_the_order_of_their_keys_after_a_full_collection() {
     db.wait_idle().unwrap();
     let m = db.metrics();
     assert!(m.gc_moved_values >= 900, "{m}");
-    assert_eq!(m.gc_victim_segments, 0);
+    // The house thread may just look which there are.
+    eventually("no segment is a victim", || db.metrics().gc_victim_segments == 0);
     // What is left is what is referred to and what records take beside it.
     assert!(m.value_segment_bytes < m.value_live_bytes * 21 / 20, "{m}");
     // A second one finds nothing that is over a half.

@@ -478,6 +478,8 @@ fn what_is_in_memory_changes_with_the_state_of_the_store() {
     let (sim, clock) = (SimVfs::new(1), stopped_clock());
     let mut options = crate::harness::small_options(Arc::new(Counting(sim.clone())), &clock);
     options.default_family.value_separation_threshold = 100;
+    // A merge would bring blocks into memory.
+    options.advanced.compact_when_idle = false;
     let db = Db::open(DIR, options.clone()).unwrap();
     let in_memory = ReadOptions { in_memory: true, ..ReadOptions::default() };
     let is_refused = |db: &Db, at: &[u8]| {

@@ -172,15 +172,21 @@ fn open_while(before: Step, locks: bool, times: u64, act: fn(&Writer)) {
     let vfs = ActBefore::new(&sim, locks, before, times, move || {
         act(&acting);
         acting.db.wait_idle().unwrap();
-        // A thread that has ended its job may still hold a file for a moment.
-        eventually("what is obsolete goes", || {
-            locks || left_over(&disk, DIR.as_ref()).is_ok_and(|names| names.is_empty())
-        });
+        if !locks {
+            nothing_obsolete_is_left(&disk);
+        }
     });
     let reader = Db::open_read_only(DIR, options(vfs.clone())).unwrap();
     assert_eq!(vfs.left(), 0, "the writer did not act");
     let newest = if locks { seen(&reader).unwrap() } else { seen_unpinned(&reader) };
     assert!(newest >= floor, "{newest} of {floor} acknowledged before");
+}
+
+/// Waits until what is obsolete is gone: a thread that has ended its job may still hold a file for a moment.
+fn nothing_obsolete_is_left(sim: &SimVfs) {
+    eventually("what is obsolete goes", || {
+        left_over(sim, DIR.as_ref()).is_ok_and(|names| names.is_empty())
+    });
 }
 
 fn flush(writer: &Writer) {
@@ -289,8 +295,11 @@ fn a_reader_that_loses_every_race_says_so() {
     let sim = SimVfs::new(1);
     let writer = Arc::new(Writer::open(DIR.as_ref(), sim_options(&sim)));
     writer.write(30);
-    let acting = writer.clone();
-    let act = move || acting.replace_all_files();
+    let (acting, disk) = (writer.clone(), sim.clone());
+    let act = move || {
+        acting.replace_all_files();
+        nothing_obsolete_is_left(&disk);
+    };
     let vfs = ActBefore::new(&sim, false, Step::ListAfterManifest, u64::MAX, act);
     match Db::open_read_only(DIR, options(vfs)) {
         Err(Error::Outdated(_)) => {}
@@ -300,6 +309,7 @@ fn a_reader_that_loses_every_race_says_so() {
     let vfs = ActBefore::new(&sim, false, Step::OpenSst, 0, || {});
     let reader = Db::open_read_only(DIR, options(vfs)).unwrap();
     writer.replace_all_files();
+    nothing_obsolete_is_left(&sim);
     assert!(matches!(seen(&reader), Err(Error::Outdated(_))), "{:?}", seen(&reader));
     assert!(reader.refresh().unwrap());
     assert_eq!(seen_unpinned(&reader), writer.acknowledged());
@@ -391,6 +401,7 @@ fn what_readers_pin_has_the_configured_bound() {
     let reader = Db::open_read_only(DIR, sim_options(&sim)).unwrap();
     writer.replace_all_files();
     assert_eq!(writer.db.metrics().reader_pinned_bytes, 0);
+    nothing_obsolete_is_left(&sim);
     assert!(matches!(seen(&reader), Err(Error::Outdated(_))));
     assert!(reader.refresh().unwrap());
     assert_eq!(seen_unpinned(&reader), writer.acknowledged());
@@ -523,6 +534,8 @@ fn a_refresh_tells_of_what_only_a_compaction_filter_has_changed() {
         let sim = SimVfs::new(1);
         let mut with_filter = sim_options(&sim);
         with_filter.default_family.compaction_filter = Some(Arc::new(Removes(job)));
+        // The filter is applied after the first look.
+        with_filter.advanced.compact_when_idle = false;
         let writer = Db::open(DIR, with_filter).unwrap();
         writer.put("goes", "-").unwrap();
         writer.put("stays", "+").unwrap();

@@ -355,9 +355,12 @@ fn a_file_system_that_does_not_say_what_is_free_is_written_again_when_there_is_r
             there.insert(key, value);
             check(&db, &there);
         }
-        let kept = sim.files().into_iter().find(|(path, _)| path.ends_with("RESERVE"));
-        let kept = kept.map_or(0, |(_, bytes)| bytes);
-        assert_eq!(kept, if preallocates { reserve_bytes } else { 0 });
+        let wanted = if preallocates { reserve_bytes } else { 0 };
+        // It is given back for a moment if a job says late that it has met the full disk.
+        eventually("the reserve is as large as it should be", || {
+            let kept = sim.files().into_iter().find(|(path, _)| path.ends_with("RESERVE"));
+            kept.map_or(0, |(_, bytes)| bytes) == wanted
+        });
         eventually("what was written is flushed", || taken(db.flush()));
         db.close().unwrap();
     }
@@ -455,7 +458,7 @@ fn keys_that_were_deleted_where_room_is_short_give_theirs_back_while_nothing_is_
         eventually("a deletion is taken", || taken(db.delete(key(number))));
     }
     eventually("they are flushed", || taken(db.flush()));
-    eventually("what was begun ends", || db.shape().jobs.is_empty());
+    eventually("what was begun ends", || !db.is_disk_full() && db.shape().jobs.is_empty());
     leave_free();
     let (before, failures) = (sst_bytes(&sim), failed.0.load(Ordering::SeqCst));
     assert!(!db.is_disk_full());

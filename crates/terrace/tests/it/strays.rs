@@ -10,6 +10,8 @@ use terrace_vfs::CreateOptions;
 fn options(vfs: &SimVfs) -> Options {
     let mut options = Options { memory_budget: 4 << 20, ..Options::default() };
     options.advanced.vfs = Arc::new(vfs.clone());
+    // Only calls take numbers, however long they take.
+    options.advanced.compact_when_idle = false;
     options
 }
 

@@ -53,9 +53,9 @@ fn what_is_hidden_by_a_damaged_file_or_in_one_is_waited_for_by_nobody() {
         let newest = version.level(0).files()[0].number;
         // The house thread may be at it.
         let becomes = |hides: bool| {
-            (0..10_000).any(|_| {
+            (0..60_000).any(|_| {
                 step(env);
-                std::thread::yield_now();
+                std::thread::sleep(Duration::from_millis(1));
                 let bytes = env.garbage.hidden_by(newest);
                 (bytes > 0) == hides
             })

@@ -15,6 +15,8 @@ fn options(vfs: Arc<dyn Vfs>) -> Options {
         Options { memory_budget: 16 << 20, sync: SyncMode::None, ..Options::default() };
     options.advanced.vfs = vfs;
     options.advanced.reserve_bytes = 0;
+    // What is to be merged by a call is not merged before, however long that takes.
+    options.advanced.compact_when_idle = false;
     options
 }
 
@@ -228,9 +230,7 @@ fn a_merge_that_cannot_sync_the_directory_stops_writes_before_it_removes_its_fil
             Ok(())
         })
     };
-    let mut options = options(Arc::new(vfs));
-    options.advanced.compact_when_idle = false;
-    let db = Db::open("/store", options).unwrap();
+    let db = Db::open("/store", options(Arc::new(vfs))).unwrap();
     let env = &db.inner().commit;
     begin_segment(env);
     *env_then.lock().unwrap() = Some(env.clone());

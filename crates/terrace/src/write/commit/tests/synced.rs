@@ -10,7 +10,7 @@ use std::time::Instant;
 use terrace_vfs::{Fault, FaultKind, OpClass};
 
 /// What takes longer hangs.
-const HANG_GUARD: Duration = Duration::from_secs(60);
+const HANG_GUARD: Duration = Duration::from_secs(600);
 const POWER_CUTS: u64 = 8;
 
 /// Syncs of log segments wait before it while it is held.
@@ -419,6 +419,8 @@ fn alone(mode: SyncMode) -> (Vec<(PathBuf, Vec<u8>)>, u64) {
     (0..8).for_each(|key| write(&db, key, SyncMode::Batch).unwrap());
     let made = *calls.lock().unwrap() - before;
     let is_segment = |path: &PathBuf| path.extension().is_some_and(|end| end == "log");
+    // The store is open: all of it as of one moment.
+    let sim = sim.kill_image();
     let files = sim.files().into_iter().map(|(path, _)| path).filter(is_segment);
     let log = files.map(|path| {
         let mut bytes = sim.read_file(&path).unwrap();
