@@ -177,8 +177,7 @@ fn end_while_the_disk_is_full(
     let is_open = |key: &DbKey| homes[key].intent.unwrap().state == IntentState::Open;
     assert!(!moved.iter().any(is_open) && homes.values().all(|home| !home.is_held));
     // One that never began does not wait for room either, and does not begin later.
-    fill_disk(&space, &mut written);
-    assert_eq!(space.undo_move(HERE, id(99), &moved[..1]).unwrap(), Ok(()));
+    take_on_a_full_disk(&space, &mut written, || done(space.undo_move(HERE, id(99), &moved[..1])));
     assert_eq!(space.last_move(HERE), id(99));
 }
 
