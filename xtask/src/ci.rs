@@ -21,12 +21,12 @@ pub fn steps(root: &Path) -> Result<Steps> {
     let plain = ["clippy", "-p", "terrace", "--no-default-features", "--lib", "--test", "features"];
     steps.cargo("clippy-features", &[&plain[..], &["--", "-D", "warnings"]].concat());
     let strict = [("RUSTDOCFLAGS", "-D warnings")];
-    // Apart, and the library last: it shares its name with the program.
-    let programs =
-        ["doc", "-p", "terrace-cli", "-p", "terrace-bench", "-p", "xtask", "--bins", "--no-deps"];
-    steps.cargo_with("docs-of-programs", &programs, &strict);
+    // Apart, and the library last: it shares its name with the program. Of the whole workspace with the features of clippy,
+    // so that no dependency is looked at anew.
+    let programs = ["doc", "--workspace", "--bins", "--no-deps"];
+    steps.cargo_with("docs-of-programs", &[&programs[..], &traces].concat(), &strict);
     let libraries = ["doc", "--workspace", "--lib", "--no-deps"];
-    steps.cargo_with("docs-of-libraries", &libraries, &strict);
+    steps.cargo_with("docs-of-libraries", &[&libraries[..], &traces].concat(), &strict);
     if test::is_long() {
         steps.check("crates-compile", published::compile);
     }
