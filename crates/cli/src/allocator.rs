@@ -19,9 +19,13 @@ const LOOK: Duration = Duration::from_secs(2);
 /// What it grows by before free pages are given back. It costs a walk over all free blocks, under the locks of the arenas.
 const GROWTH_BYTES: u64 = 16 << 20;
 /// After how many looks free pages are given back once more, without growth: what was in use the last time may be free by
-/// now. Twice as many each time, up to an hour.
-const FIRST_PAUSE: u32 = 30;
+/// now. Twice as many each time that gave little back, up to an hour: so what is freed stays for about as long as it
+/// was in use, at most.
+const FIRST_PAUSE: u32 = 5;
 const LAST_PAUSE: u32 = 1800;
+/// More than this given back is not little: commands that free as much again and again let the process shrink and grow,
+/// but not above what it had, and what they leave would stay for the longest pause.
+const MUCH_BYTES: u64 = 4 << 20;
 
 /// Sets the sizes above, and has free pages given back again and again. Where the allocator is another, nothing happens.
 pub fn give_back_memory() {
@@ -44,7 +48,10 @@ fn watch() {
     while let Some(resident_bytes) = terrace_server::resident_bytes() {
         if growth.note(resident_bytes) {
             give_back_free_pages();
-            growth.least_bytes = terrace_server::resident_bytes().unwrap_or(resident_bytes);
+            growth.note_given(
+                resident_bytes,
+                terrace_server::resident_bytes().unwrap_or(resident_bytes),
+            );
         }
         std::thread::sleep(LOOK);
     }
@@ -78,6 +85,15 @@ impl Growth {
         }
         false
     }
+
+    /// Free pages were given back: the process had `before` bytes in memory, and has `after`.
+    fn note_given(&mut self, before: u64, after: u64) {
+        self.least_bytes = after;
+        if before.saturating_sub(after) >= MUCH_BYTES {
+            self.pause = FIRST_PAUSE;
+            self.looks_left = FIRST_PAUSE;
+        }
+    }
 }
 
 /// Gives the pages of all arenas that hold nothing back to the system, if the allocator has arenas.
@@ -100,17 +116,39 @@ mod tests {
         let mut growth = Growth::default();
         let mut looks_until = |resident_bytes: u64| {
             let looks = 1 + (0..10_000).take_while(|_| !growth.note(resident_bytes)).count();
-            growth.least_bytes = resident_bytes;
+            growth.note_given(resident_bytes, resident_bytes);
             looks
         };
-        assert_eq!(looks_until(START), 30);
+        assert_eq!(looks_until(START), 5);
         let grown = START + GROWTH_BYTES;
         assert_eq!(looks_until(grown), 1);
-        for looks in [30, 60, 120, 240, 480, 960, 1800, 1800] {
+        for looks in [5, 10, 20, 40, 80, 160, 320, 640, 1280, 1800, 1800] {
             assert_eq!(looks_until(grown), looks);
         }
         assert_eq!(looks_until(grown + GROWTH_BYTES), 1);
-        assert_eq!(looks_until(grown), 30);
+        assert_eq!(looks_until(grown), 5);
+    }
+
+    /// Commands that take and free as much again and again: the process does not grow, and what they have freed goes soon.
+    #[test]
+    fn pages_are_given_back_soon_again_while_many_are_free() {
+        const START: u64 = 100 << 20;
+        const FREE: u64 = 12 << 20;
+        let mut growth = Growth::default();
+        let mut looks_until = |resident_bytes: u64, free_bytes: u64| {
+            let looks = 1 + (0..10_000).take_while(|_| !growth.note(resident_bytes)).count();
+            growth.note_given(resident_bytes, resident_bytes - free_bytes);
+            looks
+        };
+        for _ in 0..100 {
+            assert_eq!(looks_until(START, FREE), 5);
+        }
+        // In use for some time.
+        for looks in [5, 10, 20] {
+            assert_eq!(looks_until(START, 0), looks);
+        }
+        assert_eq!(looks_until(START, FREE), 40);
+        assert_eq!(looks_until(START, FREE), 5);
     }
 
     /// In a process of its own: in this one other tests allocate meanwhile.
