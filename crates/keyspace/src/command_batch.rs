@@ -17,6 +17,8 @@ mod held_locks;
 mod locking;
 mod records;
 mod removed_ranges;
+#[cfg(test)]
+mod tests;
 mod texts;
 
 pub(crate) use dead_rows::{MANY_PASSED, MOST_GAPS, behind};
@@ -31,7 +33,7 @@ use crate::keyspace::Keyspace;
 use crate::locks::Locks;
 use crate::lookups::Lookups;
 use crate::move_records::RecordChange;
-use crate::pending_writes::PendingWrites;
+use crate::pending_writes::{KEPT_BYTES, PendingWrites};
 use crate::result_size::WRITTEN_ELEMENT_BYTES;
 use held_locks::HeldLocks;
 use removed_ranges::RemovedRanges;
@@ -319,6 +321,7 @@ impl CommandBatch {
         }
         if self.attempts == 0 {
             self.undo.clear();
+            self.undo.shrink_to(KEPT_BYTES / size_of::<Undo>());
             self.removed.keep();
         }
         outcome
@@ -383,10 +386,13 @@ impl CommandBatch {
     /// Forgets everything written, and gives the locks back.
     pub fn abandon(&mut self) {
         self.end_view();
-        self.batch.clear();
+        // Not cleared: it would keep the memory of a long one.
+        self.batch = WriteBatch::new();
         self.forget();
     }
 
+    /// Of what was written, and of the memory for it but for a little of each kind: a batch stays with its thread, and one large
+    /// command would keep as much in every thread that has ever carried one out.
     fn forget(&mut self) {
         self.texts.clear();
         self.metas.clear();
@@ -396,7 +402,9 @@ impl CommandBatch {
         self.put_since_flush.clear();
         self.is_sweep = false;
         self.expiries.clear();
+        self.expiries.shrink_to(KEPT_BYTES / size_of::<(Part, u64)>());
         self.record_changes.clear();
+        self.record_changes.shrink_to(KEPT_BYTES / size_of::<RecordChange>());
         self.marked = 0;
         self.took_part.set(false);
         for stripe in self.held.list.drain(..) {

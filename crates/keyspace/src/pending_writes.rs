@@ -11,7 +11,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Memory up to this many bytes is kept for the next batch.
-const KEPT_BYTES: usize = 1 << 20;
+pub(crate) const KEPT_BYTES: usize = 1 << 20;
 
 /// Less garbage than this many bytes is left where it is.
 const MIN_GARBAGE_BYTES: usize = 64 << 10;

@@ -1,6 +1,7 @@
 //! Ranges of elements of which nothing stored is left. Those that meet are one, so a read finds the one that it is in
 //! by one search. What attempts added is taken back if they fail. Called by `command_batch.rs` and `elements.rs`.
 
+use crate::pending_writes::KEPT_BYTES;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Included, Unbounded};
 
@@ -81,11 +82,12 @@ impl RemovedRanges {
     /// The outermost attempt is over.
     pub fn keep(&mut self) {
         self.joins.clear();
+        self.joins.shrink_to(KEPT_BYTES / size_of::<Join>());
     }
 
     pub fn clear(&mut self) {
         self.ends.clear();
-        self.joins.clear();
+        self.keep();
     }
 }
 
