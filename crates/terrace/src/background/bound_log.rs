@@ -7,6 +7,8 @@
 //!   half of it. So a family is flushed for this once per half a floor of values at most, and leaves one small file in its L0 each
 //!   time. A full disk is rid of all such garbage at once, and an idle store of all but an eighth of the floor.
 //! - The log as a whole, values or not, has some times the memory of memtables.
+//! - A batch that is larger than all memtables together may be has a memtable of its own size, which the next write to the family makes
+//!   immutable. If none comes it is flushed all the same, or an idle store would be over its budget for ever.
 
 use crate::background::env::JobEnv;
 use crate::background::gc;
@@ -79,6 +81,7 @@ pub(super) fn run(env: &JobEnv, last: &mut LastWrite) -> Result<()> {
     if let Some(floor_bytes) = env.garbage.floor_bytes() {
         release(env, Bounds::of(floor_bytes, is_idle))?;
     }
+    release_oversized(env)?;
     bound_length(env)
 }
 
@@ -111,6 +114,30 @@ fn release(env: &JobEnv, bounds: Bounds) -> Result<()> {
                 room::rotate_under_lead(&env.commit, &mut log, family).map(drop)?;
             }
         }
+    }
+    Ok(())
+}
+
+/// Makes the memtables immutable that are larger than all may be together.
+fn release_oversized(env: &JobEnv) -> Result<()> {
+    let most_bytes = env.base.dynamic.memtables_bytes();
+    if env.read.memtable_bytes() <= most_bytes {
+        return Ok(());
+    }
+    // Where memtables wait for their flush, that comes first and may have failed.
+    let is_oversized = |family: &&Arc<Family>| {
+        let state = family.state();
+        let may_rotate = state.immutables.is_empty() && !family.is_dropped();
+        may_rotate && state.memtable.size_bytes() > most_bytes
+    };
+    let families = env.read.families.load_full();
+    if !families.iter().any(|family| is_oversized(&family)) {
+        return Ok(());
+    }
+    let lead = env.commit.queue()?.lead();
+    let mut log = lead.log();
+    for family in families.iter().filter(is_oversized) {
+        room::rotate(&env.commit, &mut log, family, 0)?;
     }
     Ok(())
 }
@@ -211,6 +238,25 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!((before, during, holders()), (1, 0, 1));
+    }
+
+    #[test]
+    fn a_memtable_of_one_large_batch_is_flushed_although_nothing_is_written_any_more() {
+        let mut options = Options { memory_budget: 4 << 20, ..Options::default() };
+        options.advanced.vfs = Arc::new(SimVfs::new(1));
+        let db = Db::open("/db", options).unwrap();
+        let mut batch = crate::WriteBatch::new();
+        // More than memtables may have, and too little for the bound on the log.
+        for number in 0..20_000_u32 {
+            batch.put(number.to_be_bytes(), [0; 100]);
+        }
+        db.write(batch).unwrap();
+        let env = &db.inner().commit;
+        let begun = std::time::Instant::now();
+        while env.read.memtable_bytes() > env.base.dynamic.memtables_bytes() {
+            assert!(begun.elapsed().as_secs() < 60, "it is in memory still");
+            std::thread::yield_now();
+        }
     }
 
     #[test]

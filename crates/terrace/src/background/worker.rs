@@ -556,7 +556,7 @@ fn blocks_read(env: &JobEnv) -> u64 {
 /// room itself, but there may be none.
 fn bound_memtables(env: &JobEnv) -> Result<()> {
     let dynamic = &env.base.dynamic;
-    // What a write has made large beside sizes that stay is left to the next write.
+    // What a write has made large beside sizes that stay is left to the next write, and to `bound_log` if it is very large.
     if !dynamic.take_large_memtables() && dynamic.memory_split() == MemorySplit::Fixed {
         return Ok(());
     }
