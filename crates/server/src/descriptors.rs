@@ -4,6 +4,20 @@
 /// Connections of HTTP, listeners, files of the program itself.
 const SPARE: u64 = 96;
 
+/// With fewer descriptors flushes and merges, which open some beside those of the store's share, may find none.
+const FEWEST: u64 = 128;
+
+/// What is said at the start where there are too few.
+pub(crate) fn warning(limit: u64) -> Option<String> {
+    let clients = of_clients(limit);
+    (limit < FEWEST).then(|| {
+        format!(
+            "the process may have {limit} files open, {clients} of them clients: flushes, merges and HTTP may find none left, and writes stop then; allow \
+             {FEWEST} or more (ulimit -n, or LimitNOFILE of the service)"
+        )
+    })
+}
+
 /// Files that the store keeps open at most.
 pub(crate) fn of_store(limit: u64) -> u64 {
     limit / 2
@@ -27,5 +41,11 @@ mod tests {
             assert!(limit < 64 || limit - store - clients >= SPARE.min(limit / 8), "{limit}");
         }
         assert_eq!(of_clients(1024), 416);
+    }
+
+    #[test]
+    fn a_limit_that_is_too_low_is_said() {
+        assert!(warning(32).is_some_and(|text| text.contains("32 files") && text.contains("128")));
+        assert_eq!(warning(FEWEST), None);
     }
 }

@@ -3,6 +3,7 @@
 use crate::cluster::{Membership, NodeAdmin};
 use crate::command_observer::CommandObserver;
 use crate::config::{Config, Settings, Source};
+use crate::descriptors;
 use crate::http::{self, HttpOptions};
 use crate::net::{self, Bound, CallExecutor, Endpoint, Executor, Loops};
 use crate::server::{Server, ServerError};
@@ -127,6 +128,10 @@ impl Running {
         observer: Option<Arc<dyn CommandObserver>>,
     ) -> Result<Self, ServeError> {
         let settings = config.settings();
+        // First: what fails for want of them does not say what to do.
+        if let Some(warning) = descriptors::warning(terrace::vfs::open_file_limit()) {
+            tracing::warn!("{warning}");
+        }
         let tls = net::tls(&settings)?;
         let plain = listen(&settings, &settings.bind, settings.port, searches(&config, "port"))?;
         let encrypted = listen(&settings, &settings.bind, settings.tls_port, false)?;
