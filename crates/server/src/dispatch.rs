@@ -54,7 +54,7 @@ pub(crate) fn execute(
         session.info.note_use(None, batch.now_ms());
         return refuse_unknown(&args, session, server, output);
     };
-    session.info.note_use(Some(number), batch.now_ms());
+    session.info.note_use(Some(table().counted_as(number, spec, &args)), batch.now_ms());
     // Whether its user may use them is asked for each of its keys, by each of their bytes. In a cluster only a loop sends them
     // on, and only a loop lets a client wait for the end of a pause.
     if server.cluster.is_none()

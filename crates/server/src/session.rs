@@ -316,7 +316,7 @@ pub struct ClientInfo {
     pub db: AtomicU8,
     /// RESP's version.
     pub protocol: AtomicU8,
-    /// The command it sent last, by its place in the table, or `u16::MAX`.
+    /// The command it sent last, by the number that it is counted under, or `u16::MAX`.
     pub last_command: AtomicU16,
     /// When, in ms since 1970.
     pub last_used_ms: AtomicU64,
@@ -345,7 +345,8 @@ impl ClientInfo {
         self.last_used_ms.load(Ordering::Relaxed)
     }
 
-    /// Bytes come from the client now, or go to it; of a command that there is, with its number.
+    /// Bytes come from the client now, or go to it; of a command that there is, with the number that it is
+    /// counted under.
     pub fn note_use(&self, command: Option<u16>, now_ms: u64) {
         if let Some(number) = command {
             self.last_command.store(number, Ordering::Relaxed);

@@ -13,10 +13,10 @@ pub(crate) fn client_line(
     now_ms: u64,
     current: Option<&Command<'_>>,
 ) -> String {
-    let last = table().at(client.last_command.load(Ordering::Relaxed)).map_or("NULL", |s| s.name);
+    let last = || table().counted_name(client.last_command.load(Ordering::Relaxed));
     let command = match current.and_then(|args| Some((args, table().find(args.name())?.1))) {
         Some((args, spec)) => spec.full_name(args).into_owned(),
-        None => last.to_string(),
+        None => last().unwrap_or_else(|| "NULL".into()),
     };
     let in_multi = match client.queued.load(Ordering::Relaxed) {
         NOT_IN_MULTI => -1,

@@ -40,6 +40,24 @@ fn a_line_about_a_client_has_all_fields_of_redis_in_its_order() {
 }
 
 #[test]
+fn others_see_which_subcommand_a_client_has_sent_last() {
+    let served = Served::with(&[]);
+    let (mut client, mut other) = (served.client(), served.client());
+    let Reply::Integer(id) = client.say("CLIENT ID") else { panic!("no id") };
+    for (request, shown) in [
+        ("CLIENT SETNAME me", "client|setname"),
+        ("config get timeout", "config|get"),
+        ("OBJECT ENCODING none", "object|encoding"),
+        ("CLIENT NONSENSE", "client"),
+        ("GET a", "get"),
+    ] {
+        client.say(request);
+        let line = text(&other.say(&format!("CLIENT LIST ID {id}")));
+        assert!(line.contains(&format!(" cmd={shown} ")), "{request}: {line}");
+    }
+}
+
+#[test]
 fn a_request_of_http_ends_the_connection_and_nothing_behind_it_is_executed() {
     let served = Served::with(&[]);
     for first in ["POST / HTTP/1.1\r\n", "post /\r\n", "Host: a.example\r\n"] {
