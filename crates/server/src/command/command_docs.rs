@@ -189,7 +189,10 @@ fn describe(reply: &mut ReplyWriter<'_>, spec: &CommandSpec) {
     // There are no tips.
     reply.aggregate(Aggregate::Set, 0);
     key_specs::write(reply, &key_specs::of_command(spec));
-    reply.array(spec.subcommands().len());
+    match spec.subcommands().len() {
+        0 => reply.aggregate(Aggregate::Set, 0),
+        count => reply.array(count),
+    }
     spec.subcommands().iter().for_each(|one| describe_part(reply, spec, one));
 }
 
@@ -208,7 +211,7 @@ fn describe_part(reply: &mut ReplyWriter<'_>, spec: &CommandSpec, one: &Subcomma
     categories.iter().for_each(|name| reply.simple(format!("@{name}")));
     reply.aggregate(Aggregate::Set, 0);
     key_specs::write(reply, &key_specs::of_part(spec, one));
-    reply.array(0);
+    reply.aggregate(Aggregate::Set, 0);
 }
 
 fn flag_names(flags: Flags) -> Vec<&'static str> {

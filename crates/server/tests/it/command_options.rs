@@ -256,6 +256,26 @@ fn subcommands_are_among_the_names_and_the_documents_of_commands() {
     assert_eq!(text(field(&arguments[2], "token")), "RANK");
 }
 
+/// As in Redis, where what has subcommands has an array of them.
+#[test]
+fn a_command_without_subcommands_has_an_empty_set_of_them() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    let subcommands = |client: &mut Client, name: &str| {
+        let Reply::Array(rows) = client.say(&format!("COMMAND INFO {name}")) else {
+            panic!("no rows")
+        };
+        let Reply::Array(fields) = &rows[0] else { panic!("{rows:?}") };
+        fields[9].clone()
+    };
+    assert_eq!(subcommands(&mut client, "get"), array([]));
+    client.say("HELLO 3");
+    for name in ["get", "config|get"] {
+        assert_eq!(subcommands(&mut client, name), Reply::Set(Vec::new()), "{name}");
+    }
+    assert!(matches!(subcommands(&mut client, "config"), Reply::Array(parts) if !parts.is_empty()));
+}
+
 /// As in Redis 7.0, also if a pattern with a place for the element follows.
 #[test]
 fn sort_by_nothing_leaves_the_order() {
