@@ -34,6 +34,12 @@ impl Unit {
         let base = if self.relative { i64::try_from(now_ms).ok()? } else { 0 };
         number.checked_mul(self.ms)?.checked_add(base)
     }
+
+    /// `ms` in this unit, to the nearest: half of one counts as one.
+    pub fn nearest(self, ms: i64) -> i64 {
+        // Half of one added first would not fit beside the latest time.
+        ms / self.ms + i64::from(2 * (ms % self.ms) >= self.ms)
+    }
 }
 
 /// The expiry argument of `SET` and `GETEX`: a time, or a word instead of one.

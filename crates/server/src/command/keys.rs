@@ -313,7 +313,7 @@ fn ttl_in(call: &mut Call<'_>, unit: Unit) -> Outcome {
         Some(None) => -1,
         Some(Some(at_ms)) => {
             let base = if unit.relative { call.batch.now_ms() } else { 0 };
-            (at_ms.saturating_sub(base) as i64).saturating_add(unit.ms / 2) / unit.ms
+            unit.nearest(at_ms.saturating_sub(base) as i64)
         }
     };
     call.reply.integer(answer);

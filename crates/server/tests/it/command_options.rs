@@ -73,6 +73,23 @@ fn a_key_is_given_one_expiry_or_a_word_instead() {
 }
 
 #[test]
+fn seconds_are_the_nearest_ones_also_of_the_latest_time() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    for (at_ms, seconds) in [
+        (99_999_999_999_499, 99_999_999_999),
+        (99_999_999_999_500, 100_000_000_000),
+        (i64::MAX - 308, 9_223_372_036_854_775),
+        (i64::MAX - 307, 9_223_372_036_854_776),
+        (i64::MAX, 9_223_372_036_854_776),
+    ] {
+        assert_eq!(client.say(&format!("SET k v PXAT {at_ms}")), ok());
+        assert_eq!(client.say("EXPIRETIME k"), int(seconds), "{at_ms}");
+        assert_eq!(client.say("PEXPIRETIME k"), int(at_ms));
+    }
+}
+
+#[test]
 fn scans_show_a_cursor_and_what_matches() {
     let served = Served::with(&[]);
     let mut client = served.client();
