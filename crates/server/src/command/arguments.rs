@@ -27,7 +27,9 @@ pub(super) fn strtod(text: &[u8]) -> Option<f64> {
 /// nothing that does not fit.
 pub(super) fn double(text: &[u8]) -> Option<f64> {
     if let Some(number) = hexadecimal(text) {
-        return number;
+        let mantissa = text.split(|byte| matches!(byte, b'p' | b'P')).next().unwrap_or_default();
+        let is_zero = !mantissa.iter().any(|byte| byte.is_ascii_hexdigit() && *byte != b'0');
+        return number.filter(|number| number.is_finite() && (*number != 0.0 || is_zero));
     }
     let number: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     let is_word = text.last().is_some_and(|byte| byte.is_ascii_alphabetic());
@@ -45,7 +47,7 @@ pub(super) fn double(text: &[u8]) -> Option<f64> {
 }
 
 /// The number that a text such as `-0x1.8p3` is; `None` if it does not begin as one, and nothing in
-/// it if it is none or does not fit.
+/// it if it is none. One that is too large is infinite, and one that is too small 0.
 pub(super) fn hexadecimal(text: &[u8]) -> Option<Option<f64>> {
     let (negative, rest) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -93,12 +95,12 @@ fn unsigned_hexadecimal(text: &[u8]) -> Option<f64> {
     if bits == 0 {
         return Some(0.0);
     }
-    scaled(bits, lost, scale)
+    Some(scaled(bits, lost, scale))
 }
 
-/// `bits` times two to the power of `scale`, rounded to the nearest, ties to even; `None` if it does
-/// not fit. `lost`: there was something behind the last bit.
-fn scaled(bits: u64, lost: bool, scale: i64) -> Option<f64> {
+/// `bits` times two to the power of `scale`, rounded to the nearest, ties to even. `lost`: there was
+/// something behind the last bit.
+fn scaled(bits: u64, lost: bool, scale: i64) -> f64 {
     let high = scale + i64::from(63 - bits.leading_zeros());
     // The last bit that a double of this size has.
     let lowest = (high - 52).max(-1074);
@@ -111,10 +113,9 @@ fn scaled(bits: u64, lost: bool, scale: i64) -> Option<f64> {
     };
     let up = rest > half || rest == half && (lost || kept & 1 == 1);
     let rounded = (kept + u64::from(up)) as f64;
-    // In two steps: a power of two that is no double of its own may be needed.
-    let lowest = i32::try_from(lowest).ok()?;
-    let number = rounded * 2_f64.powi(lowest / 2) * 2_f64.powi(lowest - lowest / 2);
-    (number.is_finite() && number != 0.0).then_some(number)
+    // In two steps: a power of two that is no double of its own may be needed. More than this is infinite anyway.
+    let lowest = i32::try_from(lowest).map_or(2048, |lowest| lowest.min(2048));
+    rounded * 2_f64.powi(lowest / 2) * 2_f64.powi(lowest - lowest / 2)
 }
 
 /// A cursor as Redis takes it, which is as C's `strtoul` does: digits, with a sign in front or not;
@@ -360,6 +361,9 @@ mod tests {
             "0x1p",
             "0x1p1024",
             "0x1p-1080",
+            "0x1p99999999999999",
+            "-0x1.fffffffffffff8p1023",
+            "0x1p-99999999999999",
             "0x1.2.3",
         ] {
             assert_eq!(double(text.as_bytes()), None, "{text}");

@@ -206,6 +206,22 @@ fn a_negative_zero_is_in_the_place_of_zero() {
     assert_eq!(client.say("ZINTER 2 both both WEIGHTS -1 1"), in_order);
 }
 
+/// As C's `strtod` reads them for Redis, which takes no such score.
+#[test]
+fn ends_of_scores_that_do_not_fit_are_infinite_or_zero() {
+    let served = Served::with(&[]);
+    let mut client = served.client();
+    client.pipeline(&["ZADD z 1 a 2 b"]);
+    for end in ["1e309", "0x1p1024", "0x1.fffffffffffff8p1023", "0X1P99999999999999"] {
+        let request = format!("ZRANGEBYSCORE z 2 {end}");
+        assert_eq!(client.say(&request), array([bulk("b")]), "{request}");
+        assert_eq!(client.say(&format!("ZCOUNT z -{end} ({end}")), int(2), "{end}");
+        refused(&mut client, &format!("ZADD z {end} c"), "ERR value is not a valid float");
+    }
+    assert_eq!(client.say("ZCOUNT z 0x1p-99999 1"), int(1));
+    refused(&mut client, "ZADD z 0x1p-99999 c", "ERR value is not a valid float");
+}
+
 /// Refusals in Redis's words.
 #[test]
 fn what_is_out_of_range_is_refused_as_redis_refuses_it() {
