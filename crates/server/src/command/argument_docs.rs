@@ -4,7 +4,7 @@
 //! key [key ...]             one or more            [WEIGHTS weight ...]             a token, and one or more behind it
 //! LEFT | RIGHT              one of these           [GET pattern [GET pattern ...]]  each with the token
 //! [EX seconds | KEEPTTL]    one of these, or none  [AGGREGATE SUM | MIN]            a token, and one of these behind it
-//! [GET key | SET key] ...   any number of these
+//! [GET key | SET key] ...   any number of these    [SKIPME yes | no]               the same with values
 //! ```
 //! Words in capitals are tokens, the others are values. Out of brackets a bar stands between single words.
 
@@ -168,8 +168,14 @@ fn repeated(
 /// What stands in brackets.
 fn group(inner: &[Item<'_>]) -> Argument {
     let ways: Vec<&[Item<'_>]> = inner.split(|item| *item == Item::Bar).collect();
+    let is_value = |way: &&[Item<'_>]| matches!(way, [Item::Word(word)] if !is_token(word));
+    let is_before_each = |next: &str, others: &[&[Item<'_>]]| {
+        !others.is_empty() && (is_token(next) || others.iter().all(is_value))
+    };
     let token = match ways.as_slice() {
-        [[Item::Word(token), Item::Word(next), ..], _, ..] if is_token(token) && is_token(next) => {
+        [[Item::Word(token), Item::Word(next), ..], others @ ..]
+            if is_token(token) && is_before_each(next, others) =>
+        {
             Some((*token).to_string())
         }
         _ => None,

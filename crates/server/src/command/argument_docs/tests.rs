@@ -89,6 +89,13 @@ fn arguments_have_types_tokens_and_the_specifications_of_their_keys() {
             "name=nx_xx type=oneof",
         ]
     );
+    // A token is that of each value behind it, but not of another token's.
+    let arguments = told("client", 0, "[SKIPME yes|no] [EX seconds|PX milliseconds]");
+    let shown: Vec<String> = arguments.iter().map(flat).collect();
+    assert_eq!(
+        shown,
+        ["name=yes_no type=oneof token=SKIPME", "name=seconds_milliseconds type=oneof"]
+    );
     // Without key specifications there are no keys.
     let arguments = told("cluster", 0, "key");
     assert_eq!(flat(&arguments[0]), "name=key type=string");
