@@ -96,11 +96,9 @@ impl fmt::Display for Error {
                 "the store at {} is open elsewhere; close it there, or open it read-only here",
                 dir.display()
             ),
-            Self::NotAStore { dir, why } => write!(
-                f,
-                "{} holds no Terrace store ({why}); check the path, or set create_if_missing",
-                dir.display()
-            ),
+            Self::NotAStore { dir, why } => {
+                write!(f, "{} holds no Terrace store ({why}); check the path", dir.display())
+            }
             Self::NoSuchFamily(name) => {
                 write!(f, "there is no column family `{name}`; create it first")
             }

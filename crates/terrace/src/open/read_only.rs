@@ -244,8 +244,12 @@ impl Stamp {
 
 fn manifest_in_force(vfs: &dyn Vfs, dir: &Path) -> terrace_base::Result<ManifestInForce> {
     let number = current::read(vfs, dir)?;
-    let bytes = vfs.len(&names::manifest_path(dir, number))?;
-    Ok(ManifestInForce { number, bytes })
+    match vfs.len(&names::manifest_path(dir, number)) {
+        Ok(bytes) => Ok(ManifestInForce { number, bytes }),
+        // That it is lost, and what to do, the manifest says itself. If it can be read, the writer has just moved to it.
+        Err(error) if error.is_not_found() => Err(Manifest::read(vfs, dir).err().unwrap_or(error)),
+        Err(error) => Err(error),
+    }
 }
 
 /// The newest segment, of a store whose manifest says that numbers from `next_file_number` on are

@@ -211,7 +211,7 @@ fn open_manifest(
         return Err(not_a_store(dir, why));
     }
     if !options.create_if_missing {
-        return Err(not_a_store(dir, "there is no CURRENT file"));
+        return Err(not_a_store(dir, "there is no CURRENT file, and create_if_missing is not set"));
     }
     let seed = options.advanced.clock.wall_ms() ^ (u64::from(sync::process_id()) << 40);
     Ok(Manifest::create(vfs.clone(), dir, SplitMix64::new(seed).next_u64())?)

@@ -1,6 +1,6 @@
 //! Bad input: a typed error that says what to do, nothing lost.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use terrace::vfs::{SimVfs, Vfs};
@@ -67,6 +67,26 @@ fn a_second_opener_and_wrong_directories_are_told_what_is_wrong() {
         matches!(error, Error::NotAStore { .. }) && error.to_string().contains("CURRENT"),
         "{error}"
     );
+    // It is set.
+    assert!(!error.to_string().contains("create_if_missing"), "{error}");
+}
+
+#[test]
+fn a_lost_manifest_is_told_with_what_to_do_to_readers_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    Db::open(dir.path(), Options::default()).unwrap().close().unwrap();
+    let is_manifest = |path: &PathBuf| path.to_string_lossy().contains("MANIFEST-");
+    let mut paths = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    std::fs::remove_file(paths.find(is_manifest).unwrap()).unwrap();
+
+    let errors = [
+        Db::open(dir.path(), Options::default()).err().unwrap(),
+        Db::open_read_only(dir.path(), Options::default()).err().unwrap(),
+    ];
+    for error in errors {
+        let text = error.to_string();
+        assert!(matches!(error, Error::Corruption(_)) && text.contains("terrace repair"), "{text}");
+    }
 }
 
 #[test]
