@@ -3,6 +3,7 @@
 //! An error of writing to it because the reader has closed the pipe is [`ReaderGone`], and of nothing else: a pipe or
 //! connection of another kind that breaks is an error like any other. Which of the two functions a command takes says
 //! whether anything is left to do or to tell when its reader goes: [`until_unread`] ends it, [`read_or_not`] does not.
+//! Any other error names standard output: "no space" of a file that it goes to would be taken for the store's.
 
 use std::error::Error;
 use std::fmt;
@@ -58,7 +59,12 @@ impl<W: Write> Output<W> {
                     false => Err(io::Error::new(ErrorKind::BrokenPipe, ReaderGone)),
                 }
             }
-            done => done,
+            Err(error) => {
+                // The kind decides who tries again.
+                let text = format!("standard output cannot be written: {error}");
+                Err(io::Error::new(error.kind(), text))
+            }
+            Ok(done) => Ok(done),
         }
     }
 }
@@ -114,6 +120,28 @@ mod tests {
         let written = Unread::default().write_all(b"x").context("sending");
         assert!(!is_reader_gone(&written.unwrap_err()));
         assert!(!is_reader_gone(&anyhow::anyhow!("Broken pipe")));
+    }
+
+    #[test]
+    fn other_errors_name_standard_output_and_keep_their_kind() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _bytes: &[u8]) -> io::Result<usize> {
+                Err(ErrorKind::StorageFull.into())
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        for goes_on in [false, true] {
+            let error = writeln!(Output::new(Full, goes_on), "x").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::StorageFull);
+            assert!(
+                error.to_string().starts_with("standard output cannot be written: "),
+                "{error}"
+            );
+        }
     }
 
     #[test]

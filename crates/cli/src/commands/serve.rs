@@ -120,7 +120,7 @@ fn serve(
     heard.are_for(running.server());
     // Who is served does not depend on what can be printed.
     if let Err(error) = welcome(&running) {
-        tracing::warn!("standard output cannot be written: {error:#}");
+        tracing::warn!("{error:#}");
     }
     sd_notify::notify(READY);
     running.server().stop.wait();
@@ -131,7 +131,7 @@ fn serve(
     let said =
         writeln!(standard_output::read_or_not(), "stopped; everything acknowledged is in the log");
     if let Err(error) = said {
-        tracing::warn!("standard output cannot be written: {error}");
+        tracing::warn!("{error}");
     }
     Ok(Outcome::Done)
 }

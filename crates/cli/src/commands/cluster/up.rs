@@ -167,7 +167,7 @@ fn hear_signals() -> Result<Sender<Vec<Weak<Server>>>> {
 fn say(lines: &str) {
     let mut out = standard_output::read_or_not();
     if let Err(error) = out.write_all(lines.as_bytes()).and_then(|()| out.flush()) {
-        tracing::warn!("standard output cannot be written: {error}");
+        tracing::warn!("{error}");
     }
 }
 
