@@ -332,7 +332,11 @@ fn configured<'a>(
     }
     let mut configured = Users::from([(DEFAULT_USER.to_string(), Arc::new(default))]);
     for (name, rules) in users {
-        let user = with_rules(&configured, name.as_bytes(), rules, catalog)?;
+        let of_user = |error: AclError| {
+            let why = error.to_string().trim_start_matches("ERR ").to_string();
+            AclError::Configured { name: name.to_string(), why }
+        };
+        let user = with_rules(&configured, name.as_bytes(), rules, catalog).map_err(of_user)?;
         configured.insert(user.name.clone(), Arc::new(user));
     }
     Ok(configured)

@@ -34,6 +34,14 @@ pub enum AclError {
         /// What is wrong with it.
         why: String,
     },
+    /// A user of the configuration cannot be as it says.
+    #[error("ERR [[user]] {name}: {why}")]
+    Configured {
+        /// The user.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
     /// There is no category of this name.
     #[error("ERR Unknown category '{0}'")]
     UnknownCategory(String),

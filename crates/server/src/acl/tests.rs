@@ -203,7 +203,9 @@ fn a_configuration_replaces_all_users_at_once() {
     acl.authenticate(b"reports", b"secret").unwrap();
     let generation = acl.generation();
     let bad = ["on".to_string(), "+nosuch".to_string()];
-    acl.configure("", [("reports", &rules[..]), ("other", &bad[..])]).unwrap_err();
+    let error = acl.configure("", [("reports", &rules[..]), ("other", &bad[..])]).unwrap_err();
+    let said = "ERR [[user]] other: Error in ACL SETUSER modifier '+nosuch': ";
+    assert!(error.to_string().starts_with(said), "{error}");
     assert_eq!((acl.generation(), acl.names().len()), (generation, 2));
     assert!(acl.default_login().is_none());
     acl.configure("", [("default", &off[..])]).unwrap();
