@@ -31,7 +31,7 @@ pub(crate) fn open(dir: &Path, mut options: Options) -> Result<Inner> {
     let is_store = vfs.exists(&names::current_path(dir))?;
     if is_store {
         // Recovery may need the room of the reserve.
-        orphans::clear_name_of_reserve(&*vfs, dir)?;
+        orphans::clear_name_of_reserve(&*vfs, dir, true)?;
         orphans::clear_names_of_removed(&*vfs, dir)?;
     }
     let mut opened = match recover_and_write(dir, &options, start) {
@@ -40,7 +40,7 @@ pub(crate) fn open(dir: &Path, mut options: Options) -> Result<Inner> {
         }
         opened => {
             let opened = opened?;
-            orphans::clear_name_of_reserve(&*vfs, dir)?;
+            orphans::clear_name_of_reserve(&*vfs, dir, true)?;
             full_disk::take_reserve(&opened, is_store)?;
             opened
         }

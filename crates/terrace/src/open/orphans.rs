@@ -62,12 +62,14 @@ pub(crate) fn remove_backup_work(vfs: &dyn Vfs, dir: &Path) {
 }
 
 /// Sets aside what has the name of the reserve and is no file: it could be neither removed nor counted, and writes would fail.
-pub(crate) fn clear_name_of_reserve(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+/// Where there was no store before, there was no reserve either, and whatever has its name is somebody's.
+pub(crate) fn clear_name_of_reserve(vfs: &dyn Vfs, dir: &Path, is_store: bool) -> Result<()> {
     let path = names::reserve_path(dir);
     let is_none = |error: terrace_base::Error| is_no_file(&error) || error.is_not_found();
-    if vfs.exists(&path)? && vfs.open(&path, OpenMode::default()).is_err_and(is_none) {
+    if vfs.exists(&path)? && (!is_store || vfs.open(&path, OpenMode::default()).is_err_and(is_none))
+    {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        set_aside(vfs, dir, (name, ""), "it has the name of the reserve, and is no file")?;
+        set_aside(vfs, dir, (name, ""), "it has the name of the reserve, and is none")?;
         vfs.sync_dir(dir)?;
     }
     Ok(())

@@ -200,19 +200,23 @@ fn open_manifest(
         return Ok(Manifest::recover_proven(vfs.clone(), dir, claims)?);
     }
     let mut store_files = vfs.list(dir)?;
+    // A store makes numbered temporary files only once CURRENT is durable; in a new one they would be removed.
     store_files.retain(|name| {
         use FileName::{Evidence, Log, Sst, ValueLog};
         matches!(names::parse(name), Sst(_) | Log(_) | ValueLog(_) | Evidence(_))
+            || names::temp_number(name).is_some()
     });
     if let Some(name) = store_files.first() {
         let why = format!(
-            "CURRENT is missing although there is {name}; restore it, or run `terrace repair`"
+            "CURRENT is missing although there is {name}; restore it, or run `terrace repair`, or move \
+             {name} away if it is no store's"
         );
         return Err(not_a_store(dir, why));
     }
     if !options.create_if_missing {
         return Err(not_a_store(dir, "there is no CURRENT file, and create_if_missing is not set"));
     }
+    orphans::clear_name_of_reserve(&**vfs, dir, false)?;
     let seed = options.advanced.clock.wall_ms() ^ (u64::from(sync::process_id()) << 40);
     Ok(Manifest::create(vfs.clone(), dir, SplitMix64::new(seed).next_u64())?)
 }

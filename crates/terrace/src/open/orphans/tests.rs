@@ -279,6 +279,28 @@ fn what_has_the_name_of_the_reserve_and_is_no_file_hinders_no_write() {
 }
 
 #[test]
+fn files_of_somebody_are_not_lost_where_a_store_is_made_beside_them() {
+    let dir = Path::new(DIR);
+    let sim = SimVfs::new(1);
+    assert!(sim.write_file(names::reserve_path(dir), b"mine"));
+    let db = Db::open(DIR, options(&sim)).unwrap();
+    db.put(b"key", b"value").unwrap();
+    db.close().unwrap();
+    assert_eq!(sim.read_file(names::lost_dir(dir).join("RESERVE")).unwrap(), b"mine");
+    // Its own reserve stays where it is.
+    Db::open(DIR, options(&sim)).unwrap().close().unwrap();
+    assert!(!sim.exists(&names::lost_dir(dir).join("RESERVE.1")).unwrap());
+
+    let sim = SimVfs::new(1);
+    let mine = dir.join("000007.tmp");
+    assert!(sim.write_file(&mine, b"mine"));
+    let error = Db::open(DIR, options(&sim)).err().unwrap();
+    assert!(matches!(error, crate::Error::NotAStore { .. }), "{error}");
+    assert!(error.to_string().contains("move 000007.tmp away"), "{error}");
+    assert_eq!(sim.read_file(&mine).unwrap(), b"mine");
+}
+
+#[test]
 fn what_has_the_name_of_the_reserve_or_of_an_old_manifest_is_no_other_file_when_it_is_removed() {
     let (sim, file) = store();
     Db::open(DIR, options(&sim)).unwrap().close().unwrap();
