@@ -246,7 +246,18 @@ pub(crate) fn first_log(
     options: &LogOptions,
 ) -> terrace_base::Result<LogState> {
     let path = names::log_path(dir, segment);
-    let mut writer = LogWriter::create_after(vfs, &path, segment, options, previous)?;
+    let writer = LogWriter::create_after(vfs, &path, segment, options, previous);
+    let mut writer = writer.map_err(|error| match error.is_already_there() {
+        // The number is above those of all files, and whether it may be passed over nobody knows: a link may lead to what is
+        // not mounted.
+        true => {
+            let why = "what has the name of the next log segment is no file; move it away, or let \
+                       `terrace repair` move it to lost/";
+            let source = io::Error::new(io::ErrorKind::AlreadyExists, why);
+            terrace_base::Error::io("create", &path, source)
+        }
+        false => error,
+    })?;
     if states_number {
         writer.append(&[&batch::without_ops(last_seqno.next())])?;
         writer.sync()?;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use terrace::vfs::{SimVfs, Vfs};
-use terrace::{Db, Options};
+use terrace::{Db, Options, RepairOptions};
 use terrace_manifest::names::{self, FileName};
 use terrace_vfs::CreateOptions;
 
@@ -117,4 +117,22 @@ fn a_file_that_somebody_puts_under_the_next_numbers_is_not_written_over() {
     assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&[1; 100][..]));
     let lost = names::lost_dir(dir);
     assert!(strays.iter().all(|name| content(&lost.join(name)).is_some()));
+}
+
+/// No listing of files has it, so that nothing keeps a new segment from its name. A repair moves it away.
+#[test]
+fn a_directory_with_the_name_of_the_next_segment_is_told_with_what_to_do() {
+    let vfs = SimVfs::new(1);
+    let db = Db::open("/db", options(&vfs)).unwrap();
+    db.put(b"key", b"value").unwrap();
+    db.close().unwrap();
+    let next = largest_number(&vfs, "") + 1;
+    for number in next..next + 8 {
+        assert!(vfs.write_file(format!("/db/{number:06}.log/mine"), b"mine"));
+    }
+    let error = Db::open("/db", options(&vfs)).err().unwrap().to_string();
+    assert!(error.contains("move it away") && error.contains("`terrace repair`"), "{error}");
+    terrace::repair("/db", options(&vfs), RepairOptions::default()).unwrap();
+    let db = Db::open("/db", options(&vfs)).unwrap();
+    assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
 }
