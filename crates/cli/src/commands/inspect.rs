@@ -111,8 +111,8 @@ pub fn run(args: &InspectArgs) -> Result<Outcome> {
         }
         // Whatever became of the output.
         Ok(problems) => {
-            let pieces = if problems == 1 { "piece" } else { "pieces" };
-            tell(&format!("found {problems} {pieces} of damage"));
+            // Damage, or what could not be looked at: encrypted files, say.
+            tell(&format!("found {problems} problem{}", if problems == 1 { "" } else { "s" }));
             Ok(Outcome::Negative)
         }
         Err(error) => {

@@ -251,6 +251,9 @@ fn what_names_no_key_file_is_told_apart_from_what_should() {
     let over = program.fails(1, &over);
     assert!(over.contains("is a file of a store"), "{over}");
     assert!(program.fails(1, &["keys", "new", "terrace-data/LOCK"]).contains("of a store"));
+    // It has no end.
+    let said = program.fails(1, &["keys", "new", "/dev/zero"]);
+    assert!(said.contains("/dev/zero is longer than any key file"), "{said}");
     assert!(program.ok(&["get", "a", "--key-file", "keys"]).starts_with('1'));
 }
 
