@@ -8,7 +8,7 @@ use super::value::{
     Kind, LogFormat, LogLevel, Named, Secret, Value,
 };
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use terrace::{CompactionStyle, Compression, FilterPolicy, HotTableMode, Learning, MemorySplit};
 use terrace_cluster::PlanSpec;
@@ -438,6 +438,17 @@ impl Settings {
             let why = "a node that asks clients for passwords needs one: without it, everybody \
                        who reaches cluster-port can execute commands there";
             return conflict("cluster-secret", why);
+        }
+        // A list without any URL would be taken for metadata in this store, and the node wait for a cluster to be made of it.
+        let urls = self.cluster_etcd.trim();
+        if !urls.is_empty() && urls.split(',').all(|url| url.trim().is_empty()) {
+            return conflict("cluster-etcd", "it must be URLs, separated by commas");
+        }
+        // It stands in the lines of CLUSTER NODES, and with a port behind it.
+        let announced = self.cluster_announce_ip.trim();
+        let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if !announced.chars().all(is_of_name) && announced.parse::<Ipv6Addr>().is_err() {
+            return conflict("cluster-announce-ip", "it must be an IP address or a host's name");
         }
         if self.cluster_enabled && self.port == 0 && self.tls_port == 0 {
             return conflict("port", "a node of a cluster must listen for clients");

@@ -136,8 +136,15 @@ fn options_that_clash_are_refused_together() {
         &[("tls-auth-clients", "yes")],
         &[("bind", "")],
         &[("client-query-buffer-limit", "1mb")],
+        &[("cluster-etcd", " ,, ")],
+        &[("cluster-announce-ip", "a b")],
+        &[("cluster-announce-ip", "[::1]")],
+        &[("cluster-announce-ip", "host:6379")],
     ] {
         assert!(matches!(flags(clash), Err(ConfigError::Conflict { .. })), "{clash:?}");
+    }
+    for announced in ["10.0.0.1", "::1", "node-1.cluster_a.example", ""] {
+        flags(&[("cluster-announce-ip", announced)]).unwrap();
     }
     flags(&[("port", "0"), ("http-port", "0")]).unwrap();
 }
