@@ -7,8 +7,8 @@
 //!   half of it. So a family is flushed for this once per half a floor of values at most, and leaves one small file in its L0 each
 //!   time. A full disk is rid of all such garbage at once, and an idle store of all but an eighth of the floor.
 //! - The log as a whole, values or not, has some times the memory of memtables.
-//! - A batch that is larger than all memtables together may be has a memtable of its own size, which the next write to the family makes
-//!   immutable. If none comes it is flushed all the same, or an idle store would be over its budget for ever.
+//! - A batch that is larger than all memtables together may be has memtables of its own size, one in each family, which the next
+//!   writes make immutable. If none come they are flushed all the same, or an idle store would be over its budget for ever.
 
 use crate::background::env::JobEnv;
 use crate::background::gc;
@@ -118,28 +118,28 @@ fn release(env: &JobEnv, bounds: Bounds) -> Result<()> {
     Ok(())
 }
 
-/// Makes the memtables immutable that are larger than all may be together.
+/// Makes the largest memtable immutable if those that can be are together larger than all may be. One at a look, and none while
+/// another waits for its flush: that comes first, may have failed, and writers of all families would wait for it behind this thread.
 fn release_oversized(env: &JobEnv) -> Result<()> {
-    let most_bytes = env.base.dynamic.memtables_bytes();
-    if env.read.memtable_bytes() <= most_bytes {
-        return Ok(());
-    }
-    // Where memtables wait for their flush, that comes first and may have failed.
-    let is_oversized = |family: &&Arc<Family>| {
-        let state = family.state();
-        let may_rotate = state.immutables.is_empty() && !family.is_dropped();
-        may_rotate && state.memtable.size_bytes() > most_bytes
+    let totals = env.read.table_cache.totals();
+    let are_oversized = || {
+        totals.memtables().mutable > env.base.dynamic.memtables_bytes() && totals.waiting.is_empty()
     };
-    let families = env.read.families.load_full();
-    if !families.iter().any(|family| is_oversized(&family)) {
+    if !are_oversized() {
         return Ok(());
     }
     let lead = env.commit.queue()?.lead();
     let mut log = lead.log();
-    for family in families.iter().filter(is_oversized) {
-        room::rotate(&env.commit, &mut log, family, 0)?;
+    // A writer may have made room meanwhile.
+    if !are_oversized() {
+        return Ok(());
     }
-    Ok(())
+    let families = env.read.families.load_full();
+    let there = families.iter().filter(|family| !family.is_dropped());
+    match there.max_by_key(|family| family.state().memtable.rotatable_bytes()) {
+        Some(largest) => room::rotate(&env.commit, &mut log, largest, 0),
+        None => Ok(()),
+    }
 }
 
 /// What of a family holds garbage and can be made immutable.
@@ -241,21 +241,31 @@ mod tests {
     }
 
     #[test]
-    fn a_memtable_of_one_large_batch_is_flushed_although_nothing_is_written_any_more() {
-        let mut options = Options { memory_budget: 4 << 20, ..Options::default() };
-        options.advanced.vfs = Arc::new(SimVfs::new(1));
-        let db = Db::open("/db", options).unwrap();
-        let mut batch = crate::WriteBatch::new();
-        // More than memtables may have, and too little for the bound on the log.
-        for number in 0..20_000_u32 {
-            batch.put(number.to_be_bytes(), [0; 100]);
-        }
-        db.write(batch).unwrap();
-        let env = &db.inner().commit;
-        let begun = std::time::Instant::now();
-        while env.read.memtable_bytes() > env.base.dynamic.memtables_bytes() {
-            assert!(begun.elapsed().as_secs() < 60, "it is in memory still");
-            std::thread::yield_now();
+    fn memtables_of_one_large_batch_are_flushed_although_nothing_is_written_any_more() {
+        for families in [1_usize, 4] {
+            let mut options = Options { memory_budget: 4 << 20, ..Options::default() };
+            options.advanced.vfs = Arc::new(SimVfs::new(1));
+            let names = (1..families).map(|number| number.to_string());
+            options.column_families =
+                names.map(|name| (name, crate::CfOptions::default())).collect();
+            let db = Db::open("/db", options).unwrap();
+            let env = &db.inner().commit;
+            let most_bytes = env.base.dynamic.memtables_bytes();
+            // Nothing else flushes them, and in several families none is too large alone.
+            let family_bytes = most_bytes * 3 / (families + 1);
+            let mut batch = crate::WriteBatch::new();
+            for name in db.column_families() {
+                let family = db.column_family(&name).unwrap();
+                for number in 0..(family_bytes / 110) as u32 {
+                    batch.put_cf(&family, number.to_be_bytes(), [0; 100]);
+                }
+            }
+            db.write(batch).unwrap();
+            let begun = std::time::Instant::now();
+            while env.read.memtable_bytes() > most_bytes || db.metrics().flushes == 0 {
+                assert!(begun.elapsed().as_secs() < 600, "they are in memory still: {families}");
+                std::thread::yield_now();
+            }
         }
     }
 
