@@ -9,7 +9,7 @@
 
 #![allow(unsafe_code, reason = "two calls into the C library")]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Blocks of this many bytes and more are mapped; the top of an arena is given back from there on.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -26,6 +26,9 @@ const LAST_PAUSE: u32 = 1800;
 /// More than this given back is not little: commands that free as much again and again let the process shrink and grow,
 /// but not above what it had, and what they leave would stay for the longest pause.
 const MUCH_BYTES: u64 = 4 << 20;
+/// For this many times as long as that took nothing is given back, whatever the process has grown by: threads wait for an arena
+/// that is walked through, half a second where five million blocks are free.
+const RESTS: u32 = 50;
 
 /// Sets the sizes above, and has free pages given back again and again. Where the allocator is another, nothing happens.
 pub fn give_back_memory() {
@@ -47,11 +50,11 @@ fn watch() {
     let mut growth = Growth::default();
     while let Some(resident_bytes) = terrace_server::resident_bytes() {
         if growth.note(resident_bytes) {
+            let begun = Instant::now();
             give_back_free_pages();
-            growth.note_given(
-                resident_bytes,
-                terrace_server::resident_bytes().unwrap_or(resident_bytes),
-            );
+            let took = begun.elapsed();
+            let after = terrace_server::resident_bytes().unwrap_or(resident_bytes);
+            growth.note_given((resident_bytes, after), took);
         }
         std::thread::sleep(LOOK);
     }
@@ -64,11 +67,13 @@ struct Growth {
     /// Looks until they are given back without growth, and how many these were at first.
     looks_left: u32,
     pause: u32,
+    /// Looks that come too soon after the last time.
+    rest: u32,
 }
 
 impl Default for Growth {
     fn default() -> Self {
-        Self { least_bytes: u64::MAX, looks_left: FIRST_PAUSE, pause: FIRST_PAUSE }
+        Self { least_bytes: u64::MAX, looks_left: FIRST_PAUSE, pause: FIRST_PAUSE, rest: 0 }
     }
 }
 
@@ -76,7 +81,11 @@ impl Growth {
     /// The process has this much in memory: whether free pages are to be given back.
     fn note(&mut self, resident_bytes: u64) -> bool {
         self.least_bytes = self.least_bytes.min(resident_bytes);
-        self.looks_left -= 1;
+        self.looks_left = self.looks_left.saturating_sub(1);
+        if self.rest > 0 {
+            self.rest -= 1;
+            return false;
+        }
         let has_grown = resident_bytes - self.least_bytes >= GROWTH_BYTES;
         if has_grown || self.looks_left == 0 {
             self.pause = if has_grown { FIRST_PAUSE } else { LAST_PAUSE.min(2 * self.pause) };
@@ -86,9 +95,11 @@ impl Growth {
         false
     }
 
-    /// Free pages were given back: the process had `before` bytes in memory, and has `after`.
-    fn note_given(&mut self, before: u64, after: u64) {
+    /// Free pages were given back, which `took` so long: the process had `before` bytes in memory, and has `after`.
+    fn note_given(&mut self, (before, after): (u64, u64), took: Duration) {
         self.least_bytes = after;
+        let looks = took.saturating_mul(RESTS).as_millis() / LOOK.as_millis();
+        self.rest = u32::try_from(looks).unwrap_or(u32::MAX);
         if before.saturating_sub(after) >= MUCH_BYTES {
             self.pause = FIRST_PAUSE;
             self.looks_left = FIRST_PAUSE;
@@ -116,7 +127,7 @@ mod tests {
         let mut growth = Growth::default();
         let mut looks_until = |resident_bytes: u64| {
             let looks = 1 + (0..10_000).take_while(|_| !growth.note(resident_bytes)).count();
-            growth.note_given(resident_bytes, resident_bytes);
+            growth.note_given((resident_bytes, resident_bytes), Duration::ZERO);
             looks
         };
         assert_eq!(looks_until(START), 5);
@@ -137,7 +148,7 @@ mod tests {
         let mut growth = Growth::default();
         let mut looks_until = |resident_bytes: u64, free_bytes: u64| {
             let looks = 1 + (0..10_000).take_while(|_| !growth.note(resident_bytes)).count();
-            growth.note_given(resident_bytes, resident_bytes - free_bytes);
+            growth.note_given((resident_bytes, resident_bytes - free_bytes), Duration::ZERO);
             looks
         };
         for _ in 0..100 {
@@ -149,6 +160,23 @@ mod tests {
         }
         assert_eq!(looks_until(START, FREE), 40);
         assert_eq!(looks_until(START, FREE), 5);
+    }
+
+    #[test]
+    fn pages_are_given_back_seldom_where_that_takes_long() {
+        let mut growth = Growth::default();
+        let mut resident_bytes = 100 << 20;
+        let mut looks_until = |took_ms| {
+            resident_bytes += GROWTH_BYTES;
+            let looks = 1 + (0..10_000).take_while(|_| !growth.note(resident_bytes)).count();
+            growth.note_given((resident_bytes, resident_bytes), Duration::from_millis(took_ms));
+            looks
+        };
+        // It is not known at first that the process has grown.
+        assert_eq!(looks_until(39), 5);
+        assert_eq!(looks_until(400), 1);
+        assert_eq!(looks_until(0), 11);
+        assert_eq!(looks_until(0), 1);
     }
 
     /// In a process of its own: in this one other tests allocate meanwhile.
