@@ -4,7 +4,7 @@
 use crate::env::dir_syncs::DirSyncs;
 use crate::error::{Error, Result};
 use crate::inner::Inner;
-use crate::open::read_write::{lock, recover_and_write};
+use crate::open::read_write::{lock, not_a_store, recover_and_write};
 use crate::open::{full_disk, orphans};
 use crate::options::Options;
 use std::collections::HashSet;
@@ -21,6 +21,9 @@ pub(crate) fn open(dir: &Path, mut options: Options) -> Result<Inner> {
     let dir = &vfs.absolute(dir);
     if options.create_if_missing {
         vfs.create_dir_all(dir)?;
+    } else if !vfs.exists(dir)? {
+        let why = "the directory does not exist, and create_if_missing is not set";
+        return Err(not_a_store(dir, why));
     }
     let lock = lock(&*vfs, dir)?;
     let given = vfs.clone();

@@ -54,8 +54,11 @@ fn a_second_opener_and_wrong_directories_are_told_what_is_wrong() {
 
     let empty = tempfile::tempdir().unwrap();
     let options = Options { create_if_missing: false, ..Options::default() };
-    assert!(matches!(Db::open(empty.path(), options.clone()), Err(Error::NotAStore { .. })));
-    assert!(matches!(Db::open(empty.path().join("none"), options), Err(Error::NotAStore { .. })));
+    for place in [empty.path().to_path_buf(), empty.path().join("none")] {
+        let error = Db::open(place, options.clone()).err().unwrap();
+        assert!(matches!(error, Error::NotAStore { .. }), "{error}");
+        assert!(error.to_string().contains("create_if_missing is not set"), "{error}");
+    }
     assert!(matches!(
         Db::open_read_only(empty.path(), Options::default()),
         Err(Error::NotAStore { .. })
