@@ -453,7 +453,7 @@ impl Settings {
         if self.cluster_enabled && self.port == 0 && self.tls_port == 0 {
             return conflict("port", "a node of a cluster must listen for clients");
         }
-        if self.cluster_enabled && ip.is_unspecified() && self.cluster_announce_ip.is_empty() {
+        if self.cluster_enabled && ip.is_unspecified() && announced.is_empty() {
             let why = "with this cluster-bind, others must be told an address to connect to";
             return conflict("cluster-announce-ip", why);
         }

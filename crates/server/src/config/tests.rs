@@ -140,6 +140,12 @@ fn options_that_clash_are_refused_together() {
         &[("cluster-announce-ip", "a b")],
         &[("cluster-announce-ip", "[::1]")],
         &[("cluster-announce-ip", "host:6379")],
+        &[
+            ("cluster-enabled", "yes"),
+            ("cluster-bind", "0.0.0.0"),
+            ("cluster-secret", "secret"),
+            ("cluster-announce-ip", " "),
+        ],
     ] {
         assert!(matches!(flags(clash), Err(ConfigError::Conflict { .. })), "{clash:?}");
     }
