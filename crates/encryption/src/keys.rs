@@ -179,7 +179,8 @@ impl KeyRing {
     pub fn load(path: &Path) -> Result<Self, KeyError> {
         let failed = |source| KeyError::Io { path: path.to_path_buf(), source };
         let file = std::fs::File::open(path).map_err(failed)?;
-        let mut text = Zeroizing::new(String::new());
+        // Room for all of it: text that grows would leave keys in memory that is free again.
+        let mut text = Zeroizing::new(String::with_capacity(MAX_FILE_BYTES as usize + 1));
         file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
         if text.len() as u64 > MAX_FILE_BYTES {
             return Err(failed(std::io::Error::other("it is longer than 1 MiB")));

@@ -63,7 +63,8 @@ fn add(named: &Path) -> Result<Outcome> {
     };
     let held = File::open(folder).and_then(|folder| folder.lock().map(|()| folder));
     let _held = held.with_context(|| format!("cannot lock {}", folder.display()))?;
-    let mut old = Zeroizing::new(String::new());
+    // Room for all of it: text that grows would leave keys in memory that is free again.
+    let mut old = Zeroizing::new(String::with_capacity(MAX_FILE_BYTES as usize + 1));
     // A device may have no end.
     let read = File::open(file)
         .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut old).map(drop));
