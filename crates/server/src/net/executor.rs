@@ -4,6 +4,9 @@
 //! Commands and commits have threads of their own, since a command may wait for a key whose lock is held
 //! by a batch that waits for its commit. Both go back to the loop by its [`LoopHandle`].
 //!
+//! Commands that look at very many elements or bytes leave some of the command threads to those that wait for the device or a
+//! key: one such command may take minutes, and a client may send any number of them.
+//!
 //! A command whose key another batch is writing keeps no thread: it lies here until a key is free, and is tried again. One for
 //! which others were faster each time waits with a thread, but no more than half of them do that, so that what needs another key, or
 //! none, finds one.
@@ -18,7 +21,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use terrace_keyspace::Mode;
+use terrace_keyspace::{Mode, Wait};
 
 /// How often a command is tried whose key another batch is writing, until a thread waits for the key.
 const MAX_TRIES: u32 = 4;
@@ -28,6 +31,8 @@ struct Queue {
     offloads: VecDeque<Offload>,
     /// Those whose next command was refused a key, until one is free.
     held_up: VecDeque<Offload>,
+    /// Those that look at much, until one of their kind is over.
+    walks: VecDeque<Offload>,
     /// How often a key has become free that a batch was refused.
     releases: u64,
     commits: VecDeque<(BatchCommit, Arc<LoopHandle>)>,
@@ -37,7 +42,26 @@ struct Queue {
     busy: usize,
     /// Those of them that wait for its keys.
     patient: usize,
+    /// Those of them that look at much.
+    walking: usize,
     is_closing: bool,
+}
+
+/// How many command threads do something at a time, at most.
+#[derive(Clone, Copy)]
+struct Most {
+    /// That wait for keys.
+    patient: usize,
+    /// That look at much.
+    walking: usize,
+}
+
+impl Most {
+    fn of(command_threads: usize) -> Self {
+        let quarter = (command_threads / 4).max(1);
+        let walking = command_threads.saturating_sub(quarter).max(1);
+        Self { patient: (command_threads / 2).max(1), walking }
+    }
 }
 
 /// What a command thread executes.
@@ -46,22 +70,31 @@ struct Turn {
     offload: Option<Offload>,
     /// Whether the thread waits for its keys.
     is_patient: bool,
+    /// Whether it looks at much.
+    is_walk: bool,
     /// How many keys had become free when it began.
     releases: u64,
 }
 
 impl Queue {
-    /// The next turn of a thread, if there is something to do; `most_patient` threads wait for keys at a time.
-    fn begin_turn(&mut self, most_patient: usize) -> Option<Turn> {
+    /// The next turn of a thread, if there is something to do.
+    fn begin_turn(&mut self, most: Most) -> Option<Turn> {
         while let Some(offload) = self.offloads.pop_front() {
+            let is_walk = offload.wait == Wait::Walk;
+            if is_walk && self.walking >= most.walking {
+                self.walks.push_back(offload);
+                continue;
+            }
             let is_patient = offload.tries >= MAX_TRIES;
-            if is_patient && self.patient >= most_patient {
+            if is_patient && self.patient >= most.patient {
                 self.held_up.push_back(offload);
                 continue;
             }
             self.patient += usize::from(is_patient);
+            self.walking += usize::from(is_walk);
             self.busy += 1;
-            return Some(Turn { offload: Some(offload), is_patient, releases: self.releases });
+            let releases = self.releases;
+            return Some(Turn { offload: Some(offload), is_patient, is_walk, releases });
         }
         None
     }
@@ -74,6 +107,13 @@ impl Queue {
             Some(offload) if self.releases != turn.releases => self.offloads.push_back(offload),
             Some(offload) => self.held_up.push_back(offload),
             None => {}
+        }
+        if turn.is_walk {
+            self.walking -= 1;
+            // The thread whose turn it was takes it, or another one.
+            if let Some(next) = self.walks.pop_front() {
+                self.offloads.push_front(next);
+            }
         }
         if turn.is_patient {
             self.patient -= 1;
@@ -120,10 +160,10 @@ impl Executor {
                 executor.key_is_free();
             }
         });
-        let most_patient = (command_threads / 2).max(1);
+        let most = Most::of(command_threads);
         for number in 0..command_threads {
             let (own, server) = (executor.clone(), server.clone());
-            let work = move || own.execute_commands(&server, most_patient);
+            let work = move || own.execute_commands(&server, most);
             executor.threads.lock().push(thread::spawn(format!("reader-{number}"), work)?);
         }
         for number in 0..commit_threads {
@@ -179,10 +219,10 @@ impl Executor {
         }
     }
 
-    fn execute_commands(&self, server: &Server, most_patient: usize) {
+    fn execute_commands(&self, server: &Server, most: Most) {
         let mut batch = server.space.command_batch(Mode::Device);
         let mut over = None;
-        while let Some(mut turn) = self.next_turn(over.take(), most_patient) {
+        while let Some(mut turn) = self.next_turn(over.take(), most) {
             batch.wait_for_keys(turn.is_patient);
             turn.offload = turn.offload.and_then(|offload| offload.run(&mut batch, server));
             over = Some(turn);
@@ -190,13 +230,13 @@ impl Executor {
     }
 
     /// What a thread executes whose turn is `over`. `None`: it ends.
-    fn next_turn(&self, over: Option<Turn>, most_patient: usize) -> Option<Turn> {
+    fn next_turn(&self, over: Option<Turn>, most: Most) -> Option<Turn> {
         let mut queue = self.queue.lock();
         if over.is_some_and(|over| queue.end_turn(over)) {
             self.has_offload.notify_all();
         }
         loop {
-            if let Some(turn) = queue.begin_turn(most_patient) {
+            if let Some(turn) = queue.begin_turn(most) {
                 return Some(turn);
             }
             if queue.is_closing && queue.held_up.is_empty() {
@@ -224,6 +264,18 @@ impl Executor {
             };
             let error = dispatch::commit(&mut commit.batch, server).err();
             home.committed(Committed { commit, error });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn walks_leave_threads_to_others_where_there_are_several() {
+        for (threads, walking) in [(1, 1), (2, 1), (3, 2), (4, 3), (8, 6), (256, 192)] {
+            assert_eq!(Most::of(threads).walking, walking, "{threads}");
         }
     }
 }

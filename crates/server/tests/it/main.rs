@@ -30,3 +30,4 @@ mod transactions;
 mod tuning;
 mod under_way;
 mod users;
+mod walks;

@@ -15,7 +15,7 @@ const KEYS: usize = 3000;
 const ALL_IN_MEMORY: (&str, &str) = ("maxmemory", "256mb");
 
 /// A server whose keys are on the device, and not in memory.
-fn served(vfs: &GatedVfs, flags: &[(&str, &str)]) -> Served {
+pub fn served(vfs: &GatedVfs, flags: &[(&str, &str)]) -> Served {
     let dir = Arc::new(tempfile::tempdir().unwrap());
     let change =
         |options: &mut terrace::Options| options.advanced.vfs = Arc::new(vfs.clone()) as Arc<_>;
@@ -35,7 +35,7 @@ fn served(vfs: &GatedVfs, flags: &[(&str, &str)]) -> Served {
     Served::start(dir, None, flags, &change)
 }
 
-fn value(n: usize) -> String {
+pub fn value(n: usize) -> String {
     format!("{n:05}").repeat(180)
 }
 
