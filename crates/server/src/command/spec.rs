@@ -210,6 +210,8 @@ impl CommandSpec {
     pub(crate) fn may_run_in(&self, mode: Mode) -> Outcome {
         let waits = self.flags.has(Flags::WAITS) || self.flags.has(Flags::LOCKS_ALL);
         match waits && mode == Mode::Memory {
+            // One that always waits and only reads looks at very much, as KEYS does.
+            true if self.flags.has(Flags::READ) => Err(Failure::Elsewhere(Wait::Walk)),
             true => Err(Failure::Elsewhere(Wait::Device)),
             false => Ok(()),
         }
