@@ -33,7 +33,7 @@ use crate::keyspace::Keyspace;
 use crate::locks::Locks;
 use crate::lookups::Lookups;
 use crate::move_records::RecordChange;
-use crate::pending_writes::{KEPT_BYTES, PendingWrites};
+use crate::pending_writes::{PendingWrites, clear_list};
 use crate::result_size::WRITTEN_ELEMENT_BYTES;
 use held_locks::HeldLocks;
 use removed_ranges::RemovedRanges;
@@ -320,8 +320,7 @@ impl CommandBatch {
             }
         }
         if self.attempts == 0 {
-            self.undo.clear();
-            self.undo.shrink_to(KEPT_BYTES / size_of::<Undo>());
+            clear_list(&mut self.undo);
             self.removed.keep();
         }
         outcome
@@ -401,10 +400,8 @@ impl CommandBatch {
         self.flushed = 0;
         self.put_since_flush.clear();
         self.is_sweep = false;
-        self.expiries.clear();
-        self.expiries.shrink_to(KEPT_BYTES / size_of::<(Part, u64)>());
-        self.record_changes.clear();
-        self.record_changes.shrink_to(KEPT_BYTES / size_of::<RecordChange>());
+        clear_list(&mut self.expiries);
+        clear_list(&mut self.record_changes);
         self.marked = 0;
         self.took_part.set(false);
         for stripe in self.held.list.drain(..) {

@@ -13,6 +13,12 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// Memory up to this many bytes is kept for the next batch.
 pub(crate) const KEPT_BYTES: usize = 1 << 20;
 
+/// Empties a list of a batch; of its memory as much is kept as [`KEPT_BYTES`] allow.
+pub(crate) fn clear_list<T>(list: &mut Vec<T>) {
+    list.clear();
+    list.shrink_to(KEPT_BYTES / size_of::<T>());
+}
+
 /// Less garbage than this many bytes is left where it is.
 const MIN_GARBAGE_BYTES: usize = 64 << 10;
 
@@ -213,11 +219,9 @@ impl<V> PendingWrites<V> {
             return;
         }
         self.garbage_bytes = 0;
-        self.entries.clear();
+        clear_list(&mut self.entries);
+        clear_list(&mut self.bytes);
         self.newest.clear();
-        self.bytes.clear();
-        self.bytes.shrink_to(KEPT_BYTES);
-        self.entries.shrink_to(KEPT_BYTES / size_of::<Entry<V>>());
         self.newest.shrink_to(KEPT_BYTES / size_of::<(u64, u32)>());
     }
 

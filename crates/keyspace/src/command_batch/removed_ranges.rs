@@ -1,7 +1,7 @@
 //! Ranges of elements of which nothing stored is left. Those that meet are one, so a read finds the one that it is in
 //! by one search. What attempts added is taken back if they fail. Called by `command_batch.rs` and `elements.rs`.
 
-use crate::pending_writes::KEPT_BYTES;
+use crate::pending_writes::clear_list;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Included, Unbounded};
 
@@ -81,8 +81,7 @@ impl RemovedRanges {
 
     /// The outermost attempt is over.
     pub fn keep(&mut self) {
-        self.joins.clear();
-        self.joins.shrink_to(KEPT_BYTES / size_of::<Join>());
+        clear_list(&mut self.joins);
     }
 
     pub fn clear(&mut self) {
