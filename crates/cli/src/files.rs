@@ -38,7 +38,7 @@ pub fn use_keys(key_file: PathBuf) -> Result<()> {
 /// It is none of keys; the file is named.
 pub fn load_keys(key_file: &Path) -> Result<KeyRing> {
     KeyRing::load(key_file).map_err(|error| match error {
-        KeyError::Io { .. } => error.into(),
+        KeyError::Io { .. } | KeyError::TooLong { .. } => error.into(),
         error => anyhow!("{}: {error}", key_file.display()),
     })
 }

@@ -33,6 +33,12 @@ pub enum KeyError {
         /// What the operating system said.
         source: std::io::Error,
     },
+    /// A key file is longer than any of keys.
+    #[error("key file {}: it is longer than 1 MiB", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+    },
     /// A line of a key file is not a number and a key. The line itself may be a secret and is not shown.
     #[error("line {line} of the keys: {why}")]
     Line {
@@ -175,17 +181,9 @@ impl KeyRing {
     /// Reads a key file; see [`Self::parse`].
     ///
     /// # Errors
-    /// [`KeyError::Io`], and those of [`Self::parse`].
+    /// Those of [`read_key_file`] and of [`Self::parse`].
     pub fn load(path: &Path) -> Result<Self, KeyError> {
-        let failed = |source| KeyError::Io { path: path.to_path_buf(), source };
-        let file = std::fs::File::open(path).map_err(failed)?;
-        // Room for all of it: text that grows would leave keys in memory that is free again.
-        let mut text = Zeroizing::new(String::with_capacity(MAX_FILE_BYTES as usize + 1));
-        file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
-        if text.len() as u64 > MAX_FILE_BYTES {
-            return Err(failed(std::io::Error::other("it is longer than 1 MiB")));
-        }
-        Self::parse(&text)
+        Self::parse(&read_key_file(path)?)
     }
 
     /// The number of the key for new files.
@@ -213,9 +211,47 @@ impl KeyRing {
     }
 }
 
+/// The text of a key file, for [`KeyRing::parse`]. It is wiped when it is dropped, and no part of it is left in memory that is
+/// free again. Of a device without an end no more is read than a key file may have.
+///
+/// # Errors
+/// [`KeyError::Io`], of kind `NotFound` if there is no such file, and [`KeyError::TooLong`].
+pub fn read_key_file(path: &Path) -> Result<Zeroizing<String>, KeyError> {
+    let failed = |source| KeyError::Io { path: path.to_path_buf(), source };
+    let file = std::fs::File::open(path).map_err(failed)?;
+    // Room for all of it: text that grows would leave keys in memory that is free again.
+    let mut text = Zeroizing::new(String::with_capacity(MAX_FILE_BYTES as usize + 1));
+    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
+    match text.len() as u64 > MAX_FILE_BYTES {
+        true => Err(KeyError::TooLong { path: path.to_path_buf() }),
+        false => Ok(text),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `terrace keys new` tells a file that is missing from one that cannot be read, and says of a long one what it is.
+    #[test]
+    fn a_key_file_is_read_as_far_as_one_may_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys");
+        let missing = read_key_file(&path).unwrap_err();
+        assert!(
+            matches!(&missing, KeyError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound),
+            "{missing}"
+        );
+        let longest = "#".repeat(MAX_FILE_BYTES as usize);
+        std::fs::write(&path, &longest).unwrap();
+        assert!(*read_key_file(&path).unwrap() == longest);
+        std::fs::write(&path, longest + "#").unwrap();
+        for path in [path.as_path(), Path::new("/dev/zero")] {
+            let said = format!("key file {}: it is longer than 1 MiB", path.display());
+            assert_eq!(KeyRing::load(path).unwrap_err().to_string(), said);
+            assert!(matches!(read_key_file(path), Err(KeyError::TooLong { .. })));
+        }
+    }
 
     fn key(byte: u8) -> Key {
         Key::new(std::array::from_fn(|at| byte + at as u8))

@@ -37,7 +37,7 @@ mod rewrite;
 mod shared_ring;
 
 pub use encrypted_vfs::EncryptedVfs;
-pub use keys::{Key, KeyError, KeyRing};
+pub use keys::{Key, KeyError, KeyRing, read_key_file};
 pub use rewrite::{Rewritten, Target, UsedKey, UsedKeys, rewrite, used_keys};
 
 /// The code of the page, compiled as a documentation test.

@@ -7,15 +7,13 @@ use crate::print::{self, Grouped};
 use crate::standard_output;
 use anyhow::{Context, Result, bail};
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use terrace::vfs::PosixVfs;
-use terrace_encryption::{Key, KeyError, KeyRing, Target, UsedKeys, rewrite, used_keys};
+use terrace_encryption::{
+    Key, KeyError, KeyRing, Target, UsedKeys, read_key_file, rewrite, used_keys,
+};
 use terrace_inspect::SizeBytes;
-use zeroize::Zeroizing;
-
-/// No store takes a longer key file.
-const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Arguments of `keys`.
 #[derive(Debug, clap::Args)]
@@ -63,20 +61,18 @@ fn add(named: &Path) -> Result<Outcome> {
     };
     let held = File::open(folder).and_then(|folder| folder.lock().map(|()| folder));
     let _held = held.with_context(|| format!("cannot lock {}", folder.display()))?;
-    // Room for all of it: text that grows would leave keys in memory that is free again.
-    let mut old = Zeroizing::new(String::with_capacity(MAX_FILE_BYTES as usize + 1));
-    // A device may have no end.
-    let read = File::open(file)
-        .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut old).map(drop));
-    match read {
-        Ok(()) if old.len() as u64 > MAX_FILE_BYTES => {
-            bail!("{} is longer than any key file", file.display())
+    let old = match read_key_file(file) {
+        Err(KeyError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            Default::default()
         }
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            return Err(error).with_context(|| format!("cannot read {}", file.display()));
+        Err(KeyError::Io { source, .. }) => {
+            return Err(source).with_context(|| format!("cannot read {}", file.display()));
         }
-        _ => {}
-    }
+        Err(KeyError::TooLong { path }) => {
+            bail!("{} is longer than any key file", path.display())
+        }
+        old => old?,
+    };
     let id = match KeyRing::parse(&old) {
         Ok(ring) => ring.active().checked_add(1).context("there is no larger number for a key")?,
         Err(KeyError::Empty) => 1,
