@@ -332,9 +332,9 @@ fn configured<'a>(
     }
     let mut configured = Users::from([(DEFAULT_USER.to_string(), Arc::new(default))]);
     for (name, rules) in users {
-        let of_user = |error: AclError| {
-            let why = error.to_string().trim_start_matches("ERR ").to_string();
-            AclError::Configured { name: name.to_string(), why }
+        let of_user = |error: AclError| AclError::Configured {
+            name: name.to_string(),
+            why: error.to_string(),
         };
         let user = with_rules(&configured, name.as_bytes(), rules, catalog).map_err(of_user)?;
         configured.insert(user.name.clone(), Arc::new(user));

@@ -37,8 +37,8 @@ const FAMILY_OPTIONS: [&str; 4] =
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// A user of the configuration cannot be as it says. The text is no reply to a client here.
-    #[error("{}", .0.to_string().trim_start_matches("ERR "))]
+    /// A user of the configuration cannot be as it says.
+    #[error("{0}")]
     User(#[from] AclError),
     /// The machine's addresses are too small for a histogram.
     #[error("{0}")]

@@ -3,14 +3,14 @@
 use super::log::Reason;
 use thiserror::Error;
 
-/// Why something about users was refused; as text it is the whole reply.
+/// Why something about users was refused; as text it is for people, and [`Self::reply`] is what a client gets.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AclError {
     /// Unknown user, wrong password or user that is off: nobody learns which.
-    #[error("WRONGPASS invalid username-password pair or user is disabled.")]
+    #[error("invalid username-password pair or user is disabled.")]
     WrongPassword,
     /// A rule that cannot be applied. Passwords are not repeated.
-    #[error("ERR Error in ACL SETUSER modifier '{rule}': {why}")]
+    #[error("Error in ACL SETUSER modifier '{rule}': {why}")]
     Rule {
         /// The rule.
         rule: String,
@@ -18,16 +18,16 @@ pub enum AclError {
         why: &'static str,
     },
     /// The name of a user may not be this.
-    #[error("ERR Usernames can't contain spaces or null characters")]
+    #[error("Usernames can't contain spaces or null characters")]
     BadName,
     /// Nor this, although Redis allows it: users are written into a configuration that is text.
-    #[error("ERR Usernames can't be empty, and must be text in UTF-8 without control characters")]
+    #[error("Usernames can't be empty, and must be text in UTF-8 without control characters")]
     NameIsNoText,
     /// The default user is always there.
-    #[error("ERR The 'default' user cannot be removed")]
+    #[error("The 'default' user cannot be removed")]
     DefaultStays,
     /// A line of a text of users cannot be understood; nothing has changed.
-    #[error("ERR line {line}: {why}")]
+    #[error("line {line}: {why}")]
     Line {
         /// From 1.
         line: usize,
@@ -35,7 +35,7 @@ pub enum AclError {
         why: String,
     },
     /// A user of the configuration cannot be as it says.
-    #[error("ERR [[user]] {name}: {why}")]
+    #[error("[[user]] {name}: {why}")]
     Configured {
         /// The user.
         name: String,
@@ -43,16 +43,27 @@ pub enum AclError {
         why: String,
     },
     /// There is no category of this name.
-    #[error("ERR Unknown category '{0}'")]
+    #[error("Unknown category '{0}'")]
     UnknownCategory(String),
     /// ACL GENPASS was asked for too much or nothing.
     #[error(
-        "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096"
+        "ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096"
     )]
     PasswordBits,
     /// The system gave no random bytes, or the file of users cannot be read or written.
-    #[error("ERR {0}")]
+    #[error("{0}")]
     System(String),
+}
+
+impl AclError {
+    /// The error that the client gets: the text behind its code.
+    pub fn reply(&self) -> String {
+        let code = match self {
+            Self::WrongPassword => "WRONGPASS",
+            _ => "ERR",
+        };
+        format!("{code} {self}")
+    }
 }
 
 /// Why a user may not run a command.

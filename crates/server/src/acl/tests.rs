@@ -154,10 +154,7 @@ fn only_the_right_password_of_a_user_who_is_on_logs_in() {
         (b"U", b"one"),
     ] {
         let error = acl.authenticate(name, password).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "WRONGPASS invalid username-password pair or user is disabled."
-        );
+        assert_eq!(error.reply(), "WRONGPASS invalid username-password pair or user is disabled.");
     }
     acl.set_user(b"u", &["<one"]).unwrap();
     assert!(acl.authenticate(b"u", b"one").is_err());
@@ -205,7 +202,9 @@ fn a_configuration_replaces_all_users_at_once() {
     let bad = ["on".to_string(), "+nosuch".to_string()];
     let error = acl.configure("", [("reports", &rules[..]), ("other", &bad[..])]).unwrap_err();
     let said = "ERR [[user]] other: Error in ACL SETUSER modifier '+nosuch': ";
-    assert!(error.to_string().starts_with(said), "{error}");
+    assert!(error.reply().starts_with(said), "{error}");
+    // Who starts the server reads it too, and is no client.
+    assert_eq!(error.reply(), format!("ERR {error}"));
     assert_eq!((acl.generation(), acl.names().len()), (generation, 2));
     assert!(acl.default_login().is_none());
     acl.configure("", [("default", &off[..])]).unwrap();
@@ -265,7 +264,7 @@ fn bad_rules_change_nothing_and_tell_no_password() {
         (&format!("!{hash}"), "exactly 64"),
         ("(~x +get)", "Selectors"),
     ] {
-        let error = acl.set_user(b"u", &["off", "resetkeys", rule]).unwrap_err().to_string();
+        let error = acl.set_user(b"u", &["off", "resetkeys", rule]).unwrap_err().reply();
         assert!(error.starts_with("ERR Error in ACL SETUSER modifier '"), "{error}");
         assert!(error.contains(part), "{rule}: {error}");
         assert!(!error.contains('\n') && !error.contains("<hunter2"));
@@ -370,7 +369,10 @@ fn a_text_replaces_all_users_or_none() {
         ("user a\nuser a", 2),
         ("user \u{1}", 1),
     ] {
-        match acl.load(text.as_bytes()).unwrap_err() {
+        let refused = acl.load(text.as_bytes()).unwrap_err();
+        // With its code once, also if a rule of the line is what is wrong.
+        assert_eq!(refused.reply().matches("ERR ").count(), 1, "{refused}");
+        match refused {
             AclError::Line { line: at, .. } => assert_eq!(at, line, "{text}"),
             error => panic!("{error}"),
         }

@@ -23,7 +23,7 @@ pub const COMMANDS: &[CommandSpec] = &[CommandSpec {
 
 impl From<AclError> for Failure {
     fn from(error: AclError) -> Self {
-        Self::Reply(error.to_string().into())
+        Self::Reply(error.reply().into())
     }
 }
 

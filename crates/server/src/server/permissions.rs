@@ -38,7 +38,7 @@ impl Server {
     /// # Errors
     /// The reply.
     pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Result<Arc<User>, String> {
-        self.acl.authenticate(name, password).map_err(|refusal| refusal.to_string())
+        self.acl.authenticate(name, password).map_err(|refusal| refusal.reply())
     }
 
     /// A login by this command failed, of a client that CLIENT LIST describes so.
