@@ -59,6 +59,8 @@ mod open;
 mod options;
 mod read;
 mod repair;
+#[cfg(test)]
+mod tests;
 mod transaction;
 mod updates;
 mod values;

@@ -1,8 +1,9 @@
 //! What random commands meet too rarely: limits, old cursors, large stores, ends of threads.
 
-use super::harness::{LeapingClock, PLACEMENT, roomy_store, small_options, stopped_clock, store};
+use super::harness::{
+    LeapingClock, PLACEMENT, roomy_store, small_options, stopped_clock, store, until,
+};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use terrace::vfs::SimVfs;
 use terrace::{ColumnFamily, Compression, ReadOptions};
 use terrace_keyspace::{
@@ -266,12 +267,8 @@ fn the_thread_removes_what_expired_and_ends_with_the_keyspace() {
     }
     write(&space, b"renewed", |turn| turn.persist(0, b"renewed")).unwrap();
     clock.advance(100);
-    let start = Instant::now();
     // With slots, the note is among the elements.
-    while own_entries(space.elements()) > 100 + marks(1) {
-        assert!(start.elapsed() < Duration::from_secs(600), "nothing was swept");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("it is swept", || own_entries(space.elements()) <= 100 + marks(1));
     assert_eq!(
         space
             .command_batch(Mode::Device)
@@ -283,15 +280,10 @@ fn the_thread_removes_what_expired_and_ends_with_the_keyspace() {
     assert_eq!(entries(space.collections()), 5);
     drop(space);
     // The store is closed, when the step ends that the thread may be in: it can be opened.
-    let start = Instant::now();
-    let space = loop {
-        match Keyspace::open_placed("/db", small_options(&vfs, &clock), PLACEMENT) {
-            Ok(space) => break space,
-            Err(error) => assert!(start.elapsed() < Duration::from_secs(600), "{error}"),
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    };
-    space.close().unwrap();
+    until("it can be opened", || {
+        let opened = Keyspace::open_placed("/db", small_options(&vfs, &clock), PLACEMENT);
+        opened.map(|space| space.close().unwrap()).is_ok()
+    });
 }
 
 #[test]

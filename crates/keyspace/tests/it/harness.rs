@@ -5,7 +5,7 @@ use super::model::{Data, Model};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use terrace::vfs::{SimVfs, Vfs};
 use terrace::{Compression, Options};
 use terrace_base::rng::{Rng, SplitMix64};
@@ -17,6 +17,9 @@ pub const PLACEMENT: Placement = match module_path!().as_bytes() {
     [b'i', b't', b':', b':', b'r', b'a', b'n', b'g', b'e', ..] => Placement::Range,
     _ => Placement::Slots,
 };
+
+/// What takes longer hangs.
+const HANG_GUARD: Duration = Duration::from_secs(600);
 
 /// When the tests happen.
 pub const START_MS: u64 = 1_000_000;
@@ -103,6 +106,15 @@ pub fn add_sorted_members(space: &Arc<Keyspace>, count: usize) -> Vec<String> {
     turn.sorted_set_add(0, b"z", AddRule::default(), pairs).unwrap();
     turn.commit().unwrap();
     names
+}
+
+/// Waits until `is_so`; panics if that never comes.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < HANG_GUARD, "never: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Below `end`.

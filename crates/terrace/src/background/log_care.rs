@@ -83,22 +83,12 @@ fn wait(env: &JobEnv, most: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::until;
     use crate::{Db, Options};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
     use terrace_vfs::{BeforeCalls, Call, SimVfs};
-
-    /// What takes longer hangs.
-    const HANG_GUARD: Duration = Duration::from_secs(600);
-
-    fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-        let start = Instant::now();
-        while !is_so() {
-            assert!(start.elapsed() < HANG_GUARD, "never: {what}");
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
 
     #[test]
     fn the_log_is_seen_to_as_the_mode_says() {

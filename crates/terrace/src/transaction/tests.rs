@@ -5,8 +5,8 @@ use super::*;
 use crate::batch::Separation;
 use crate::error::Error;
 use crate::options::{CfOptions, Options, SyncMode};
+use crate::tests::until;
 use crate::write::queue::Pending;
-use std::time::Instant;
 use terrace_base::sync::Origin;
 
 mod merged;
@@ -42,11 +42,7 @@ fn queued_together(db: &Db, writes: Vec<Write<'_>>) -> Vec<Result<()>> {
         let mut threads = Vec::new();
         for write in writes {
             threads.push(scope.spawn(write));
-            let start = Instant::now();
-            while queue.waiting() < threads.len() {
-                assert!(start.elapsed() < Duration::from_secs(600), "a write does not queue");
-                std::thread::yield_now();
-            }
+            until("a write queues", || queue.waiting() == threads.len());
         }
         drop(lead);
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -204,14 +200,10 @@ fn a_check_asks_no_sst_that_is_older_than_the_reads() {
     keys.iter().for_each(|key| db.put(key, b"value").unwrap());
     db.flush().unwrap();
     // What is in L0 may be merged when nothing else is to be done, and that reads. Filters are waited for a while only.
-    let start = Instant::now();
-    loop {
+    until("filters come to rest", || {
         db.wait_idle().unwrap();
-        if !db.inner().read.filters.has_work(true) {
-            break;
-        }
-        assert!(start.elapsed() < Duration::from_secs(600), "filters never come to rest");
-    }
+        !db.inner().read.filters.has_work(true)
+    });
     let mut reads = db.read_set();
     keys.iter().for_each(|key| reads.watch(&cf, key));
     assert_eq!(reads.len(), 500);

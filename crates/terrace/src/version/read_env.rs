@@ -79,13 +79,11 @@ impl ReadEnv {
 
 #[cfg(test)]
 mod tests {
+    use crate::tests::HANG_GUARD;
     use crate::{Db, Options};
     use std::sync::Arc;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
     use terrace_vfs::SimVfs;
-
-    /// What takes longer hangs.
-    const HANG_GUARD: Duration = Duration::from_secs(600);
 
     #[test]
     fn references_to_value_segments_and_the_registry_of_filters_are_taken_from_the_cache() {

@@ -1,16 +1,14 @@
 //! Writes that wait for their sync, and others beside them.
 
 use super::*;
+use crate::tests::until;
 use crate::write::log_segments::{end, sync_full_segments};
 use crate::{BulkOptions, IngestPosition};
 use std::path::PathBuf;
 use std::sync::{Condvar, Mutex};
 use std::thread::ScopedJoinHandle;
-use std::time::Instant;
 use terrace_vfs::{Fault, FaultKind, OpClass};
 
-/// What takes longer hangs.
-const HANG_GUARD: Duration = Duration::from_secs(600);
 const POWER_CUTS: u64 = 8;
 
 /// Syncs of log segments wait before it while it is held.
@@ -90,14 +88,6 @@ fn left(image: &SimVfs) -> usize {
     let left = there.iter().take_while(|is_there| **is_there).count();
     assert!(!there[left..].contains(&true), "no prefix: {there:?}");
     left
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < HANG_GUARD, "never: {what}");
-        thread::yield_now();
-    }
 }
 
 fn ended<T>(what: &str, thread: ScopedJoinHandle<'_, T>) -> T {
