@@ -1,7 +1,7 @@
 //! What background work needs.
 
 use crate::env::BaseEnv;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::jobs::Jobs;
 use crate::memory::arbiter::ArbiterState;
 use crate::values::garbage::Garbage;
@@ -10,7 +10,11 @@ use crate::version::read_env::ReadEnv;
 use crate::version::version_set::VersionSet;
 use crate::write::env::CommitEnv;
 use std::sync::Arc;
+use std::time::Duration;
 use terrace_base::sync::Mutex;
+
+/// How long a thread that does small jobs waits after one that failed before it goes on.
+pub(crate) const AFTER_ERROR: Duration = Duration::from_millis(500);
 
 /// The pause after the first report of a file that cannot be removed. It doubles: what is tried twice a second, as long as the
 /// store is open, is not reported as often.
@@ -34,6 +38,21 @@ pub(crate) struct JobEnv {
 }
 
 impl JobEnv {
+    /// Runs a small job of a thread that has others, too; reports and pauses if it failed.
+    pub fn attempt(&self, doing: &str, job: impl FnOnce() -> Result<()>) {
+        let Err(error) = job() else { return };
+        self.base.report(doing, &error);
+        self.pause(AFTER_ERROR);
+    }
+
+    /// Waits until some job ends, at most this long; not at all if the store stops.
+    pub fn pause(&self, most: Duration) {
+        let mut jobs = self.jobs.scheduler.lock();
+        if !self.jobs.scheduler.is_stopping() {
+            self.jobs.scheduler.wait_for_end(&mut jobs, most);
+        }
+    }
+
     /// Deletes obsolete files as far as that works, for work whose result does not depend on that: what stays is
     /// reported, now and then, and the house thread goes on trying. Whether none stays that is to go.
     pub fn purge(&self) -> bool {

@@ -13,9 +13,6 @@ use terrace_base::sync::Instant;
 /// How often the thread looks at least: a mode may have been changed.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How long it waits after something that failed.
-const AFTER_ERROR: Duration = Duration::from_millis(500);
-
 /// What is to be done, in words, and how.
 type LogJob = (&'static str, fn(&CommitEnv) -> Result<()>);
 
@@ -52,15 +49,12 @@ impl LogCare {
 pub(super) fn run(env: &JobEnv) {
     let mut log_care = LogCare::new();
     while !env.jobs.scheduler.is_stopping() {
-        wait(env, pause(env));
+        env.pause(pause(env));
         if env.base.health.check_may_free().is_err() {
             continue;
         }
-        if let Some((doing, job)) = log_care.due(env)
-            && let Err(error) = job(&env.commit)
-        {
-            env.base.report(doing, &error);
-            wait(env, AFTER_ERROR);
+        if let Some((doing, job)) = log_care.due(env) {
+            env.attempt(doing, || job(&env.commit));
         }
     }
 }
@@ -70,13 +64,6 @@ fn pause(env: &JobEnv) -> Duration {
     match env.base.dynamic.sync() {
         SyncMode::Interval(interval) => TICK.min(interval),
         _ => TICK,
-    }
-}
-
-fn wait(env: &JobEnv, most: Duration) {
-    let mut jobs = env.jobs.scheduler.lock();
-    if !env.jobs.scheduler.is_stopping() {
-        env.jobs.scheduler.wait_for_end(&mut jobs, most);
     }
 }
 

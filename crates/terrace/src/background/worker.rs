@@ -7,7 +7,7 @@
 use crate::background::ahead;
 use crate::background::bound_log::{self, LastWrite};
 use crate::background::compact;
-use crate::background::env::JobEnv;
+use crate::background::env::{AFTER_ERROR, JobEnv};
 use crate::background::flush;
 use crate::background::full_disk::{LastLook, look_for_room};
 use crate::background::gc;
@@ -57,9 +57,6 @@ const LONGEST_LEARN_REST: Duration = Duration::from_millis(800);
 
 /// How often the heat of filters is saved.
 const SAVE_HEAT_EVERY: Duration = Duration::from_secs(300);
-
-/// How long the house thread waits after a failed job before it goes on.
-const AFTER_ERROR: Duration = Duration::from_millis(500);
 
 /// How often the house thread looks whether the reserve is whole.
 const RESERVE_TICK: Duration = Duration::from_secs(1);
@@ -215,16 +212,6 @@ fn run_or_poison(env: &JobEnv, name: &str, run: fn(&JobEnv)) {
     resume_unwind(Box::new(said));
 }
 
-/// Runs a job of the house; reports and pauses if it failed.
-fn attempt(env: &JobEnv, doing: &str, job: impl FnOnce() -> Result<()>) {
-    let Err(error) = job() else { return };
-    env.base.report(doing, &error);
-    let mut jobs = env.jobs.scheduler.lock();
-    if !env.jobs.scheduler.is_stopping() {
-        env.jobs.scheduler.wait_for_end(&mut jobs, AFTER_ERROR);
-    }
-}
-
 fn flush_loop(env: &JobEnv) {
     let mut oldest_first = false;
     while !env.jobs.scheduler.is_stopping() {
@@ -340,12 +327,7 @@ fn house_loop(env: &JobEnv) {
     let mut pinned = TableCache::pin(&env.read.table_cache, 0);
     let mut packing = Packing::default();
     while !env.jobs.scheduler.is_stopping() {
-        {
-            let mut jobs = env.jobs.scheduler.lock();
-            if !env.jobs.scheduler.is_stopping() {
-                env.jobs.scheduler.wait_for_end(&mut jobs, TICK);
-            }
-        }
+        env.pause(TICK);
         // A file that stays holds up nothing else.
         if Instant::now() >= purge_at && !env.purge() {
             purge_at = Instant::now() + AFTER_ERROR;
@@ -354,7 +336,7 @@ fn house_loop(env: &JobEnv) {
         rebalance::step(env);
         packing.step(env.read.table_cache.cache());
         if env.base.health.is_disk_full() {
-            attempt(env, "look for room", || look_for_room(env, &mut last_look));
+            env.attempt("look for room", || look_for_room(env, &mut last_look));
         } else {
             last_look.not_full(env);
             if Instant::now() >= reserve_at {
@@ -367,8 +349,8 @@ fn house_loop(env: &JobEnv) {
             continue;
         }
         if env.base.health.is_disk_full() {
-            attempt(env, "bound the log", || bound_log::on_full_disk(env));
-            attempt(env, "retire log segments", || log_segments::retire_segments(&env.commit));
+            env.attempt("bound the log", || bound_log::on_full_disk(env));
+            env.attempt("retire log segments", || log_segments::retire_segments(&env.commit));
             // With the room that there is now.
             gc::step(env);
             continue;
@@ -376,14 +358,14 @@ fn house_loop(env: &JobEnv) {
         if env.read.value_log.is_used() {
             // A little at a time, so that a flush finds little left to wait for.
             let sync = || log_segments::sync_full_segments(&env.commit);
-            attempt(env, "sync full log segments", sync);
+            env.attempt("sync full log segments", sync);
         }
         // Also when the last segment has just gone: writers would wait for its garbage.
         let drop_dead = || install::drop_dead_segments(&env.versions);
-        next_step.take(env, || attempt(env, "drop value segments", drop_dead));
-        attempt(env, "retire log segments", || log_segments::retire_segments(&env.commit));
-        attempt(env, "bound the log", || bound_log::run(env, &mut last_write));
-        attempt(env, "bound the memtables", || bound_memtables(env));
+        next_step.take(env, || env.attempt("drop value segments", drop_dead));
+        env.attempt("retire log segments", || log_segments::retire_segments(&env.commit));
+        env.attempt("bound the log", || bound_log::run(env, &mut last_write));
+        env.attempt("bound the memtables", || bound_memtables(env));
     }
 }
 
