@@ -116,7 +116,7 @@ impl Roles for NodeRoles {
         for (shard, part) in plan.parts {
             let asked = async {
                 let owned = self.owned(shard)?;
-                ask(&owned, |done| Order::Repartition(part, done)).await
+                ask(&owned, ORDER_TIMEOUT, |done| Order::Repartition(part, done)).await
             };
             match asked.await {
                 Ok(moves) => taken.moves += moves,
@@ -219,14 +219,51 @@ impl Roles for NodeRoles {
     }
 }
 
-/// Asks the task of a shard.
+/// Asks the task of a shard, and waits for the answer for this long at most.
 async fn ask<T>(
     owned: &OwnedShard,
+    limit: Duration,
     order: impl FnOnce(oneshot::Sender<Result<T, String>>) -> Order,
 ) -> Result<T, Status> {
     let (done, answer) = oneshot::channel();
     let ended = || Status::unavailable("the shard is not served any more");
     owned.orders.send(order(done)).map_err(|_| ended())?;
-    let answer = tokio::time::timeout(ORDER_TIMEOUT, answer).await.map_err(|_| ended())?;
+    let answer = tokio::time::timeout(limit, answer).await.map_err(|_| {
+        let why = format!(
+            "the shard took longer than {limit:?} to answer, and may yet do what it was asked for"
+        );
+        Status::deadline_exceeded(why)
+    })?;
     answer.map_err(|_| ended())?.map_err(Status::failed_precondition)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::AwayKeys;
+    use parking_lot::RwLock;
+    use tokio::sync::mpsc;
+
+    #[tokio::test]
+    async fn a_shard_that_answers_late_is_not_called_one_that_is_gone() {
+        let (orders, mut taken) = mpsc::unbounded_channel();
+        let owned = OwnedShard {
+            shard: ShardId(7),
+            epoch: Epoch(1),
+            instance: NodeId([1; 20]),
+            generation: 1,
+            keys: RwLock::new(AwayKeys::default()),
+            orders,
+        };
+        let answer = async || {
+            let asked = ask(&owned, Duration::ZERO, |done| Order::Repartition(Vec::new(), done));
+            asked.await.unwrap_err().message().to_string()
+        };
+        let late = answer().await;
+        assert!(late.contains("took longer than 0ns"), "{late}");
+        // It may do it yet.
+        assert!(matches!(taken.try_recv(), Ok(Order::Repartition(..))));
+        drop(taken);
+        assert_eq!(answer().await, "the shard is not served any more");
+    }
 }
