@@ -13,6 +13,7 @@
 //!
 //! Used by the server's start, by CONFIG, by the HTTP page and by the command line.
 
+mod addresses;
 mod change;
 mod document;
 mod engine;
@@ -29,6 +30,7 @@ mod user_rules;
 mod value;
 mod without_effect;
 
+pub use addresses::listen_address;
 pub use change::Reload;
 pub use document::documentation;
 pub use error::ConfigError;

@@ -1,5 +1,6 @@
 //! The table of options. Everything else about configuration is derived from it.
 
+use super::addresses::given_twice;
 use super::error::ConfigError;
 use super::output_limits::OutputLimits;
 use super::user_rules::UserRules;
@@ -406,11 +407,16 @@ impl Settings {
         if self.tls_auth_clients != ClientCertificates::No && self.tls_ca_cert_file.is_none() {
             return conflict("tls-auth-clients", "certificates are checked with tls-ca-cert-file");
         }
-        if self.bind.is_empty() && (self.port != 0 || self.tls_port != 0) {
-            return conflict("bind", "there must be an address to listen on");
-        }
-        if self.http_bind.is_empty() && self.http_port != 0 {
-            return conflict("http-bind", "there must be an address to listen on");
+        let serves = self.port != 0 || self.tls_port != 0;
+        let lists =
+            [("bind", serves, &self.bind), ("http-bind", self.http_port != 0, &self.http_bind)];
+        for (name, _, words) in lists.into_iter().filter(|(_, listens, _)| *listens) {
+            if words.is_empty() {
+                return conflict(name, "there must be an address to listen on");
+            }
+            if let Some(ip) = given_twice(words) {
+                return conflict(name, &format!("{ip} is there twice; leave one of them out"));
+            }
         }
         if self.proto_max_bulk_len > self.client_query_buffer_limit {
             let why = "an argument cannot be longer than client-query-buffer-limit";

@@ -135,6 +135,8 @@ fn options_that_clash_are_refused_together() {
         &[("tls-port", "7001")],
         &[("tls-auth-clients", "yes")],
         &[("bind", "")],
+        &[("bind", "127.0.0.1 ::1 127.0.0.1")],
+        &[("http-bind", "-127.0.0.1 localhost")],
         &[("client-query-buffer-limit", "1mb")],
         &[("cluster-etcd", " ,, ")],
         &[("cluster-announce-ip", "a b")],
@@ -153,6 +155,12 @@ fn options_that_clash_are_refused_together() {
         flags(&[("cluster-announce-ip", announced)]).unwrap();
     }
     flags(&[("port", "0"), ("http-port", "0")]).unwrap();
+    let said = flags(&[("bind", "localhost 127.0.0.1")]).unwrap_err().to_string();
+    assert_eq!(said, "bind: 127.0.0.1 is there twice; leave one of them out");
+    // The second one is left out, since the first one has it; and nothing is listened on.
+    for sound in [&[("bind", "::1 -::1 *")][..], &[("http-bind", "::1 ::1"), ("http-port", "0")]] {
+        flags(sound).unwrap();
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Kinds of values: what text each takes, how it is shown, what else it must be.
 
+use super::addresses::listen_address;
 use super::output_limits::OutputLimits;
 use super::units::bytes;
 use std::fmt;
@@ -300,7 +301,7 @@ impl Value for Vec<String> {
     fn assign(&mut self, text: &str, kind: &Kind) -> Option<()> {
         let words = text.split([' ', ',']).filter(|word| !word.is_empty());
         let valid = |word: &&str| match kind {
-            Kind::Addresses => is_address(word.strip_prefix('-').unwrap_or(word)),
+            Kind::Addresses => listen_address(word).is_some(),
             _ => word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:".contains(&byte)),
         };
         let words: Vec<_> =
@@ -312,10 +313,6 @@ impl Value for Vec<String> {
     fn show(&self) -> String {
         self.join(" ")
     }
-}
-
-fn is_address(word: &str) -> bool {
-    matches!(word, "*" | "localhost") || word.parse::<std::net::IpAddr>().is_ok()
 }
 
 /// A text that shows itself only to those who ask for it.

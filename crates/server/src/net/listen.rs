@@ -1,28 +1,19 @@
 //! Sockets that clients connect to.
 
+use crate::config::listen_address;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
-/// What a list of addresses means, as in Redis: `localhost`, `*` for all of IPv4, and a `-` in front of
-/// one that is left out if the machine does not have it.
+/// The addresses of a list, and which of them may be left out, by [`listen_address`].
 ///
 /// # Errors
 /// One of them is no address.
 pub fn addresses(words: &[String]) -> io::Result<Vec<(IpAddr, bool)>> {
     let address = |word: &String| {
-        let (name, is_optional) = match word.strip_prefix('-') {
-            Some(name) => (name, true),
-            None => (&**word, false),
-        };
-        let ip = match name {
-            "*" => IpAddr::from([0, 0, 0, 0]),
-            "localhost" => IpAddr::from([127, 0, 0, 1]),
-            other => other.parse().map_err(|_| {
-                let what = format!("`{other}` is no address to listen on");
-                io::Error::new(io::ErrorKind::InvalidInput, what)
-            })?,
-        };
-        Ok((ip, is_optional))
+        listen_address(word).ok_or_else(|| {
+            let what = format!("`{word}` is no address to listen on");
+            io::Error::new(io::ErrorKind::InvalidInput, what)
+        })
     };
     words.iter().map(address).collect()
 }
