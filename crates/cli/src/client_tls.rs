@@ -7,6 +7,10 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use terrace_server::bounded_file;
+
+/// The largest file of certificates or of a key that is read.
+const MAX_FILE_MIB: u64 = 16;
 
 /// How nodes are reached; the names are those of `redis-cli`.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -57,7 +61,7 @@ impl TlsArgs {
         let (Some(cert), Some(key)) = (&self.tls_cert, &self.tls_key) else {
             return Ok(config.with_no_client_auth());
         };
-        let own = PrivateKeyDer::from_pem_file(key).map_err(|why| about(key, &why))?;
+        let own = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|why| about(key, &why))?;
         config
             .with_client_auth_cert(certificates(cert)?, own)
             .with_context(|| format!("{} and {}", cert.display(), key.display()))
@@ -65,13 +69,18 @@ impl TlsArgs {
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let found: Vec<_> = CertificateDer::pem_file_iter(file)
-        .and_then(Iterator::collect)
+    let found: Vec<_> = CertificateDer::pem_slice_iter(&read(file)?)
+        .collect::<Result<_, _>>()
         .map_err(|why| about(file, &why))?;
     match found.is_empty() {
         true => Err(about(file, &"it has no certificate")),
         false => Ok(found),
     }
+}
+
+/// The bytes of a file, which may be a device without an end.
+fn read(file: &Path) -> Result<Vec<u8>> {
+    bounded_file::read(file, MAX_FILE_MIB).map_err(|why| about(file, &why))
 }
 
 fn about(file: &Path, why: &dyn std::fmt::Display) -> anyhow::Error {

@@ -31,14 +31,12 @@ pub use user::{Access, DEFAULT_USER, User};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The longest text of users that is read.
-const MAX_FILE_BYTES: u64 = 16 << 20;
+const MAX_FILE_MIB: u64 = 16;
 
 /// Rules of a user, each a word of `ACL SETUSER`.
 pub type Rules = Vec<Vec<u8>>;
@@ -295,14 +293,9 @@ impl Acl {
     /// # Errors
     /// As [`Self::load`], and those of the device.
     pub fn load_file(&self, path: &Path) -> Result<(), AclError> {
-        let failed = |error: std::io::Error| AclError::System(error.to_string());
-        let (file, mut text) = (File::open(path).map_err(failed)?, Vec::new());
-        // A device such as /dev/zero has no end.
-        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text).map_err(failed)?;
-        match text.len() as u64 > MAX_FILE_BYTES {
-            true => Err(AclError::System("the file of users is too long".into())),
-            false => self.load(&text),
-        }
+        let text = crate::bounded_file::read(path, MAX_FILE_MIB)
+            .map_err(|error| AclError::System(format!("the file of users: {error}")))?;
+        self.load(&text)
     }
 
     /// ACL SAVE: replaces the file at once or not at all; only its owner can read a new one.

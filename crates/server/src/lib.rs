@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 // Vocabulary.
+pub mod bounded_file;
 mod descriptors;
 pub mod glob;
 mod process;

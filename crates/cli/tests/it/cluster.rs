@@ -257,5 +257,7 @@ fn a_node_with_tls_alone_is_administered() {
     assert!(program.fails(1, &stranger).contains("does not answer"));
     let missing = ["cluster", "status", "--at", &at, "--tls", "--cacert", "nothing.pem"];
     assert!(program.fails(1, &missing).contains("nothing.pem"));
+    let endless = ["cluster", "status", "--at", &at, "--tls", "--cacert", "/dev/zero"];
+    assert!(program.fails(1, &endless).contains("/dev/zero: it is too long"));
     assert_eq!(program.run(&["cluster", "status", "--tls"]).code, 2, "--cacert is missing");
 }

@@ -5,12 +5,12 @@
 //! the server goes on without it. `sampler.rs` reads and writes it.
 
 use super::history::Kept;
-use crate::replace_file;
+use crate::{bounded_file, replace_file};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Between two writes while the server runs: what a crash may cost.
 const SAVE_EVERY: Duration = Duration::from_secs(300);
 /// A larger file is none of ours: a day takes less than a tenth of it.
-const MAX_BYTES: u64 = 8 << 20;
+const MAX_MIB: u64 = 8;
 /// Raised when older builds would not understand the file.
 const FORMAT: u32 = 1;
 
@@ -96,11 +96,7 @@ fn read(path: &Path) -> io::Result<Kept> {
     let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
     // Before it is opened: a pipe would wait for a writer.
     check_kind(path)?;
-    let mut text = Vec::new();
-    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > MAX_BYTES {
-        return Err(invalid(format!("it is larger than {MAX_BYTES} bytes")));
-    }
+    let text = bounded_file::read(path, MAX_MIB)?;
     let document: Document<'_> = serde_json::from_slice(&text)?;
     match document.format {
         FORMAT => Ok(document.history.into_owned()),
@@ -189,7 +185,7 @@ mod tests {
         let later = String::from_utf8(whole.clone()).unwrap();
         fs::write(&path, later.replace("\"format\":1", "\"format\":2")).unwrap();
         assert!(file.load().marks.is_empty(), "of a later build");
-        let long = [&whole[..], &vec![b' '; MAX_BYTES as usize]].concat();
+        let long = [&whole[..], &vec![b' '; (MAX_MIB << 20) as usize]].concat();
         fs::write(&path, long).unwrap();
         assert!(file.load().marks.is_empty(), "too large");
         fs::write(&path, &whole).unwrap();

@@ -1,6 +1,7 @@
 //! TLS as configured: our certificate, and whose certificates clients must have.
 
 use super::transport::Tls;
+use crate::bounded_file;
 use crate::config::{ClientCertificates, Settings};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -9,6 +10,9 @@ use rustls::{RootCertStore, ServerConfig};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+
+/// The largest file of certificates or of a key that is read: all authorities that browsers know take some 200 KiB.
+const MAX_FILE_MIB: u64 = 16;
 
 /// What `tls-port` needs; `None` if there is none.
 ///
@@ -48,21 +52,25 @@ fn build(settings: &Settings) -> io::Result<Tls> {
     };
     let (chain_file, key_file) = (path(&settings.tls_cert_file), path(&settings.tls_key_file));
     let chain = certificates(&chain_file)?;
-    let key = PrivateKeyDer::from_pem_file(&key_file).map_err(|error| about(&key_file, &error))?;
+    let key = PrivateKeyDer::from_pem_slice(&read(&key_file)?)
+        .map_err(|error| about(&key_file, &error))?;
     let config =
         builder.with_single_cert(chain, key).map_err(|error| about(&chain_file, &error))?;
     Ok(Arc::new(config))
 }
 
 fn certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
-    let found: Vec<_> = CertificateDer::pem_file_iter(file)
-        .map_err(|error| about(file, &error))?
+    let found: Vec<_> = CertificateDer::pem_slice_iter(&read(file)?)
         .collect::<Result<_, _>>()
         .map_err(|error| about(file, &error))?;
     match found.is_empty() {
         true => Err(about(file, &"it has no certificate")),
         false => Ok(found),
     }
+}
+
+fn read(file: &Path) -> io::Result<Vec<u8>> {
+    bounded_file::read(file, MAX_FILE_MIB).map_err(|error| about(file, &error))
 }
 
 fn about(file: &Path, what: &dyn std::fmt::Display) -> io::Error {

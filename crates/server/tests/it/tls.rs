@@ -351,6 +351,24 @@ fn handshakes_that_never_end_hold_nobody_up() {
     assert!(ended.is_ok() || ended.as_ref().is_err_and(is_reset), "{ended:?}");
 }
 
+/// Why a server with these files does not start, which has done nothing then.
+fn refused_start(dir: &TempDir, files: &[(&str, PathBuf)]) -> String {
+    let store = dir.path().join("store");
+    let mut flags = vec![
+        ("dir", store.clone()),
+        ("tls-port", crate::client::free_port().to_string().into()),
+        ("port", "0".into()),
+        ("http-port", "0".into()),
+    ];
+    flags.extend_from_slice(files);
+    let text = |path: PathBuf| path.to_string_lossy().into_owned();
+    let flags = flags.into_iter().map(|(name, value)| (name.to_string(), text(value)));
+    let config = terrace_server::config::Config::load(None, [], flags).unwrap();
+    let error = terrace_server::Running::start(config).err().unwrap().to_string();
+    assert!(!store.exists());
+    error
+}
+
 #[test]
 fn a_server_with_a_bad_certificate_does_not_start() {
     let authority = Authority::new("authority");
@@ -362,18 +380,26 @@ fn a_server_with_a_bad_certificate_does_not_start() {
         let dir = tempfile::tempdir().unwrap();
         let certificate = write(&dir, "server.pem", &identity.certificate);
         let key = write(&dir, "server.key", &identity.key);
-        let flags = [
-            ("dir", dir.path().join("store")),
-            ("tls-port", crate::client::free_port().to_string().into()),
-            ("port", "0".into()),
-            ("http-port", "0".into()),
-            ("tls-cert-file", certificate),
-            ("tls-key-file", key),
-        ];
-        let flags = flags.map(|(name, value)| (name.into(), value.to_string_lossy().into_owned()));
-        let config = terrace_server::config::Config::load(None, [], flags).unwrap();
-        let error = terrace_server::Running::start(config).err().unwrap().to_string();
+        let error = refused_start(&dir, &[("tls-cert-file", certificate), ("tls-key-file", key)]);
         assert!(error.contains("server."), "{error}");
-        assert!(!dir.path().join("store").exists());
+    }
+}
+
+#[test]
+fn a_device_without_an_end_is_no_certificate_and_no_key() {
+    let authority = Authority::new("authority");
+    let own = authority.server();
+    let dir = tempfile::tempdir().unwrap();
+    let files = [
+        ("tls-cert-file", write(&dir, "server.pem", &own.certificate)),
+        ("tls-key-file", write(&dir, "server.key", &own.key)),
+        ("tls-ca-cert-file", write(&dir, "ca.pem", &authority.pem)),
+    ];
+    for at in [0, 1, 2] {
+        let mut files = files.to_vec();
+        files[at].1 = "/dev/zero".into();
+        files.push(("tls-auth-clients", "yes".into()));
+        let error = refused_start(&dir, &files);
+        assert_eq!(error, "/dev/zero: it is too long, more than 16 MiB");
     }
 }
