@@ -219,8 +219,10 @@ fn holds_only_backups(vfs: &dyn Vfs, dir: &Path) -> Result<bool> {
     if !vfs.exists(dir)? {
         return Ok(true);
     }
+    let no_look = |error| no_look(dir, error);
+    let has_records = vfs.exists(&dir.join("backups")).map_err(no_look)?;
     // What somebody puts beside backups is left alone.
-    if !vfs.exists(&dir.join("backups"))? && vfs.list(dir)?.iter().any(|name| name != LOCK) {
+    if !has_records && vfs.list(dir).map_err(no_look)?.iter().any(|name| name != LOCK) {
         return Ok(false);
     }
     let names = |part: &str| -> Result<Vec<String>> {
@@ -231,6 +233,17 @@ fn holds_only_backups(vfs: &dyn Vfs, dir: &Path) -> Result<bool> {
     // A record says whose the directory is, whatever came beside it.
     let is_ours = records.iter().any(|name| is_record(name));
     Ok(is_ours || (records.is_empty() && names("files")?.iter().all(|name| is_content(name))))
+}
+
+/// The error of a look into the directory of backups; one that is none has what to do.
+fn no_look(dir: &Path, error: terrace_vfs::Error) -> terrace_vfs::Error {
+    match error {
+        terrace_vfs::Error::Io { op, source, .. } if source.kind() == ErrorKind::NotADirectory => {
+            let why = "it is no directory; name that of the backups, or a new one";
+            terrace_vfs::Error::io(op, dir, io::Error::new(ErrorKind::NotADirectory, why))
+        }
+        error => error,
+    }
 }
 
 /// Whether a file may be a record, or one that is being written.

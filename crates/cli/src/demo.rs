@@ -12,6 +12,7 @@ mod screen;
 use crate::outcome::Outcome;
 use crate::print;
 use crate::standard_output;
+use crate::store;
 use anyhow::{Context, Result, bail};
 use data::Data;
 use indicatif::ProgressBar;
@@ -81,6 +82,7 @@ impl Place {
             remove_at_signals(made.path())?;
             return Ok(Self::Temporary(made));
         };
+        store::check_directory(dir, "a new one with --dir")?;
         match terrace_inspect::contents(&*PosixVfs::shared(), dir)? {
             Contents::Missing | Contents::Empty => Ok(Self::Kept(dir.to_path_buf())),
             _ => bail!("{} is not empty; name a new directory with --dir", dir.display()),

@@ -3,7 +3,7 @@
 use crate::arguments;
 use crate::files;
 use anyhow::{Context, Result, bail};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace::{ColumnFamily, Db, Options};
 use terrace_inspect::Contents;
@@ -39,6 +39,22 @@ pub struct PartArgs {
     pub db: Option<u8>,
 }
 
+/// Whether something is there that is no directory: a file, or a link to nothing.
+pub fn is_no_directory(path: &Path) -> bool {
+    path.symlink_metadata().is_ok() && !path.is_dir()
+}
+
+/// Refuses what is there and is no directory, where `wanted` is to be named.
+///
+/// # Errors
+/// It is such a thing.
+pub fn check_directory(path: &Path, wanted: &str) -> Result<()> {
+    match is_no_directory(path) {
+        true => bail!("{} is no directory; name {wanted}", path.display()),
+        false => Ok(()),
+    }
+}
+
 /// What a command that reads has opened.
 pub enum Part {
     /// A column family, which keeps its store open.
@@ -65,7 +81,7 @@ impl StoreArgs {
     /// Opens the store for writing; nobody else may have it open.
     pub fn open(&self, options: Options, if_missing: IfMissing) -> Result<Db> {
         let create_if_missing = match self.contents()? {
-            Contents::Missing if self.is_something_else() => {
+            Contents::Missing if is_no_directory(&self.dir) => {
                 bail!(self.no_store(&Contents::Missing))
             }
             Contents::Missing | Contents::Empty if if_missing == IfMissing::Create => true,
@@ -151,15 +167,10 @@ impl StoreArgs {
         Ok(terrace_inspect::contents(&*files::vfs(), &self.dir)?)
     }
 
-    /// Whether there is a file where the directory should be, or a link to nothing.
-    fn is_something_else(&self) -> bool {
-        self.dir.symlink_metadata().is_ok()
-    }
-
     fn no_store(&self, contents: &Contents) -> String {
         let dir = self.dir.display();
         match contents {
-            Contents::Missing if self.is_something_else() => {
+            Contents::Missing if is_no_directory(&self.dir) => {
                 format!("{dir} is no directory; name that of a store with --dir")
             }
             Contents::Missing => format!(

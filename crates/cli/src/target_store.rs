@@ -8,6 +8,7 @@
 //! ([`PartialDir`]): what one of the two kinds has left goes with the next of either.
 
 use crate::outcome::tell;
+use crate::store;
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::io;
@@ -19,6 +20,9 @@ use terrace_vfs::{PARTIAL_LOCK_NAME, PartialDir, partial_path};
 
 /// The locked file, which no store has.
 const MARK: &str = "UNFINISHED";
+
+/// What a new store can be made in.
+const TO_NAME: &str = "a new or an empty one";
 
 /// A directory in the unfinished one that takes the place of an empty `DIR`, and so shows that one can.
 const TRIAL: &str = "trial";
@@ -37,16 +41,14 @@ impl Target {
     /// Makes an empty `DIR.partial` beside `dir`; one that a killed process left is removed.
     pub fn prepare(dir: &Path) -> Result<Self> {
         check_name(dir)?;
+        store::check_directory(dir, TO_NAME)?;
         let shown = dir.display();
         let old = match fs::symlink_metadata(dir) {
             Ok(_) => Some(fs::metadata(dir).with_context(|| format!("cannot look at {shown}"))?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error).with_context(|| format!("cannot look at {shown}")),
         };
-        if let Some(old) = &old {
-            if !old.is_dir() {
-                bail!("{shown} is no directory; name a new or an empty one");
-            }
+        if old.is_some() {
             let mut entries = fs::read_dir(dir).with_context(|| format!("cannot read {shown}"))?;
             if entries.next().is_some() {
                 bail!("{shown} is not empty; a store is made in a new or an empty directory");
@@ -108,9 +110,10 @@ impl Drop for Target {
 /// [`PartialDir`].
 ///
 /// # Errors
-/// As [`check_name`]; a process has it, or it cannot be removed.
+/// As [`check_name`]; `dir` is there and is no directory; a process has it, or it cannot be removed.
 pub fn remove_left(dir: &Path) -> Result<()> {
     check_name(dir)?;
+    store::check_directory(dir, TO_NAME)?;
     let partial = partial_path(dir);
     match dir.file_name().is_some() && is_file(&partial.join(MARK)) {
         true => remove_unfinished(dir, &partial),

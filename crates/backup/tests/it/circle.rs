@@ -295,3 +295,17 @@ fn numbers_of_backups_end() {
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
     db.close().unwrap();
 }
+
+#[test]
+fn a_file_in_the_place_of_the_directory_is_called_one_and_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "mine").unwrap();
+    let said = Backups::open(&file).err().unwrap().to_string();
+    assert!(said.contains(&format!("{}: it is no directory; name", file.display())), "{said}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+    let sim = SimVfs::new(1);
+    assert!(sim.write_file("/file", b"mine"));
+    let said = Backups::open_with(Arc::new(sim), "/file").err().unwrap().to_string();
+    assert!(said.contains("/file: it is no directory; name"), "{said}");
+}

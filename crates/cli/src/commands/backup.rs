@@ -5,7 +5,7 @@ use crate::files;
 use crate::outcome::Outcome;
 use crate::print::{self, Grouped};
 use crate::standard_output;
-use crate::store::{IfMissing, StoreArgs};
+use crate::store::{self, IfMissing, StoreArgs};
 use crate::target_store;
 use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
@@ -94,6 +94,7 @@ pub fn run(args: &BackupArgs) -> Result<Outcome> {
 
 /// Opens backups that are there: only `create` makes the directory.
 fn open(dir: &Path) -> Result<Backups> {
+    store::check_directory(dir, "that of the backups")?;
     if !dir.join("backups").is_dir() {
         bail!("{} holds no backups", dir.display());
     }
@@ -108,6 +109,7 @@ fn create(store: &StoreArgs, backups: &Path, keep: Option<u32>, as_is: bool) -> 
             backups.display()
         );
     }
+    store::check_directory(backups, "that of the backups, or a new one")?;
     let db = store.open(store.options(), IfMissing::Fail)?;
     let backups = Backups::open_with(files::vfs(), backups)?;
     let bar = print::bytes_bar(0, "backing up");

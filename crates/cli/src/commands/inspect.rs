@@ -4,7 +4,7 @@ use crate::files;
 use crate::outcome::{Outcome, tell};
 use crate::output_file::OutputFile;
 use crate::standard_output;
-use crate::store::{DEFAULT_DIR, DIR_VARIABLE};
+use crate::store::{self, DEFAULT_DIR, DIR_VARIABLE};
 use anyhow::{Context, Result};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -87,6 +87,12 @@ fn draw(vfs: &Arc<dyn Vfs>, file: &Path, plot: &Path) -> Result<()> {
 
 /// Prints what it can, then says how much is damaged. All of it is looked at even if the reader goes before the end.
 pub fn run(args: &InspectArgs) -> Result<Outcome> {
+    if let What::Lsm { dir } = &args.what
+        && let Err(error) = store::check_directory(dir, "that of a store")
+    {
+        tell(&error.to_string());
+        return Ok(Outcome::Unusable);
+    }
     let vfs = files::vfs();
     let mut out = BufWriter::new(standard_output::read_or_not());
     let printed = match &args.what {

@@ -5,6 +5,7 @@ use crate::outcome::{Outcome, tell};
 use crate::output_file::OutputFile;
 use crate::print::{self, Grouped};
 use crate::standard_output;
+use crate::store;
 use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -94,6 +95,7 @@ fn add(named: &Path) -> Result<Outcome> {
 }
 
 fn tell_used(dir: &Path) -> Result<Outcome> {
+    store::check_directory(dir, "that of a store, or of backups")?;
     let found = used_keys(&*PosixVfs::shared(), dir)?;
     tell_found(found, &mut standard_output::read_or_not())
 }
@@ -134,6 +136,7 @@ fn convert(args: &RewriteArgs, doing: &str, target: fn(KeyRing) -> Target) -> Re
         bail!("name the key file with --key-file or {}", files::KEY_FILE_VARIABLE)
     };
     let target = target(files::load_keys(key_file)?);
+    store::check_directory(&args.dir, "that of a store")?;
     let bar = print::bytes_bar(0, doing);
     let below = PosixVfs::shared();
     let done = rewrite(&(below as _), &args.dir, &target, &mut |bytes| bar.inc(bytes));

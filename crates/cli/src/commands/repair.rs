@@ -4,6 +4,7 @@ use crate::arguments;
 use crate::files;
 use crate::outcome::{Outcome, tell};
 use crate::standard_output;
+use crate::store;
 use anyhow::Result;
 use std::io::Write;
 use std::path::PathBuf;
@@ -35,6 +36,10 @@ pub fn run(args: &RepairArgs) -> Result<Outcome> {
     let dir = args.dir.display();
     match terrace_inspect::contents(&*files::vfs(), &args.dir)? {
         Contents::Store | Contents::Remains => {}
+        Contents::Missing if store::is_no_directory(&args.dir) => {
+            tell(&format!("{dir} is no directory; name that of a store"));
+            return Ok(Outcome::Unusable);
+        }
         Contents::Missing => {
             tell(&format!("there is no directory {dir}"));
             return Ok(Outcome::Unusable);

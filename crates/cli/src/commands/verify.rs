@@ -4,7 +4,7 @@ use crate::files;
 use crate::outcome::{Outcome, tell};
 use crate::print;
 use crate::standard_output;
-use crate::store::{DEFAULT_DIR, DIR_VARIABLE};
+use crate::store::{self, DEFAULT_DIR, DIR_VARIABLE};
 use anyhow::Result;
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
@@ -21,6 +21,10 @@ pub struct VerifyArgs {
 
 /// Checks and reports; works on a store that another process has open.
 pub fn run(args: &VerifyArgs) -> Result<Outcome> {
+    if let Err(error) = store::check_directory(&args.dir, "that of a store with --dir") {
+        tell(&error.to_string());
+        return Ok(Outcome::Unusable);
+    }
     let bar = print::bytes_bar(0, "checking");
     let mut tell_progress = |progress: Progress| {
         if bar.length() != Some(progress.total_bytes) {

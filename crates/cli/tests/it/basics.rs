@@ -255,6 +255,44 @@ fn a_file_in_the_place_of_a_directory_is_called_one_and_stays() {
     assert!(!program.path("nowhere").exists());
 }
 
+/// Whatever it is to be: a store, backups, or a place for one of them.
+#[test]
+fn each_command_that_takes_a_directory_says_that_a_file_is_none() {
+    let program = Program::new();
+    program.write("file", "meow");
+    std::os::unix::fs::symlink("nowhere", program.path("link")).unwrap();
+    program.ok(&["put", "k", "v"]);
+    program.ok(&["keys", "new", "keys"]);
+    program.ok(&["dump", "terrace-data", "dump"]);
+    program.ok(&["backup", "create", "terrace-data", "backups"]);
+    for dir in ["file", "link"] {
+        let refused: [&[&str]; 10] = [
+            &["keys", "used", dir],
+            &["encrypt", dir, "--key-file", "keys"],
+            &["decrypt", dir, "--key-file", "keys"],
+            &["backup", "list", dir],
+            &["backup", "create", "terrace-data", dir],
+            &["backup", "restore", "backups", "latest", dir],
+            &["checkpoint", dir],
+            &["restore", "dump", dir],
+            &["demo", "--dir", dir],
+            &["cluster", "up", "--dir", dir],
+        ];
+        let unusable: [&[&str]; 3] =
+            [&["verify", "--dir", dir], &["repair", dir], &["inspect", "lsm", dir]];
+        let all = refused.into_iter().map(|it| (1, it)).chain(unusable.map(|it| (2, it)));
+        for (code, command) in all {
+            let said = program.fails(code, command);
+            assert!(said.contains(&format!("{dir} is no directory; name ")), "{command:?}: {said}");
+        }
+        let ran = program.run(&["serve", "--port", "0", "--http-port", "0", "--dir", dir]);
+        let said = format!("/{dir}: it is there and is no directory; name another one");
+        assert!(ran.code == 1 && ran.err.contains(&said), "{}", ran.err);
+    }
+    assert_eq!(std::fs::read_to_string(program.path("file")).unwrap(), "meow");
+    assert!(!program.path("nowhere").exists());
+}
+
 #[test]
 fn a_store_without_current_is_not_taken_for_a_new_one() {
     let program = Program::with_store();

@@ -11,7 +11,7 @@
 use crate::error::{Error, Result};
 use crate::inner::{Inner, Look, ManifestInForce};
 use crate::memory::table_cache::TableCache;
-use crate::open::read_write::{self, Nouns, Opened, not_a_store};
+use crate::open::read_write::{self, Nouns, Opened, no_look, not_a_store};
 use crate::open::recover::{self, Log, OnDisk, Outcome, Replayed};
 use crate::options::Options;
 use crate::values::value_log::ValueLog;
@@ -65,7 +65,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Inner> {
     options.check()?;
     let vfs = options.advanced.vfs.clone();
     let dir = &vfs.absolute(dir);
-    if !vfs.exists(&names::current_path(dir))? {
+    if !vfs.exists(&names::current_path(dir)).map_err(|error| no_look(dir, error))? {
         return Err(not_a_store(dir, "there is no CURRENT file"));
     }
     let parts = Nouns::new(dir, &options, true)?;

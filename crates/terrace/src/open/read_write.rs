@@ -174,6 +174,18 @@ pub(crate) fn not_a_store(dir: &Path, why: impl Into<String>) -> Error {
     Error::NotAStore { dir: dir.to_path_buf(), why: why.into() }
 }
 
+/// The error of a look into the directory of a store, or of what should be one.
+pub(crate) fn no_look(dir: &Path, error: terrace_base::Error) -> Error {
+    match &error {
+        terrace_base::Error::Io { source, .. }
+            if source.kind() == std::io::ErrorKind::NotADirectory =>
+        {
+            not_a_store(dir, "it is no directory")
+        }
+        _ => error.into(),
+    }
+}
+
 pub(crate) fn lock(vfs: &dyn Vfs, dir: &Path) -> Result<Box<dyn Send + Sync>> {
     if !vfs.exists(dir)? {
         return Err(not_a_store(dir, "the directory does not exist"));
@@ -184,7 +196,7 @@ pub(crate) fn lock(vfs: &dyn Vfs, dir: &Path) -> Result<Box<dyn Send + Sync>> {
         {
             Error::Locked(dir.to_path_buf())
         }
-        _ => error.into(),
+        _ => no_look(dir, error),
     })
 }
 

@@ -63,6 +63,22 @@ fn what_is_written_is_read_before_and_after_flush_compaction_and_reopen() {
     check(&db);
 }
 
+#[test]
+fn a_file_in_the_place_of_a_directory_is_called_one_and_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "mine").unwrap();
+    let there = Options { create_if_missing: false, ..small() };
+    let opened =
+        [Db::open(&file, small()), Db::open(&file, there), Db::open_read_only(&file, small())];
+    for opened in opened {
+        let said = opened.err().unwrap().to_string();
+        assert!(said.contains("is no directory"), "{said}");
+        assert!(said.contains(&file.display().to_string()), "{said}");
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+}
+
 /// A copy of a store whose handle was forgotten, and with it still holds this process's lock.
 pub fn copy_without_lock(dir: &Path) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();

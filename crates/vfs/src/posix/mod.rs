@@ -87,7 +87,12 @@ fn create_dirs(path: &Path) -> Result<()> {
     let parent = path.parent().map_or(Path::new("."), or_here);
     create_dirs(parent)?;
     match fs::create_dir(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !path.is_dir() => {
+        // A file, or a link to nothing.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !path.is_dir() => {
+            let why = "it is there and is no directory; name another one, or move it away";
+            at("create directory", path, Err(io::Error::new(io::ErrorKind::NotADirectory, why)))
+        }
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             at("create directory", path, Err(error))
         }
         // One that another process created a moment ago may not be durable yet either.

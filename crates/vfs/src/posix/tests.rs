@@ -394,6 +394,23 @@ fn shared_locks_are_held_together_but_not_beside_the_exclusive_one() {
     assert!(PosixVfs.lock_shared(&path).is_ok());
 }
 
+/// As the simulated file system does; `File exists` does not say what is wrong.
+#[test]
+fn what_is_no_directory_is_named_where_one_is_to_be_made() {
+    let dir = directory();
+    let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+    write(&file, b"mine", false);
+    std::os::unix::fs::symlink(dir.path().join("nothing"), &link).unwrap();
+    for (wanted, named) in [(&file, &file), (&file.join("a/b"), &file), (&link, &link)] {
+        let refused = PosixVfs.create_dir_all(wanted);
+        let said = refused.as_ref().unwrap_err().to_string();
+        assert!(said.starts_with(&format!("create directory {}: ", named.display())), "{said}");
+        assert!(said.contains("is no directory") && said.contains("move it away"), "{said}");
+        assert_eq!(kind(refused), ErrorKind::NotADirectory);
+    }
+    assert_eq!(fs::read(&file).unwrap(), b"mine");
+}
+
 #[test]
 fn names_come_and_go() {
     let dir = directory();

@@ -8,6 +8,7 @@ use crate::commands::serve;
 use crate::files;
 use crate::outcome::{self, Outcome};
 use crate::standard_output;
+use crate::store;
 use crate::traces::Traces;
 use anyhow::{Context, Result, anyhow, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -90,6 +91,7 @@ impl Nodes {
 pub fn run(args: &UpArgs, login: &Login, verbose: u8) -> Result<Outcome> {
     allocator::give_back_memory();
     check(args)?;
+    store::check_directory(&args.dir, "a new one with --dir, or that of the cluster")?;
     std::fs::create_dir_all(&args.dir)
         .with_context(|| format!("cannot make {}", args.dir.display()))?;
     let (metadata, db) = match &args.etcd {
