@@ -8,6 +8,7 @@
 //! 5. The commit log ([`log`]): readable as a recovery reads it, its batches sound.
 //! 6. Files that belong to nothing: told, but no problem; the next open removes them, or moves them to
 //!    `lost/` if they look like data.
+//! 7. Directories with the name of a log segment: they are in the way of one.
 //!
 //! Takes no lock. Another process may have the store open, add, merge and remove files meanwhile:
 //! what looks wrong is looked at again under the newest manifest before it is called a problem.
@@ -29,6 +30,7 @@ use std::sync::Arc;
 use terrace_base::{Error, FileNumber, Result, SegmentNumber};
 use terrace_manifest::FileMeta;
 use terrace_manifest::evidence::{self, Claims, Evidence};
+use terrace_manifest::names::{self, FileName};
 use terrace_vfs::Vfs;
 
 /// What a check went through.
@@ -310,6 +312,26 @@ impl Checker<'_> {
         }
         for name in listing.temps.iter().chain(&listing.others) {
             self.note(format!("{} is not a file of the store", self.dir.join(name).display()));
+        }
+        self.directories(&tree)
+    }
+
+    /// Directories that have the name of a log segment: no list of files has them, and an open cannot begin the segment. One
+    /// that the manifest names is a value segment, and looked at as such.
+    fn directories(&mut self, tree: &Tree) -> Result<()> {
+        let others = self.vfs.list_others(self.dir)?;
+        let all = [self.vfs.list(self.dir)?, others.clone()].concat();
+        // Those far past all numbers of the store are in nobody's way.
+        let (_, foreign) = names::foreign_numbers(&all, tree.next_file_number);
+        for name in others {
+            if let FileName::Log(number) = names::parse(&name)
+                && !tree.segments.contains_key(&number)
+                && !foreign.contains(&number.file())
+            {
+                let detail = "it is a directory with the name of a log segment; move it away, or let `terrace repair` \
+                              move it to lost/";
+                self.report.problems.push(Problem::of(&self.dir.join(name), detail));
+            }
         }
         Ok(())
     }

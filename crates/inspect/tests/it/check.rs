@@ -130,6 +130,19 @@ fn a_flipped_bit_anywhere_in_the_log_is_found_or_an_unfinished_tail() {
     }
 }
 
+/// An open that begins a segment of this name is refused.
+#[test]
+fn a_directory_with_the_name_of_a_log_segment_is_a_problem() {
+    let store = Store::new();
+    for harmless in ["lost", "notes.log", "5000000000.log"] {
+        store.vfs.create_dir_all(&store.path(harmless)).unwrap();
+    }
+    assert!(check(&store).is_sound(), "{}", check(&store));
+    store.vfs.create_dir_all(&store.path("000009.log")).unwrap();
+    let found = problem(&store, "000009.log");
+    assert!(found.contains("is a directory") && found.contains("`terrace repair`"), "{found}");
+}
+
 #[test]
 fn missing_short_and_swapped_files_are_named() {
     let store = Store::new();
