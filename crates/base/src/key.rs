@@ -127,6 +127,44 @@ pub fn head(key: &[u8]) -> u64 {
     }
 }
 
+/// Makes `key` its first `kept` bytes, of which it has as many, then `head`, then `tail`. Where its length stays, as in stores
+/// whose keys have one, short pieces are written without a call.
+#[inline]
+pub fn set_end(key: &mut Vec<u8>, kept: usize, head: &[u8], tail: &[u8]) {
+    let tail_at = kept + head.len();
+    if key.len() == tail_at + tail.len() {
+        let (front, end) = key.split_at_mut(tail_at);
+        write_piece(&mut front[kept..], head);
+        write_piece(end, tail);
+    } else {
+        key.truncate(kept);
+        key.extend_from_slice(head);
+        key.extend_from_slice(tail);
+    }
+}
+
+/// Copies `from` over `to`, which is as long.
+#[inline]
+fn write_piece(to: &mut [u8], from: &[u8]) {
+    match from.len() {
+        0 => {}
+        4..=7 => write_words::<4>(to, from),
+        8..=16 => write_words::<8>(to, from),
+        _ => to.copy_from_slice(from),
+    }
+}
+
+/// Copies one to two words as two, which may overlap.
+#[inline]
+fn write_words<const WORD: usize>(to: &mut [u8], from: &[u8]) {
+    if let (Some(to), Some(from)) = (to.first_chunk_mut::<WORD>(), from.first_chunk()) {
+        *to = *from;
+    }
+    if let (Some(to), Some(from)) = (to.last_chunk_mut::<WORD>(), from.last_chunk()) {
+        *to = *from;
+    }
+}
+
 /// The length of the longest common prefix of `a` and `b`.
 #[inline]
 pub fn common_prefix(a: &[u8], b: &[u8]) -> usize {
@@ -178,6 +216,21 @@ mod tests {
         assert_eq!(compare_internal(b"a", newer, b"a", older), Ordering::Less);
         assert_eq!(compare_internal(b"a", older, b"b", newer), Ordering::Less);
         assert!(seek_trailer(SeqNo::new(7)) > newer && seek_trailer(SeqNo::new(6)) < newer);
+    }
+
+    #[test]
+    fn the_end_of_a_key_is_set_whatever_its_length_was_and_is() {
+        let bytes: Vec<u8> = (1..=60).collect();
+        for (before, kept) in
+            [0, 1, 7, 20, 30].into_iter().flat_map(|n| [(n, 0), (n, n / 2), (n, n)])
+        {
+            for (head, tail) in (0..20).flat_map(|head| (0..40).map(move |tail| (head, tail))) {
+                let mut key = vec![99; before];
+                let (head, tail) = (&bytes[..head], &bytes[20..20 + tail]);
+                set_end(&mut key, kept, head, tail);
+                assert_eq!(key, [&vec![99; kept][..], head, tail].concat());
+            }
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use terrace_base::key::compare_internal;
+use terrace_base::key::{compare_internal, set_end};
 use terrace_base::{Error, InternalIter, Result};
 use terrace_buf::Slice;
 use terrace_compression::Compression;
@@ -218,13 +218,8 @@ impl SstIter {
         let block = BlockRef::new(bytes, self.layout);
         let entry = block.entry(at);
         let head = block.head(at);
-        self.key.truncate(self.layout.prefix_len as usize);
-        if entry.rest_len >= HEAD_BYTES {
-            self.key.extend_from_slice(&head);
-            self.key.extend_from_slice(entry.tail);
-        } else {
-            self.key.extend_from_slice(&head[..entry.rest_len]);
-        }
+        let head = &head[..entry.rest_len.min(HEAD_BYTES)];
+        set_end(&mut self.key, self.layout.prefix_len.into(), head, entry.tail);
         self.trailer = entry.trailer | self.reader.global_trailer;
         self.value = entry.value;
         self.at = at;
@@ -563,6 +558,7 @@ impl InternalIter for SstIter {
         let next = self.at + 1;
         if self.valid && next < self.layout.count as usize {
             self.settle(next);
+            self.prefetch_ahead();
             return Ok(());
         }
         self.next_block()

@@ -42,9 +42,12 @@ impl KeySpace {
     pub fn is_present(self, index: u64, key: &[u8]) -> bool {
         let width = self.key_size.min(NUMBER_BYTES);
         let number = (2 * index).to_be_bytes();
-        key.len() == self.key_size
-            && key.starts_with(&number[NUMBER_BYTES - width..])
-            && key.iter().skip(width).all(|byte| *byte == b'0')
+        // A whole number is one word, and no call.
+        let is_number = match key.first_chunk::<NUMBER_BYTES>() {
+            Some(front) if width == NUMBER_BYTES => *front == number,
+            _ => key.starts_with(&number[NUMBER_BYTES - width..]),
+        };
+        is_number && key.len() == self.key_size && key.iter().skip(width).all(|byte| *byte == b'0')
     }
 
     /// Writes a key over `key` that no item has, right after that of item `index`.

@@ -203,7 +203,7 @@ impl<'a> BlockRef<'a> {
     }
 
     /// Entry `at`, which must be below the count.
-    #[inline]
+    #[inline(always)]
     pub fn entry(&self, at: usize) -> RawEntry<'a> {
         let range = self.entry_range(at);
         let end = range.end;

@@ -12,6 +12,9 @@ use terrace_buf::Buf;
 /// Bytes behind the entry of a seek that are asked for: a few steps are to follow.
 const PREFETCH_BYTES: usize = 1024;
 
+/// How far behind its entry a step asks for a line of entries to come.
+const STEP_AHEAD_BYTES: usize = 512;
+
 /// Entries that may be left in a block before the one behind it is asked for.
 const FEW_ENTRIES: usize = 12;
 
@@ -61,6 +64,12 @@ impl SstIter {
             self.prefetch_steps(model, block);
         }
         self.valid
+    }
+
+    /// Asks for what steps after the next few read.
+    #[inline]
+    pub(super) fn prefetch_ahead(&self) {
+        terrace_filter::prefetch_read(self.page_bytes(), self.value.end + STEP_AHEAD_BYTES);
     }
 
     /// Asks for what the next steps read.

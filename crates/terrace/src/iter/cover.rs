@@ -55,6 +55,12 @@ impl Cover {
         }
     }
 
+    /// Whether there are no tombstones.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.sources.is_empty()
+    }
+
     /// The newest tombstone that covers `key`, 0 if none: versions of the key with a smaller
     /// sequence number are deleted. Free if there are no sources.
     #[inline]

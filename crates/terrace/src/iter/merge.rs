@@ -62,7 +62,7 @@ impl<I: InternalIter> MergingIter<I> {
         self.tree[0] as usize
     }
 
-    #[inline]
+    #[inline(always)]
     fn refresh_head(&mut self, child: usize) {
         let iter = &self.children[child];
         self.heads[child] = match iter.valid() {
@@ -73,7 +73,7 @@ impl<I: InternalIter> MergingIter<I> {
     }
 
     /// Whether child `a` comes before child `b` in the direction of travel.
-    #[inline]
+    #[inline(always)]
     fn beats(&self, a: usize, b: usize) -> bool {
         match self.heads[a].cmp(&self.heads[b]) {
             Ordering::Less => true,
@@ -123,7 +123,7 @@ impl<I: InternalIter> MergingIter<I> {
     }
 
     /// Plays the matches from the winner's leaf to the root after the winner moved.
-    #[inline]
+    #[inline(always)]
     fn replay(&mut self) {
         let count = self.children.len();
         let mut winner = self.winner();

@@ -22,7 +22,7 @@ use crate::merge_operator::{MergeOperator, Offered, Operands};
 use crate::values::value_source::ValueSource;
 use std::path::Path;
 use std::sync::Arc;
-use terrace_base::key::{EXPIRY_BYTES, seek_trailer, trailer_kind, trailer_seqno};
+use terrace_base::key::{EXPIRY_BYTES, seek_trailer, set_end, trailer_kind, trailer_seqno};
 use terrace_base::{Error, HANDLE_BYTES, Result, SeqNo, ValueHandle, ValueKind};
 
 /// Steps over versions of one user key before the cursor seeks past them.
@@ -356,9 +356,12 @@ impl<I: ScanCursor> Visible<I> {
         match std::mem::replace(&mut self.state, State::Nowhere) {
             State::Nowhere => return Ok(()),
             State::Forward => {
-                self.key.clear();
-                self.key.extend_from_slice(self.iter.user_key());
+                set_end(&mut self.key, 0, &[], self.iter.user_key());
                 self.iter.next()?;
+                if self.is_plain() {
+                    (self.state, self.live) = (State::Forward, Live::at_start(Content::Value));
+                    return Ok(());
+                }
             }
             State::Backward => self.iter.seek(&self.key, 0)?,
             State::Folded => {}
@@ -379,6 +382,20 @@ impl<I: ScanCursor> Visible<I> {
             State::Folded => self.iter.seek_before(&self.key, u64::MAX)?,
         }
         self.find_backward()
+    }
+
+    /// Whether the cursor stands on what a step forward from `self.key` shows as a rule: a value under another key, that
+    /// the view shows for certain. [`Self::find_forward`] finds the same, and everything else.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        if !self.iter.valid() || !self.view.cover.is_empty() {
+            return false;
+        }
+        let (user_key, trailer) = (self.iter.user_key(), self.iter.trailer());
+        trailer_kind(trailer) == Some(ValueKind::Put)
+            && trailer_seqno(trailer) <= self.view.seqno
+            && !same_key(user_key, &self.key)
+            && self.view.upper.as_deref().is_none_or(|upper| user_key < upper)
     }
 
     /// From the cursor on, the first entry to show. `skip` says which entries of `self.key` are
