@@ -22,7 +22,9 @@ use crate::merge_operator::{MergeOperator, Offered, Operands};
 use crate::values::value_source::ValueSource;
 use std::path::Path;
 use std::sync::Arc;
-use terrace_base::key::{EXPIRY_BYTES, seek_trailer, set_end, trailer_kind, trailer_seqno};
+use terrace_base::key::{
+    EXPIRY_BYTES, same_key, seek_trailer, set_end, trailer_kind, trailer_seqno,
+};
 use terrace_base::{Error, HANDLE_BYTES, Result, SeqNo, ValueHandle, ValueKind};
 
 /// Steps over versions of one user key before the cursor seeks past them.
@@ -159,17 +161,6 @@ fn live_from_expiry(stored: &[u8], content: Content, now_ms: u64) -> Result<Opti
             "a value with an expiry has {} bytes instead of at least {EXPIRY_BYTES}",
             stored.len()
         ))),
-    }
-}
-
-/// `a == b`; for keys of 8 to 16 bytes by two overlapping words instead of a call.
-#[inline]
-fn same_key(a: &[u8], b: &[u8]) -> bool {
-    match (a.first_chunk::<8>(), b.first_chunk::<8>(), a.last_chunk::<8>(), b.last_chunk::<8>()) {
-        (Some(a_head), Some(b_head), Some(a_tail), Some(b_tail)) => {
-            a.len() == b.len() && a_head == b_head && a_tail == b_tail && (a.len() <= 16 || a == b)
-        }
-        _ => a == b,
     }
 }
 
@@ -374,8 +365,7 @@ impl<I: ScanCursor> Visible<I> {
         match std::mem::replace(&mut self.state, State::Nowhere) {
             State::Nowhere => return Ok(()),
             State::Forward => {
-                self.key.clear();
-                self.key.extend_from_slice(self.iter.user_key());
+                set_end(&mut self.key, 0, &[], self.iter.user_key());
                 self.leave_key_backward()?;
             }
             State::Backward => {}
@@ -384,18 +374,17 @@ impl<I: ScanCursor> Visible<I> {
         self.find_backward()
     }
 
-    /// Whether the cursor stands on what a step forward from `self.key` shows as a rule: a value under another key, that
-    /// the view shows for certain. [`Self::find_forward`] finds the same, and everything else.
+    /// Whether a step from `self.key` has come, as most do, to a value of another key that is certain to be shown.
+    /// [`Self::find_forward`] finds the same.
     #[inline]
     fn is_plain(&self) -> bool {
-        if !self.iter.valid() || !self.view.cover.is_empty() {
-            return false;
-        }
-        let (user_key, trailer) = (self.iter.user_key(), self.iter.trailer());
-        trailer_kind(trailer) == Some(ValueKind::Put)
-            && trailer_seqno(trailer) <= self.view.seqno
-            && !same_key(user_key, &self.key)
-            && self.view.upper.as_deref().is_none_or(|upper| user_key < upper)
+        let (iter, view) = (&self.iter, &self.view);
+        iter.valid()
+            && trailer_kind(iter.trailer()) == Some(ValueKind::Put)
+            && trailer_seqno(iter.trailer()) <= view.seqno
+            && view.cover.is_empty()
+            && !same_key(iter.user_key(), &self.key)
+            && view.upper.as_deref().is_none_or(|upper| iter.user_key() < upper)
     }
 
     /// From the cursor on, the first entry to show. `skip` says which entries of `self.key` are
@@ -426,8 +415,7 @@ impl<I: ScanCursor> Visible<I> {
             let trailer = self.iter.trailer();
             if trailer_seqno(trailer) > self.view.seqno {
                 if skip != Skip::TooNew {
-                    self.key.clear();
-                    self.key.extend_from_slice(user_key);
+                    set_end(&mut self.key, 0, &[], user_key);
                     (skip, steps) = (Skip::TooNew, 0);
                 }
                 steps = (steps + 1) % MAX_STEPS;
@@ -451,8 +439,7 @@ impl<I: ScanCursor> Visible<I> {
                 (self.state, self.live) = (State::Forward, live);
                 return Ok(());
             }
-            self.key.clear();
-            self.key.extend_from_slice(user_key);
+            set_end(&mut self.key, 0, &[], user_key);
             (skip, steps) = (Skip::Rest, 0);
             covered = if is_covered { covered + 1 } else { 0 };
             self.note_step(is_covered)?;
@@ -476,8 +463,7 @@ impl<I: ScanCursor> Visible<I> {
             if self.view.lower.as_deref().is_some_and(|lower| user_key < lower) {
                 break;
             }
-            self.key.clear();
-            self.key.extend_from_slice(user_key);
+            set_end(&mut self.key, 0, &[], user_key);
             let Some(trailer) = self.take_newest_backward()? else {
                 self.too_new += 1;
                 self.check_steps()?;
@@ -515,8 +501,7 @@ impl<I: ScanCursor> Visible<I> {
     /// cursor onto older versions.
     #[cold]
     fn fold(&mut self, cover_seqno: SeqNo) -> Result<()> {
-        self.key.clear();
-        self.key.extend_from_slice(self.iter.user_key());
+        set_end(&mut self.key, 0, &[], self.iter.user_key());
         self.operands.clear();
         let mut base = None;
         loop {
