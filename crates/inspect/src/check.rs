@@ -8,7 +8,7 @@
 //! 5. The commit log ([`log`]): readable as a recovery reads it, its batches sound.
 //! 6. Files that belong to nothing: told, but no problem; the next open removes them, or moves them to
 //!    `lost/` if they look like data.
-//! 7. Directories with the name of a log segment: they are in the way of one.
+//! 7. Directories with the name of a file that is still to be written, or of a segment of the log in force: they are in its way.
 //!
 //! Takes no lock. Another process may have the store open, add, merge and remove files meanwhile:
 //! what looks wrong is looked at again under the newest manifest before it is called a problem.
@@ -316,19 +316,24 @@ impl Checker<'_> {
         self.directories(&tree)
     }
 
-    /// Directories that have the name of a log segment: no list of files has them, and an open cannot begin the segment. One
-    /// that the manifest names is a value segment, and looked at as such.
+    /// Directories that have the name of a file which is still to be written: no list of files has them, so an open or a job takes
+    /// their numbers, and cannot write the files. Those with smaller numbers are in nobody's way, unless they stand where a
+    /// segment of the log would. One that the manifest names is a value segment, and looked at as such.
     fn directories(&mut self, tree: &Tree) -> Result<()> {
-        let others = self.vfs.list_others(self.dir)?;
-        let all = [self.vfs.list(self.dir)?, others.clone()].concat();
-        // Those far past all numbers of the store are in nobody's way.
+        let (files, others) = (self.vfs.list(self.dir)?, self.vfs.list_others(self.dir)?);
+        let (free, _) = names::foreign_numbers(&files, tree.next_file_number);
+        let all = [files, others.clone()].concat();
+        // Nor are those far past all numbers of the store.
         let (_, foreign) = names::foreign_numbers(&all, tree.next_file_number);
+        let oldest = tree.oldest_log_segment();
         for name in others {
-            if let FileName::Log(number) = names::parse(&name)
-                && !tree.segments.contains_key(&number)
-                && !foreign.contains(&number.file())
-            {
-                let detail = "it is a directory with the name of a log segment; move it away, or let `terrace repair` \
+            let Some(number) = names::number_of(&name) else { continue };
+            let is_in_log = match names::parse(&name) {
+                FileName::Log(log) => log >= oldest && !tree.segments.contains_key(&log),
+                _ => false,
+            };
+            if !foreign.contains(&number) && (number >= free || is_in_log) {
+                let detail = "it is a directory with the name of a file of the store; move it away, or let `terrace repair` \
                               move it to lost/";
                 self.report.problems.push(Problem::of(&self.dir.join(name), detail));
             }
