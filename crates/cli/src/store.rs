@@ -3,6 +3,7 @@
 use crate::arguments;
 use crate::files;
 use anyhow::{Context, Result, bail};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace::{ColumnFamily, Db, Options};
@@ -39,9 +40,16 @@ pub struct PartArgs {
     pub db: Option<u8>,
 }
 
-/// Whether something is there that is no directory: a file, or a link to nothing.
+/// Whether something is there that is no directory: a file, or a link to nothing. Of what cannot be looked at that is not known:
+/// the next call says why.
 pub fn is_no_directory(path: &Path) -> bool {
-    path.symlink_metadata().is_ok() && !path.is_dir()
+    match path.metadata() {
+        Ok(found) => !found.is_dir(),
+        Err(error) => {
+            matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+                && path.is_symlink()
+        }
+    }
 }
 
 /// Refuses what is there and is no directory, where `wanted` is to be named.

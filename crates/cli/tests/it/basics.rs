@@ -293,6 +293,24 @@ fn each_command_that_takes_a_directory_says_that_a_file_is_none() {
     assert!(!program.path("nowhere").exists());
 }
 
+/// A link to itself; one to where the user may not look is met in the same way.
+#[test]
+fn of_what_cannot_be_looked_at_no_command_says_that_it_is_no_directory() {
+    let program = Program::new();
+    std::os::unix::fs::symlink("loop", program.path("loop")).unwrap();
+    let why = program.path("loop").metadata().unwrap_err().to_string();
+    let commands: [&[&str]; 4] = [
+        &["verify", "--dir", "loop"],
+        &["stats", "--dir", "loop"],
+        &["demo", "--dir", "loop"],
+        &["repair", "loop"],
+    ];
+    for command in commands {
+        let said = program.fails(1, command);
+        assert!(said.contains(&why) && !said.contains("no directory"), "{command:?}: {said}");
+    }
+}
+
 #[test]
 fn a_store_without_current_is_not_taken_for_a_new_one() {
     let program = Program::with_store();

@@ -86,17 +86,26 @@ fn create_dirs(path: &Path) -> Result<()> {
     }
     let parent = path.parent().map_or(Path::new("."), or_here);
     create_dirs(parent)?;
-    match fs::create_dir(path) {
+    let made = match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => check_is_dir(path),
+        made => made,
+    };
+    at("create directory", path, made)?;
+    // One that another process created a moment ago may not be durable yet either.
+    PosixVfs.sync_dir(parent)
+}
+
+/// Refuses what is there and is no directory. What cannot be looked at, as behind a link to where one may not look, may be one: the
+/// error is that of the look.
+fn check_is_dir(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         // A file, or a link to nothing.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !path.is_dir() => {
+        _ => {
             let why = "it is there and is no directory; name another one, or move it away";
-            at("create directory", path, Err(io::Error::new(io::ErrorKind::NotADirectory, why)))
+            Err(io::Error::new(io::ErrorKind::NotADirectory, why))
         }
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            at("create directory", path, Err(error))
-        }
-        // One that another process created a moment ago may not be durable yet either.
-        _ => PosixVfs.sync_dir(parent),
     }
 }
 

@@ -411,6 +411,17 @@ fn what_is_no_directory_is_named_where_one_is_to_be_made() {
     assert_eq!(fs::read(&file).unwrap(), b"mine");
 }
 
+/// A link to itself; one to where this process may not look is met in the same way.
+#[test]
+fn of_what_cannot_be_looked_at_nobody_says_that_it_is_no_directory() {
+    let dir = directory();
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&link, &link).unwrap();
+    let looked = fs::metadata(&link).unwrap_err();
+    let said = PosixVfs.create_dir_all(&link).unwrap_err().to_string();
+    assert_eq!(said, format!("create directory {}: {looked}", link.display()));
+}
+
 #[test]
 fn names_come_and_go() {
     let dir = directory();
