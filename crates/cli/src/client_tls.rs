@@ -9,9 +9,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_server::bounded_file;
 
-/// The largest file of certificates or of a key that is read.
-const MAX_FILE_MIB: u64 = 16;
-
 /// How nodes are reached; the names are those of `redis-cli`.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct TlsArgs {
@@ -80,7 +77,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
 
 /// The bytes of a file, which may be a device without an end.
 fn read(file: &Path) -> Result<Vec<u8>> {
-    bounded_file::read(file, MAX_FILE_MIB).map_err(|why| about(file, &why))
+    bounded_file::read(file, bounded_file::MAX_MIB).map_err(|why| about(file, &why))
 }
 
 fn about(file: &Path, why: &dyn std::fmt::Display) -> anyhow::Error {

@@ -28,15 +28,13 @@ pub use log::{AclLog, LogEntry, Reason};
 pub use password::{PasswordHash, generate};
 pub use user::{Access, DEFAULT_USER, User};
 
+use crate::bounded_file;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// The longest text of users that is read.
-const MAX_FILE_MIB: u64 = 16;
 
 /// Rules of a user, each a word of `ACL SETUSER`.
 pub type Rules = Vec<Vec<u8>>;
@@ -293,7 +291,7 @@ impl Acl {
     /// # Errors
     /// As [`Self::load`], and those of the device.
     pub fn load_file(&self, path: &Path) -> Result<(), AclError> {
-        let text = crate::bounded_file::read(path, MAX_FILE_MIB)
+        let text = bounded_file::read(path, bounded_file::MAX_MIB)
             .map_err(|error| AclError::System(format!("the file of users: {error}")))?;
         self.load(&text)
     }

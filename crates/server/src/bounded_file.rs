@@ -6,6 +6,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+/// The most that is read of a file of users, certificates or keys: all authorities that browsers know take some 200 KiB.
+pub const MAX_MIB: u64 = 16;
+
 /// The bytes of the file at `path`: this many MiB at most.
 ///
 /// # Errors

@@ -11,9 +11,6 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The largest file of certificates or of a key that is read: all authorities that browsers know take some 200 KiB.
-const MAX_FILE_MIB: u64 = 16;
-
 /// What `tls-port` needs; `None` if there is none.
 ///
 /// # Errors
@@ -70,7 +67,7 @@ fn certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
 }
 
 fn read(file: &Path) -> io::Result<Vec<u8>> {
-    bounded_file::read(file, MAX_FILE_MIB).map_err(|error| about(file, &error))
+    bounded_file::read(file, bounded_file::MAX_MIB).map_err(|error| about(file, &error))
 }
 
 fn about(file: &Path, what: &dyn std::fmt::Display) -> io::Error {
