@@ -393,7 +393,8 @@ fn quarantine(
     event::quarantined(&family.name, level, file.number, pause_us, error);
     // Values that a damaged file refers to cannot be moved any more: nobody is to wait for that.
     if let (None, Error::Corruption(cause)) = (pause_us, error) {
-        file.value_refs.iter().for_each(|r| env.read.value_log.spare(r.segment, cause));
+        let log = &env.read.value_log;
+        file.value_refs.iter().for_each(|r| log.spare(r.segment, cause, log.begin_try()));
     }
 }
 
@@ -562,6 +563,7 @@ fn moving(env: &JobEnv) -> Option<Moving<'_>> {
             env.base.options.advanced.segment_bytes,
             log.live_bytes(),
         ),
+        of_try: log.begin_try(),
     })
 }
 

@@ -1,8 +1,10 @@
 //! Segments of the value log that garbage collection leaves alone, since a value in them could not be read when it was to be
 //! moved: a damaged one for as long as the store is open, one that the device did not give, or that is lost, until a pause is over. The pauses
-//! double from [`FIRST_PAUSE_US`] up to [`LONGEST_PAUSE_US`].
+//! double from [`FIRST_PAUSE_US`] up to [`LONGEST_PAUSE_US`]. What a try says of the device does not count once somebody has asked
+//! for a collection since it began: the device is to be asked again.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_base::sync::Mutex;
 use terrace_base::{Error, SegmentNumber};
 use terrace_sst::is_damage;
@@ -38,11 +40,17 @@ impl Exclusion {
     }
 }
 
+/// A try to move values, by how often somebody had asked for a collection when it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Try(u64);
+
 /// What becomes of a segment with a value that could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It was excluded already.
     Known,
+    /// A later try is to find out.
+    Outdated,
     /// It is excluded for this time.
     Pause(u64),
     /// It is excluded while the store is open.
@@ -53,13 +61,23 @@ pub(crate) enum Verdict {
 #[derive(Debug, Default)]
 pub(crate) struct Excluded {
     segments: Mutex<BTreeMap<SegmentNumber, Exclusion>>,
+    /// How often somebody has asked for a collection; changed under the lock of `segments`.
+    asked: AtomicU64,
 }
 
 impl Excluded {
-    /// A value in `segment` could not be read.
-    pub fn add(&self, segment: SegmentNumber, error: &Error, now_us: u64) -> Verdict {
+    /// A try that begins now.
+    pub fn begin_try(&self) -> Try {
+        Try(self.asked.load(Ordering::Acquire))
+    }
+
+    /// A value in `segment` could not be read in `of_try`.
+    pub fn add(&self, segment: SegmentNumber, error: &Error, now_us: u64, of_try: Try) -> Verdict {
         let mut segments = self.segments.lock();
         let (before, is_damaged) = (segments.get(&segment), error.is_corruption());
+        if !is_damaged && of_try < self.begin_try() {
+            return Verdict::Outdated;
+        }
         // One try meets many values of a segment. That it is damaged stays true, whatever else it meets.
         if before.is_some_and(|before| before.is_damaged || !is_damaged && before.holds(now_us)) {
             return Verdict::Known;
@@ -80,7 +98,9 @@ impl Excluded {
 
     /// Somebody asks for a collection: what the device did not give is tried again at once.
     pub fn hurry(&self) {
-        self.segments.lock().values_mut().for_each(|exclusion| exclusion.retry_at_us = 0);
+        let mut segments = self.segments.lock();
+        self.asked.fetch_add(1, Ordering::Release);
+        segments.values_mut().for_each(|exclusion| exclusion.retry_at_us = 0);
     }
 
     /// Segments that have left the store.
@@ -110,41 +130,58 @@ mod tests {
         Error::corruption(Path::new("000007.log"), 7, "a checksum")
     }
 
+    /// A try that has just begun met `error`.
+    fn add_now(excluded: &Excluded, error: &Error, now_us: u64) -> Verdict {
+        excluded.add(SEVEN, error, now_us, excluded.begin_try())
+    }
+
     #[test]
     fn what_the_device_does_not_give_is_tried_again_after_pauses_that_double() {
         let excluded = Excluded::default();
         let (mut now_us, mut pauses) = (0, Vec::new());
         for _ in 0..12 {
             assert!(excluded.why(SEVEN, now_us).is_none());
-            let Verdict::Pause(pause) = excluded.add(SEVEN, &unreadable(), now_us) else {
+            let Verdict::Pause(pause) = add_now(&excluded, &unreadable(), now_us) else {
                 panic!("it is tried again");
             };
             // Another value that the same merge meets.
-            assert_eq!(excluded.add(SEVEN, &unreadable(), now_us + 1), Verdict::Known);
+            assert_eq!(add_now(&excluded, &unreadable(), now_us + 1), Verdict::Known);
             assert!(excluded.why(SEVEN, now_us + pause - 1).is_some_and(|why| !why.is_damaged));
             now_us += pause;
             pauses.push(pause);
         }
         assert_eq!(pauses[..3], [FIRST_PAUSE_US, 2 * FIRST_PAUSE_US, 4 * FIRST_PAUSE_US]);
         assert_eq!(pauses[11], LONGEST_PAUSE_US);
-        excluded.add(SEVEN, &unreadable(), now_us);
+        add_now(&excluded, &unreadable(), now_us);
         excluded.hurry();
         assert!(excluded.why(SEVEN, now_us).is_none(), "a caller does not wait for the pause");
         assert_eq!(excluded.count(), 1);
         excluded.forget(&[SEVEN]);
         assert_eq!(excluded.count(), 0);
-        assert_eq!(excluded.add(SEVEN, &unreadable(), 0), Verdict::Pause(FIRST_PAUSE_US));
+        assert_eq!(add_now(&excluded, &unreadable(), 0), Verdict::Pause(FIRST_PAUSE_US));
     }
 
     #[test]
     fn what_is_damaged_stays_so_whatever_the_device_says_then() {
         let excluded = Excluded::default();
-        excluded.add(SEVEN, &unreadable(), 0);
-        assert_eq!(excluded.add(SEVEN, &damaged(), 1), Verdict::ForGood);
-        assert_eq!(excluded.add(SEVEN, &damaged(), 2), Verdict::Known);
-        assert_eq!(excluded.add(SEVEN, &unreadable(), u64::MAX), Verdict::Known);
+        add_now(&excluded, &unreadable(), 0);
+        assert_eq!(add_now(&excluded, &damaged(), 1), Verdict::ForGood);
+        assert_eq!(add_now(&excluded, &damaged(), 2), Verdict::Known);
+        assert_eq!(add_now(&excluded, &unreadable(), u64::MAX), Verdict::Known);
         excluded.hurry();
         let why = excluded.why(SEVEN, u64::MAX).unwrap();
         assert!(why.is_damaged && why.why.contains("a checksum"), "{why:?}");
+    }
+
+    #[test]
+    fn a_try_that_began_before_somebody_asked_says_nothing_of_the_device() {
+        let excluded = Excluded::default();
+        let before = excluded.begin_try();
+        excluded.hurry();
+        assert_eq!(excluded.add(SEVEN, &unreadable(), 1, before), Verdict::Outdated);
+        assert!(excluded.why(SEVEN, 1).is_none());
+        assert_eq!(excluded.count(), 0);
+        // Damage is there whoever asks.
+        assert_eq!(excluded.add(SEVEN, &damaged(), 1, before), Verdict::ForGood);
     }
 }

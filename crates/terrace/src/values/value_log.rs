@@ -17,7 +17,7 @@ mod live;
 mod value_length;
 
 use crate::event;
-use crate::values::excluded::{Excluded, Verdict};
+use crate::values::excluded::{Excluded, Try, Verdict};
 use crate::values::segment_map::Segments;
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use std::collections::{BTreeMap, HashSet};
@@ -314,10 +314,16 @@ impl ValueLog {
         self.victims.store(Arc::new(victims));
     }
 
-    /// A value in `segment` cannot be read, so that it cannot be moved: the segment stays, at least for now.
-    pub fn spare(&self, segment: SegmentNumber, error: &Error) {
-        match self.excluded.add(segment, error, self.clock.monotonic_us()) {
+    /// A try to move values that begins now.
+    pub fn begin_try(&self) -> Try {
+        self.excluded.begin_try()
+    }
+
+    /// A value in `segment` could not be read in `of_try`, so that it cannot be moved: the segment stays, at least for now.
+    pub fn spare(&self, segment: SegmentNumber, error: &Error, of_try: Try) {
+        match self.excluded.add(segment, error, self.clock.monotonic_us(), of_try) {
             Verdict::Known => {}
+            Verdict::Outdated => return,
             Verdict::Pause(us) => event::value_not_moved(segment, Some(us), error),
             Verdict::ForGood => event::value_not_moved(segment, None, error),
         }

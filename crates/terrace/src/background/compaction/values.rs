@@ -12,7 +12,7 @@ use super::pick::{Compaction, Reason, victim_bytes};
 use crate::background::output::Output;
 use crate::env::rate_limit::RateLimiter;
 use crate::kill_point::kill_point;
-use crate::values::excluded::is_of_segment;
+use crate::values::excluded::{Try, is_of_segment};
 use crate::values::value_log::{SegmentMap, ValueLog};
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -47,6 +47,8 @@ pub(crate) struct Moving<'a> {
     pub victims_live_bytes: u64,
     /// Length at which a segment ends.
     pub segment_bytes: u64,
+    /// When the job began.
+    pub of_try: Try,
 }
 
 impl Moving<'_> {
@@ -274,7 +276,7 @@ impl<'a> Stage<'a> {
                 // The entry of a value that is damaged or lost stays as it is: a read of the key gives the error, and
                 // the merge goes on.
                 Some(Err(error)) if is_of_segment(&error) => {
-                    moving.log.spare(from.segment, &error);
+                    moving.log.spare(from.segment, &error, moving.of_try);
                     self.output.add(key, entry.trailer, value)?;
                     continue;
                 }

@@ -198,6 +198,7 @@ impl Store {
                     victims: Arc::new(self.victims.clone()),
                     victims_live_bytes: 0,
                     segment_bytes: 4 << 10,
+                    of_try: self.log.begin_try(),
                 }),
                 filtering: None,
                 kept_room: room.as_ref(),

@@ -223,6 +223,7 @@ fn a_job_that_comes_by_moves_no_next_to_nothing() {
         victims: Arc::new(store.victims.clone()),
         victims_live_bytes,
         segment_bytes: 8 * held(&store.victims),
+        of_try: store.log.begin_try(),
     };
     assert!(moving.moves(&compaction));
     moving.segment_bytes += 8;
