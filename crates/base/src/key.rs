@@ -154,6 +154,12 @@ pub fn set_end(key: &mut Vec<u8>, kept: usize, head: &[u8], tail: &[u8]) {
     }
 }
 
+/// Makes `key` the same as `other`; a short one of the same length is written without a call, as in [`set_end`].
+#[inline]
+pub fn set_key(key: &mut Vec<u8>, other: &[u8]) {
+    set_end(key, 0, &[], other);
+}
+
 /// Copies `from` over `to`, which is as long.
 #[inline]
 fn write_piece(to: &mut [u8], from: &[u8]) {
@@ -254,6 +260,18 @@ mod tests {
                 let (head, tail) = (&bytes[..head], &bytes[20..20 + tail]);
                 set_end(&mut key, kept, head, tail);
                 assert_eq!(key, [&vec![99; kept][..], head, tail].concat());
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_becomes_another_whatever_the_lengths_of_both() {
+        let bytes: Vec<u8> = (1..=40).collect();
+        for before in 0..40 {
+            for len in 0..=bytes.len() {
+                let mut key = vec![99; before];
+                set_key(&mut key, &bytes[..len]);
+                assert_eq!(key, bytes[..len]);
             }
         }
     }

@@ -23,7 +23,7 @@ use crate::values::value_source::ValueSource;
 use std::path::Path;
 use std::sync::Arc;
 use terrace_base::key::{
-    EXPIRY_BYTES, same_key, seek_trailer, set_end, trailer_kind, trailer_seqno,
+    EXPIRY_BYTES, same_key, seek_trailer, set_key, trailer_kind, trailer_seqno,
 };
 use terrace_base::{Error, HANDLE_BYTES, Result, SeqNo, ValueHandle, ValueKind};
 
@@ -347,7 +347,7 @@ impl<I: ScanCursor> Visible<I> {
         match std::mem::replace(&mut self.state, State::Nowhere) {
             State::Nowhere => return Ok(()),
             State::Forward => {
-                set_end(&mut self.key, 0, &[], self.iter.user_key());
+                set_key(&mut self.key, self.iter.user_key());
                 self.iter.next()?;
                 if self.is_plain() {
                     (self.state, self.live) = (State::Forward, Live::at_start(Content::Value));
@@ -365,7 +365,7 @@ impl<I: ScanCursor> Visible<I> {
         match std::mem::replace(&mut self.state, State::Nowhere) {
             State::Nowhere => return Ok(()),
             State::Forward => {
-                set_end(&mut self.key, 0, &[], self.iter.user_key());
+                set_key(&mut self.key, self.iter.user_key());
                 self.leave_key_backward()?;
             }
             State::Backward => {}
@@ -415,7 +415,7 @@ impl<I: ScanCursor> Visible<I> {
             let trailer = self.iter.trailer();
             if trailer_seqno(trailer) > self.view.seqno {
                 if skip != Skip::TooNew {
-                    set_end(&mut self.key, 0, &[], user_key);
+                    set_key(&mut self.key, user_key);
                     (skip, steps) = (Skip::TooNew, 0);
                 }
                 steps = (steps + 1) % MAX_STEPS;
@@ -439,7 +439,7 @@ impl<I: ScanCursor> Visible<I> {
                 (self.state, self.live) = (State::Forward, live);
                 return Ok(());
             }
-            set_end(&mut self.key, 0, &[], user_key);
+            set_key(&mut self.key, user_key);
             (skip, steps) = (Skip::Rest, 0);
             covered = if is_covered { covered + 1 } else { 0 };
             self.note_step(is_covered)?;
@@ -463,7 +463,7 @@ impl<I: ScanCursor> Visible<I> {
             if self.view.lower.as_deref().is_some_and(|lower| user_key < lower) {
                 break;
             }
-            set_end(&mut self.key, 0, &[], user_key);
+            set_key(&mut self.key, user_key);
             let Some(trailer) = self.take_newest_backward()? else {
                 self.too_new += 1;
                 self.check_steps()?;
@@ -501,7 +501,7 @@ impl<I: ScanCursor> Visible<I> {
     /// cursor onto older versions.
     #[cold]
     fn fold(&mut self, cover_seqno: SeqNo) -> Result<()> {
-        set_end(&mut self.key, 0, &[], self.iter.user_key());
+        set_key(&mut self.key, self.iter.user_key());
         self.operands.clear();
         let mut base = None;
         loop {
