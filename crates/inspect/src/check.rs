@@ -286,7 +286,8 @@ impl Checker<'_> {
     /// Files in the directory that nothing names. The names are listed before the manifest is
     /// read, so that a file made meanwhile is not among them.
     fn unclaimed(&mut self) -> Result<()> {
-        let listing = Listing::read(&**self.vfs, self.dir)?;
+        let files = self.vfs.list(self.dir)?;
+        let listing = Listing::of(self.dir, files.clone());
         let Some(tree) = salvage::load(&**self.vfs, self.dir, &mut Vec::new())? else {
             return Ok(());
         };
@@ -313,14 +314,15 @@ impl Checker<'_> {
         for name in listing.temps.iter().chain(&listing.others) {
             self.note(format!("{} is not a file of the store", self.dir.join(name).display()));
         }
-        self.directories(&tree)
+        self.directories(files, &tree)
     }
 
     /// Directories that have the name of a file which is still to be written: no list of files has them, so an open or a job takes
     /// their numbers, and cannot write the files. Those with smaller numbers are in nobody's way, unless they stand where a
-    /// segment of the log would. One that the manifest names is a value segment, and looked at as such.
-    fn directories(&mut self, tree: &Tree) -> Result<()> {
-        let (files, others) = (self.vfs.list(self.dir)?, self.vfs.list_others(self.dir)?);
+    /// segment of the log would. One that the manifest names is a value segment, and looked at as such. `files` are the names of
+    /// the files in the directory.
+    fn directories(&mut self, files: Vec<String>, tree: &Tree) -> Result<()> {
+        let others = self.vfs.list_others(self.dir)?;
         let (free, _) = names::foreign_numbers(&files, tree.next_file_number);
         let all = [files, others.clone()].concat();
         // Nor are those far past all numbers of the store.

@@ -92,8 +92,12 @@ impl Listing {
     }
 
     pub fn read(vfs: &dyn Vfs, dir: &Path) -> Result<Self> {
+        Ok(Self::of(dir, vfs.list(dir)?))
+    }
+
+    /// Of the files of `dir` with these names.
+    pub fn of(dir: &Path, mut names: Vec<String>) -> Self {
         let mut listing = Self::default();
-        let mut names = vfs.list(dir)?;
         names.sort();
         for name in names {
             let path = dir.join(&name);
@@ -117,7 +121,7 @@ impl Listing {
                 FileName::Other => listing.others.push(name),
             }
         }
-        Ok(listing)
+        listing
     }
 }
 

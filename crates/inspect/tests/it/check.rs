@@ -2,11 +2,13 @@
 
 use crate::store::{DIR, Store, batch, sst};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use terrace_base::{SegmentNumber, SeqNo, ValueKind};
 use terrace_inspect::{Contents, Report, check_store, check_store_with, contents};
 use terrace_log::{LogOptions, LogPosition, LogWriter};
 use terrace_manifest::{FamilyEdit, Manifest, VersionEdit};
-use terrace_vfs::{SimVfs, Vfs};
+use terrace_vfs::{BeforeCalls, Call, SimVfs, Vfs};
 
 pub fn check(store: &Store) -> Report {
     check_store(&store.shared(), Path::new(DIR)).unwrap()
@@ -145,6 +147,20 @@ fn a_directory_with_the_name_of_a_file_to_come_is_a_problem() {
         let found = problem(&store, name);
         assert!(found.contains("is a directory") && found.contains("`terrace repair`"), "{found}");
     }
+}
+
+/// For the value segments, for the log, and for what belongs to nothing: its files, and the directories in it.
+#[test]
+fn of_a_sound_store_the_directory_is_listed_four_times() {
+    let store = Store::new();
+    let listings = Arc::new(AtomicUsize::new(0));
+    let count = listings.clone();
+    let vfs: Arc<dyn Vfs> = Arc::new(BeforeCalls::new(store.vfs.clone(), move |call, _: &Path| {
+        count.fetch_add(usize::from(matches!(call, Call::List)), Ordering::Relaxed);
+        Ok(())
+    }));
+    assert!(check_store(&vfs, Path::new(DIR)).unwrap().is_sound());
+    assert_eq!(listings.load(Ordering::Relaxed), 4);
 }
 
 #[test]
