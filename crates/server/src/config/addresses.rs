@@ -17,14 +17,28 @@ pub fn listen_address(word: &str) -> Option<(IpAddr, bool)> {
     Some((ip, is_optional))
 }
 
-/// An address that stands among these words twice, the second time as one that must be listened on.
-pub(super) fn given_twice(words: &[String]) -> Option<IpAddr> {
-    let mut before = Vec::new();
-    for (ip, is_optional) in words.iter().filter_map(|word| listen_address(word)) {
-        if !is_optional && before.contains(&ip) {
-            return Some(ip);
+/// Why not all of these words can be listened on at one port: an address is there twice, or one of two includes the other, and
+/// the second of them must be listened on. Sockets of IPv6 take no connections of IPv4, so that no address of the one includes
+/// one of the other.
+pub(super) fn overlap(words: &[String]) -> Option<String> {
+    let is_overlap = |a: IpAddr, b: IpAddr| {
+        a == b || a.is_ipv4() == b.is_ipv4() && (a.is_unspecified() || b.is_unspecified())
+    };
+    let mut before: Vec<(&String, IpAddr)> = Vec::new();
+    for word in words {
+        let Some((ip, is_optional)) = listen_address(word) else { continue };
+        let overlapping = before.iter().find(|(_, other)| is_overlap(*other, ip));
+        if let Some((first, other)) = overlapping
+            && !is_optional
+        {
+            let what = match (*other == ip, ip.is_unspecified()) {
+                (true, _) => format!("{ip} is there twice"),
+                (false, true) => format!("{word} includes {first}"),
+                (false, false) => format!("{first} includes {word}"),
+            };
+            return Some(format!("{what}; leave one of them out"));
         }
-        before.push(ip);
+        before.push((word, ip));
     }
     None
 }

@@ -1,6 +1,6 @@
 //! The table of options. Everything else about configuration is derived from it.
 
-use super::addresses::given_twice;
+use super::addresses::overlap;
 use super::error::ConfigError;
 use super::output_limits::OutputLimits;
 use super::user_rules::UserRules;
@@ -414,8 +414,8 @@ impl Settings {
             if words.is_empty() {
                 return conflict(name, "there must be an address to listen on");
             }
-            if let Some(ip) = given_twice(words) {
-                return conflict(name, &format!("{ip} is there twice; leave one of them out"));
+            if let Some(why) = overlap(words) {
+                return conflict(name, &why);
             }
         }
         if self.proto_max_bulk_len > self.client_query_buffer_limit {

@@ -137,6 +137,9 @@ fn options_that_clash_are_refused_together() {
         &[("bind", "")],
         &[("bind", "127.0.0.1 ::1 127.0.0.1")],
         &[("http-bind", "-127.0.0.1 localhost")],
+        &[("bind", "* 127.0.0.1")],
+        &[("bind", "-::1 ::")],
+        &[("http-bind", "10.0.0.1 * -::1")],
         &[("client-query-buffer-limit", "1mb")],
         &[("cluster-etcd", " ,, ")],
         &[("cluster-announce-ip", "a b")],
@@ -157,8 +160,20 @@ fn options_that_clash_are_refused_together() {
     flags(&[("port", "0"), ("http-port", "0")]).unwrap();
     let said = flags(&[("bind", "localhost 127.0.0.1")]).unwrap_err().to_string();
     assert_eq!(said, "bind: 127.0.0.1 is there twice; leave one of them out");
-    // The second one is left out, since the first one has it; and nothing is listened on.
-    for sound in [&[("bind", "::1 -::1 *")][..], &[("http-bind", "::1 ::1"), ("http-port", "0")]] {
+    for (bind, said) in [
+        ("* localhost", "bind: * includes localhost; leave one of them out"),
+        ("::1 0.0.0.0 ::", "bind: :: includes ::1; leave one of them out"),
+        ("* 0.0.0.0", "bind: 0.0.0.0 is there twice; leave one of them out"),
+    ] {
+        assert_eq!(flags(&[("bind", bind)]).unwrap_err().to_string(), said);
+    }
+    // The second one is left out, since the first one has it; the two are of IPv4 and of IPv6; and nothing is listened on.
+    for sound in [
+        &[("bind", "::1 -::1 *")][..],
+        &[("bind", "* -127.0.0.1 -0.0.0.0 ::")],
+        &[("bind", "0.0.0.0 ::1")],
+        &[("http-bind", "::1 ::1"), ("http-port", "0")],
+    ] {
         flags(sound).unwrap();
     }
 }
