@@ -1,7 +1,7 @@
-//! Addresses to listen on as words of an option, as in Redis: `localhost`, `*` for all of IPv4, and a `-` in front of one
-//! that is left out if the machine does not have it.
+//! Addresses to listen on as words of an option, as in Redis: `localhost`, `*` for all of IPv4, `::*` for all of IPv6, and a `-`
+//! in front of one that is left out if the machine does not have it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The address that a word means, and whether it may be left out; `None` if it means none.
 pub fn listen_address(word: &str) -> Option<(IpAddr, bool)> {
@@ -10,7 +10,8 @@ pub fn listen_address(word: &str) -> Option<(IpAddr, bool)> {
         None => (word, false),
     };
     let ip = match name {
-        "*" => IpAddr::from([0, 0, 0, 0]),
+        "*" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        "::*" => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         "localhost" => IpAddr::from([127, 0, 0, 1]),
         other => other.parse().ok()?,
     };

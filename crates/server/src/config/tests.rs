@@ -163,6 +163,7 @@ fn options_that_clash_are_refused_together() {
     for (bind, said) in [
         ("* localhost", "bind: * includes localhost; leave one of them out"),
         ("::1 0.0.0.0 ::", "bind: :: includes ::1; leave one of them out"),
+        ("::1 ::*", "bind: ::* includes ::1; leave one of them out"),
         ("* 0.0.0.0", "bind: 0.0.0.0 is there twice; leave one of them out"),
     ] {
         assert_eq!(flags(&[("bind", bind)]).unwrap_err().to_string(), said);
@@ -172,6 +173,8 @@ fn options_that_clash_are_refused_together() {
         &[("bind", "::1 -::1 *")][..],
         &[("bind", "* -127.0.0.1 -0.0.0.0 ::")],
         &[("bind", "0.0.0.0 ::1")],
+        // As in the file that comes with Redis.
+        &[("bind", "* -::*")],
         &[("http-bind", "::1 ::1"), ("http-port", "0")],
     ] {
         flags(sound).unwrap();

@@ -102,8 +102,8 @@ impl Kind {
             Self::Text => "a text without control characters".into(),
             Self::Secret => "a text".into(),
             Self::Path => "a path".into(),
-            Self::Addresses => "IP addresses, localhost or *, separated by spaces; - before one \
-                                makes it optional"
+            Self::Addresses => "IP addresses, localhost, * or ::*, separated by spaces; - before \
+                                one makes it optional"
                 .into(),
             Self::HostNames => "names of hosts, separated by spaces".into(),
             Self::Choice(names) => match names {
