@@ -98,14 +98,23 @@ pub fn check_wanted(dir: &Path, create_if_missing: bool, error_if_exists: bool) 
         // As in LevelDB, only the last directory is made.
         true if !has_parent(dir) => Err(failed(dir, &io::Error::from_raw_os_error(libc::ENOENT))),
         true => Ok(()),
-        // A directory that cannot be written is the more telling error, as in LevelDB.
-        false if dir.is_dir() && !is_writable(dir) => {
-            Err(failed(dir, &io::Error::from(io::ErrorKind::PermissionDenied)))
-        }
         false => {
+            check_usable(dir)?;
             Err(Failure::argument(format!("{there}: does not exist (create_if_missing is false)")))
         }
     }
+}
+
+/// Refuses what is there and is no directory, or cannot be looked at or written: the more telling error, as in LevelDB, which
+/// locks before it looks for a store.
+fn check_usable(dir: &Path) -> Outcome<()> {
+    let error = match std::fs::metadata(dir) {
+        Ok(found) if !found.is_dir() => io::Error::from_raw_os_error(libc::ENOTDIR),
+        Ok(_) if !is_writable(dir) => io::Error::from(io::ErrorKind::PermissionDenied),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => error,
+        _ => return Ok(()),
+    };
+    Err(failed(dir, &error))
 }
 
 fn exists(dir: &Path) -> Failure {

@@ -226,6 +226,21 @@ fn a_store_without_its_current_is_damaged_and_not_absent() {
     assert_eq!(check_wanted(&absent, false, false).unwrap_err().code, Code::InvalidArgument);
 }
 
+#[test]
+fn a_file_in_the_place_of_the_directory_is_an_io_error_as_in_leveldb() {
+    let temp = tempfile::tempdir().unwrap();
+    let file = temp.path().join("file");
+    std::fs::write(&file, "mine").unwrap();
+    for path in [file.clone(), file.join("store")] {
+        let refused = check_wanted(&path, false, false).unwrap_err();
+        assert_eq!(refused.code, Code::Io, "{}", refused.message);
+        assert!(refused.message.contains("Not a directory"), "{}", refused.message);
+        let error = open(&path).unwrap_err();
+        assert!(error.starts_with("IO error: "), "{error}");
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+}
+
 /// As if another process had made it after the look, and closed it.
 #[test]
 fn a_store_that_was_made_in_the_meantime_is_not_taken_for_a_new_one() {
