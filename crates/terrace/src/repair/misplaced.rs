@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use terrace_base::{Error, SegmentNumber};
+use terrace_log::SegmentFile;
 use terrace_manifest::ManifestState;
 use terrace_manifest::evidence::Claims;
 use terrace_manifest::names::{self, FileName};
@@ -87,7 +88,11 @@ impl Repair<'_> {
             .map(|number| format!("{number:06}.log"))
             .collect();
         let strays = strays.iter().map(|name| (name, Standing::OfAnotherStore));
-        for (name, standing) in directories.chain(files).chain(strays).collect::<Vec<_>>() {
+        let found: Vec<(&String, Standing)> = directories.chain(files).chain(strays).collect();
+        let is_found = |name: &String| found.iter().any(|(other, _)| *other == name);
+        let left: Vec<String> = listing.iter().filter(|name| !is_found(name)).cloned().collect();
+        let left = recover::segments_in(self.dir, &left, state, numbers);
+        for (name, standing) in found {
             let in_log = match names::parse(name) {
                 FileName::Log(number) if number >= oldest => {
                     Some(number).filter(|number| !state.segments.contains_key(number))
@@ -98,7 +103,7 @@ impl Repair<'_> {
             let text = format!("{name} is {standing}, and moves to lost/ as {name}{MISPLACED}");
             match (in_log, &standing) {
                 // A segment that is another one is a gap of the log, and told with it.
-                (Some(number), Standing::NoFile(_)) => {
+                (Some(number), Standing::NoFile(_)) if !self.is_passed_over(number, &left) => {
                     self.lost(format!("log segment {number}: {text}"));
                 }
                 _ => self.note(text),
@@ -107,6 +112,26 @@ impl Repair<'_> {
             let names = if is_segment && in_log.is_some() { passed_over } else { absent };
             names.insert(name.clone());
         }
+    }
+
+    /// Whether the log, of which `segments` are left, went on without a segment `number`: something stood under that name while the
+    /// store was open, or another file got the number. The header of a segment says which one it continues. From the last one back
+    /// they are followed as a replay follows them, past `number` or to the first that does not tell.
+    fn is_passed_over(&self, number: SegmentNumber, segments: &[SegmentFile]) -> bool {
+        let last = segments.last().map(|file| file.number);
+        let Some(mut at) = last.filter(|last| *last > number) else { return false };
+        while at > number {
+            let path = names::log_path(self.dir, at);
+            let header = match terrace_log::read_header_around_loss(&*self.vfs, &path) {
+                Ok(Ok(header)) if header.segment == at => header,
+                _ => return false,
+            };
+            match header.previous {
+                Some(end) if end.segment < at => at = end.segment,
+                _ => return false,
+            }
+        }
+        at < number
     }
 
     /// Sets temporary files of `listing` aside that have the number of a file which is missing: one that `state` names, or the segment
@@ -164,5 +189,63 @@ impl Repair<'_> {
     pub(super) fn is_in_the_way(&self, name: &str) -> bool {
         let kind = names::parse(name);
         self.misplaced.absent.contains(name) && matches!(kind, FileName::Current | FileName::Temp)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::write::log_segments::next_segment;
+    use crate::{Db, Options, RepairOptions};
+    use std::sync::Arc;
+    use terrace_vfs::{SimVfs, Vfs};
+
+    const KEYS: [&str; 3] = ["first", "second", "third"];
+
+    fn options(sim: &SimVfs) -> Options {
+        let mut options = Options { memory_budget: 16 << 20, ..Options::default() };
+        options.advanced.vfs = Arc::new(sim.clone());
+        options.advanced.reserve_bytes = 0;
+        options.advanced.compact_when_idle = false;
+        options
+    }
+
+    #[test]
+    fn a_directory_with_a_number_that_the_log_passed_over_is_no_loss() {
+        let (sim, dir) = (SimVfs::new(1), Path::new("/store"));
+        let db = Db::open(dir, options(&sim)).unwrap();
+        let env = &db.inner().commit;
+        let next = env.versions.file_numbers.next().get();
+        let [passed, begun, last] = [next, next + 1, next + 2].map(SegmentNumber::new);
+        sim.create_dir_all(&names::log_path(dir, passed)).unwrap();
+        for key in KEYS {
+            db.put(key, "value").unwrap();
+            if key != KEYS[2] {
+                let lead = env.queue().unwrap().lead();
+                next_segment(env, &mut lead.log()).unwrap();
+            }
+        }
+        db.sync().unwrap();
+        let repair =
+            |image: &SimVfs| crate::repair(dir, options(image), RepairOptions::default()).unwrap();
+        let image = sim.kill_image();
+        let report = repair(&image);
+        assert!(report.lost.is_empty(), "{report:?}");
+        let is_told = |note: &String| note.contains("is a directory, and moves to lost/");
+        assert!(report.notes.iter().any(is_told), "{report:?}");
+        assert!(!image.exists(&names::log_path(dir, passed)).unwrap());
+        let after = Db::open(dir, options(&image)).unwrap();
+        for key in KEYS {
+            assert_eq!(after.get(key).unwrap().as_deref(), Some(&b"value"[..]), "{key}");
+        }
+        // In the place of one that the next one continues, or behind all that are left.
+        for number in [begun, last] {
+            let (image, path) = (sim.kill_image(), names::log_path(dir, number));
+            image.remove(&path).unwrap();
+            image.create_dir_all(&path).unwrap();
+            let report = repair(&image);
+            let told = format!("log segment {number}: {number:06}.log is a directory");
+            assert!(report.lost.iter().any(|line| line.starts_with(&told)), "{report:?}");
+        }
     }
 }
