@@ -1,6 +1,6 @@
 //! Files that somebody names, read only as far as such a file can go: a device such as `/dev/zero` has no end.
 //!
-//! Used for users, certificates and keys, and the history of the dashboard.
+//! Used for the configuration, users, certificates and keys, and the history of the dashboard.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -5,15 +5,16 @@ use super::names::{all_options, option, required};
 use super::table::{OptionSpec, Settings};
 use super::user_rules::{UserChange, UserRules};
 use super::value::Kind;
+use crate::bounded_file;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
+use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, Value};
 
 /// The largest file that is read.
-const MAX_FILE_BYTES: u64 = 4 << 20;
+const MAX_FILE_MIB: u64 = 4;
+const MAX_FILE_BYTES: u64 = MAX_FILE_MIB << 20;
 
 /// What a file says.
 #[derive(Default, Clone, PartialEq)]
@@ -50,14 +51,12 @@ fn document(path: &Path) -> Result<DocumentMut, ConfigError> {
         return Err(complaint(path, "it is a pipe; name a file, which can be read again"));
     }
     check_len(path, found.len())?;
-    let mut text = String::new();
     // A device such as /dev/zero says that it has no bytes, and has no end.
-    let read = File::open(path)
-        .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text))
-        .map_err(|e| complaint(path, e))?;
-    if read as u64 > MAX_FILE_BYTES {
-        return Err(complaint(path, format!("more than {MAX_FILE_BYTES} bytes")));
-    }
+    let bytes = bounded_file::read(path, MAX_FILE_MIB).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => complaint(path, format!("more than {MAX_FILE_BYTES} bytes")),
+        _ => complaint(path, error),
+    })?;
+    let text = io::read_to_string(bytes.as_slice()).map_err(|e| complaint(path, e))?;
     text.parse::<DocumentMut>().map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
         let line =

@@ -255,6 +255,9 @@ fn files_with_errors_say_where() {
     let (_folder, path) = file("requirepass = \"hunter2\n");
     let error = Config::load(Some(&path), [], []).unwrap_err();
     assert!(!format!("{error}{error:?}").contains("hunter2"), "{error}");
+    std::fs::write(&path, b"port = 1 # \xff\n").unwrap();
+    let error = Config::load(Some(&path), [], []).unwrap_err().to_string();
+    assert!(error.ends_with("stream did not contain valid UTF-8"), "{error}");
     assert!(Config::load(Some(Path::new("/no/such.toml")), [], []).is_err());
 }
 
