@@ -8,12 +8,14 @@
 //!
 //! [`mod@format`] is the byte layout, which [`writer`] and [`reader`] share and nothing else;
 //! [`recover()`] replays many segments under the rule "a prefix without holes"; [`dump`] prints a
-//! segment whatever its state; [`salvage()`] replays what is sound of one. The format is specified in `docs/format/log.md`.
+//! segment whatever its state; [`salvage()`] replays what is sound of one; [`Links`] tell which
+//! numbers a log has passed over. The format is specified in `docs/format/log.md`.
 
 #![forbid(unsafe_code)]
 
 pub mod dump;
 pub mod format;
+mod links;
 pub mod reader;
 pub mod recover;
 mod salvage;
@@ -23,6 +25,7 @@ mod window;
 pub mod writer;
 
 pub use format::LogPosition;
+pub use links::Links;
 pub use reader::{
     LogReader, Record, RecordKind, Step, read_header, read_header_around_loss, unsupported_version,
 };

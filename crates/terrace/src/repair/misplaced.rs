@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use terrace_base::{Error, SegmentNumber};
-use terrace_log::SegmentFile;
+use terrace_log::Links;
 use terrace_manifest::ManifestState;
 use terrace_manifest::evidence::Claims;
 use terrace_manifest::names::{self, FileName};
@@ -92,6 +92,7 @@ impl Repair<'_> {
         let is_found = |name: &String| found.iter().any(|(other, _)| *other == name);
         let left: Vec<String> = listing.iter().filter(|name| !is_found(name)).cloned().collect();
         let left = recover::segments_in(self.dir, &left, state, numbers);
+        let links = Links::read(&*self.vfs, &left);
         for (name, standing) in found {
             let in_log = match names::parse(name) {
                 FileName::Log(number) if number >= oldest => {
@@ -103,7 +104,7 @@ impl Repair<'_> {
             let text = format!("{name} is {standing}, and moves to lost/ as {name}{MISPLACED}");
             match (in_log, &standing) {
                 // A segment that is another one is a gap of the log, and told with it.
-                (Some(number), Standing::NoFile(_)) if !self.is_passed_over(number, &left) => {
+                (Some(number), Standing::NoFile(_)) if !links.passed_over(number) => {
                     self.lost(format!("log segment {number}: {text}"));
                 }
                 _ => self.note(text),
@@ -112,26 +113,6 @@ impl Repair<'_> {
             let names = if is_segment && in_log.is_some() { passed_over } else { absent };
             names.insert(name.clone());
         }
-    }
-
-    /// Whether the log, of which `segments` are left, went on without a segment `number`: something stood under that name while the
-    /// store was open, or another file got the number. The header of a segment says which one it continues. From the last one back
-    /// they are followed as a replay follows them, past `number` or to the first that does not tell.
-    fn is_passed_over(&self, number: SegmentNumber, segments: &[SegmentFile]) -> bool {
-        let last = segments.last().map(|file| file.number);
-        let Some(mut at) = last.filter(|last| *last > number) else { return false };
-        while at > number {
-            let path = names::log_path(self.dir, at);
-            let header = match terrace_log::read_header_around_loss(&*self.vfs, &path) {
-                Ok(Ok(header)) if header.segment == at => header,
-                _ => return false,
-            };
-            match header.previous {
-                Some(end) if end.segment < at => at = end.segment,
-                _ => return false,
-            }
-        }
-        at < number
     }
 
     /// Sets temporary files of `listing` aside that have the number of a file which is missing: one that `state` names, or the segment
@@ -247,5 +228,12 @@ mod tests {
             let told = format!("log segment {number}: {number:06}.log is a directory");
             assert!(report.lost.iter().any(|line| line.starts_with(&told)), "{report:?}");
         }
+        // The header of the last one does not tell anything, and that of the one before it does.
+        let image = sim.kill_image();
+        assert!(image.corrupt(names::log_path(dir, last), 30, 0xff));
+        let report = repair(&image);
+        let is_named = |line: &String| line.contains(&format!("{passed:06}.log is a directory"));
+        assert!(!report.lost.iter().any(is_named), "{report:?}");
+        assert!(report.notes.iter().any(is_named), "{report:?}");
     }
 }
