@@ -8,7 +8,8 @@
 //! 5. The commit log ([`log`]): readable as a recovery reads it, its batches sound.
 //! 6. Files that belong to nothing: told, but no problem; the next open removes them, or moves them to
 //!    `lost/` if they look like data.
-//! 7. Directories with the name of a file that is still to be written, or of a segment of the log in force: they are in its way.
+//! 7. Directories with the name of a file that is still to be written, or of a segment of the log in force: they are in its way,
+//!    unless the log has passed over their number.
 //!
 //! Takes no lock. Another process may have the store open, add, merge and remove files meanwhile:
 //! what looks wrong is looked at again under the newest manifest before it is called a problem.
@@ -28,6 +29,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_base::{Error, FileNumber, Result, SegmentNumber};
+use terrace_log::Links;
 use terrace_manifest::FileMeta;
 use terrace_manifest::evidence::{self, Claims, Evidence};
 use terrace_manifest::names::{self, FileName};
@@ -314,27 +316,40 @@ impl Checker<'_> {
         for name in listing.temps.iter().chain(&listing.others) {
             self.note(format!("{} is not a file of the store", self.dir.join(name).display()));
         }
-        self.directories(files, &tree)
+        self.directories(files, &listing, &tree)
     }
 
     /// Directories that have the name of a file which is still to be written: no list of files has them, so an open or a job takes
     /// their numbers, and cannot write the files. Those with smaller numbers are in nobody's way, unless they stand where a
-    /// segment of the log would. One that the manifest names is a value segment, and looked at as such. `files` are the names of
-    /// the files in the directory.
-    fn directories(&mut self, files: Vec<String>, tree: &Tree) -> Result<()> {
+    /// segment of the log may have been: the links of those that are there do not pass over the number. One that the manifest
+    /// names is a value segment, and looked at as such. `files` are the names of the files in the directory, and `listing` what
+    /// they mean.
+    fn directories(&mut self, files: Vec<String>, listing: &Listing, tree: &Tree) -> Result<()> {
         let others = self.vfs.list_others(self.dir)?;
         let (free, _) = names::foreign_numbers(&files, tree.next_file_number);
         let all = [files, others.clone()].concat();
         // Nor are those far past all numbers of the store.
         let (_, foreign) = names::foreign_numbers(&all, tree.next_file_number);
         let oldest = tree.oldest_log_segment();
+        let vfs = self.vfs;
+        let read_links = || {
+            let mut segments = log::in_force(listing, tree);
+            segments.retain(|file| file.number.file() < free);
+            Links::read(&**vfs, &segments)
+        };
+        // Read for the first directory that needs them.
+        let mut links: Option<Links> = None;
         for name in others {
             let Some(number) = names::number_of(&name) else { continue };
-            let is_in_log = match names::parse(&name) {
-                FileName::Log(log) => log >= oldest && !tree.segments.contains_key(&log),
+            let is_in_the_way = match names::parse(&name) {
+                _ if foreign.contains(&number) => false,
+                _ if number >= free => true,
+                FileName::Log(log) if log >= oldest && !tree.segments.contains_key(&log) => {
+                    !links.get_or_insert_with(read_links).passed_over(log)
+                }
                 _ => false,
             };
-            if !foreign.contains(&number) && (number >= free || is_in_log) {
+            if is_in_the_way {
                 let detail = "it is a directory with the name of a file of the store; move it away, or let `terrace repair` \
                               move it to lost/";
                 self.report.problems.push(Problem::of(&self.dir.join(name), detail));

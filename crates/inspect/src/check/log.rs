@@ -29,6 +29,12 @@ pub(super) struct Found {
     pub ops: u64,
 }
 
+/// The segments of the log that `tree` still needs, as far as they are there, ascending.
+pub(super) fn in_force(listing: &Listing, tree: &Tree) -> Vec<SegmentFile> {
+    let live = listing.segments_from(tree.oldest_log_segment());
+    live.filter(|file| !tree.segments.contains_key(&file.number)).collect()
+}
+
 /// Replays the segments that `tree` still needs, into nothing. `claims` are what is known of them.
 pub(super) fn check(
     vfs: &dyn Vfs,
@@ -39,9 +45,7 @@ pub(super) fn check(
 ) -> Found {
     let mut found = Found::default();
     let oldest = tree.oldest_log_segment();
-    let live = listing.segments_from(oldest);
-    let segments: Vec<SegmentFile> =
-        live.filter(|file| !tree.segments.contains_key(&file.number)).collect();
+    let segments = in_force(listing, tree);
     found.segments = segments.len() as u64;
     let first = segments.first().map(|file| file.number);
     if oldest > SegmentNumber::ZERO

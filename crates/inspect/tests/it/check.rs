@@ -149,6 +149,31 @@ fn a_directory_with_the_name_of_a_file_to_come_is_a_problem() {
     }
 }
 
+/// While it stands in place of segment 6 the running store gives its log segment 7. What no header tells may have been lost.
+#[test]
+fn a_directory_with_a_number_that_the_log_passed_over_is_none() {
+    for (is_linked, problems) in [(true, 0), (false, 1)] {
+        let store = Store::new();
+        store.vfs.create_dir_all(&store.path("000006.log")).unwrap();
+        let offset = store.vfs.len(&store.path("000005.log")).unwrap();
+        let end = LogPosition { segment: SegmentNumber::new(5), offset };
+        let (path, number) = (store.path("000007.log"), SegmentNumber::new(7));
+        let (options, end) = (LogOptions::default(), Some(end).filter(|_| is_linked));
+        let made = LogWriter::create_after(&store.vfs, &path, number, &options, end);
+        made.unwrap().append(&[&batch(12, &[(ValueKind::Put, 0, b"k", b"v")])]).unwrap();
+        let report = check(&store);
+        assert_eq!(report.problems.len(), problems, "{report}");
+        assert!(is_linked || report.to_string().contains("000006.log"), "{report}");
+        // One in the place of a segment that was there is not passed over.
+        let fifth = store.path("000005.log");
+        store.vfs.remove(&fifth).unwrap();
+        store.vfs.create_dir_all(&fifth).unwrap();
+        let report = check(&store).to_string();
+        let is_told = |line: &str| line.contains("000005.log") && line.contains("is a directory");
+        assert!(report.lines().any(is_told), "{report}");
+    }
+}
+
 /// For the value segments, for the log, and for what belongs to nothing: its files, and the directories in it.
 #[test]
 fn of_a_sound_store_the_directory_is_listed_four_times() {
