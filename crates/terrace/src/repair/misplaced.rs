@@ -207,6 +207,14 @@ mod tests {
             }
         }
         db.sync().unwrap();
+        // Nor for those who open the store as it is.
+        let image = sim.kill_image();
+        for opened in [Db::open_read_only(dir, options(&image)), Db::open(dir, options(&image))] {
+            let opened = opened.unwrap();
+            for key in KEYS {
+                assert_eq!(opened.get(key).unwrap().as_deref(), Some(&b"value"[..]), "{key}");
+            }
+        }
         let repair =
             |image: &SimVfs| crate::repair(dir, options(image), RepairOptions::default()).unwrap();
         let image = sim.kill_image();
