@@ -303,6 +303,15 @@ impl Checker<'_> {
                 path.display()
             ));
         }
+        let foreign = listing.foreign(tree.next_file_number);
+        let is_foreign = |number: &SegmentNumber| foreign.binary_search(&number.file()).is_ok();
+        let in_log = listing.logs.range(oldest_log..).filter(|(n, _)| is_unclaimed(n));
+        for (_, path) in in_log.filter(|(number, _)| is_foreign(number)) {
+            self.note(format!(
+                "{} is no segment of the log: its number is far past all others, and an open does not read it",
+                path.display()
+            ));
+        }
         let logs = listing.value_logs.iter().filter(|(number, _)| is_unclaimed(number));
         let current = terrace_manifest::current::read(&**self.vfs, self.dir).ok();
         let manifests = listing.manifests.iter().filter(|(number, _)| Some(**number) < current);
@@ -332,11 +341,7 @@ impl Checker<'_> {
         let (_, foreign) = names::foreign_numbers(&all, tree.next_file_number);
         let oldest = tree.oldest_log_segment();
         let vfs = self.vfs;
-        let read_links = || {
-            let mut segments = log::in_force(listing, tree);
-            segments.retain(|file| file.number.file() < free);
-            Links::read(&**vfs, &segments)
-        };
+        let read_links = || Links::read(&**vfs, &log::in_force(listing, tree));
         // Read for the first directory that needs them.
         let mut links: Option<Links> = None;
         for name in others {

@@ -91,6 +91,20 @@ impl Listing {
         from.map(|(number, path)| SegmentFile { number: *number, path: path.clone() })
     }
 
+    /// The numbers, ascending, of files that are not the store's, as they are far past all others: an open does not read them. The
+    /// manifest says that numbers from `next` on are free; 0: it does not say.
+    pub fn foreign(&self, next: FileNumber) -> Vec<FileNumber> {
+        if next == FileNumber::ZERO {
+            return Vec::new();
+        }
+        let segments = self.logs.values().chain(self.value_logs.values());
+        let paths = self.ssts.values().chain(segments);
+        let numbered = paths.filter_map(|path| path.file_name()?.to_str());
+        let names: Vec<String> =
+            numbered.map(String::from).chain(self.temps.iter().cloned()).collect();
+        names::foreign_numbers(&names, next).1
+    }
+
     pub fn read(vfs: &dyn Vfs, dir: &Path) -> Result<Self> {
         Ok(Self::of(dir, vfs.list(dir)?))
     }

@@ -31,8 +31,10 @@ pub(super) struct Found {
 
 /// The segments of the log that `tree` still needs, as far as they are there, ascending.
 pub(super) fn in_force(listing: &Listing, tree: &Tree) -> Vec<SegmentFile> {
+    let foreign = listing.foreign(tree.next_file_number);
     let live = listing.segments_from(tree.oldest_log_segment());
-    live.filter(|file| !tree.segments.contains_key(&file.number)).collect()
+    let own = live.filter(|file| foreign.binary_search(&file.number.file()).is_err());
+    own.filter(|file| !tree.segments.contains_key(&file.number)).collect()
 }
 
 /// Replays the segments that `tree` still needs, into nothing. `claims` are what is known of them.

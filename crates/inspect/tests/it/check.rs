@@ -289,6 +289,26 @@ fn a_log_segment_of_another_store_behind_the_end_is_found() {
     assert!(problem(&store, "000006.log").contains("another store"));
 }
 
+/// It continues, from behind its header, a segment that is not there either, and says that it was durable.
+#[test]
+fn a_log_segment_with_a_number_far_past_all_others_is_not_read() {
+    let store = Store::new();
+    let sound = check(&store);
+    let (path, number) = (store.path("5000000000.log"), SegmentNumber::new(5_000_000_000));
+    let end = Some(LogPosition { segment: SegmentNumber::new(4_999_999_999), offset: 100 });
+    let options = LogOptions::default();
+    let made = LogWriter::create_after(&store.vfs, &path, number, &options, end);
+    let mut writer = made.unwrap();
+    for seqno in [30, 31] {
+        writer.append(&[&batch(seqno, &[(ValueKind::Put, 0, b"k", b"v")])]).unwrap();
+        writer.sync().unwrap();
+    }
+    let report = check(&store);
+    assert!(report.is_sound(), "{report}");
+    assert_eq!(report.counts, sound.counts);
+    assert!(report.notes.len() == 1 && report.notes[0].contains("5000000000.log"), "{report}");
+}
+
 #[test]
 fn files_that_nothing_needs_are_told_and_harmless() {
     let store = Store::new();
