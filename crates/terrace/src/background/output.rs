@@ -137,11 +137,15 @@ impl<'a> Output<'a> {
             self.cut_long_tombstones(Some(user_key))?;
         }
         let passed = self.pass_grandparents(user_key) || passed_ends;
-        if let Some(open) = &self.open {
-            let full = self.full_at.as_ref().is_some_and(|last| last != user_key);
-            if full || (passed && self.is_worth_ending(open)) {
-                self.end_file(Some(user_key))?;
+        match &self.open {
+            Some(open) => {
+                let full = self.full_at.as_ref().is_some_and(|last| last != user_key);
+                if full || (passed && self.is_worth_ending(open)) {
+                    self.end_file(Some(user_key))?;
+                }
             }
+            None if passed => self.end_tombstones(user_key)?,
+            None => {}
         }
         let open = match &mut self.open {
             Some(open) => open,
@@ -272,6 +276,17 @@ impl<'a> Output<'a> {
         Ok(passed)
     }
 
+    /// While no file is open, and the next entry is at `next`, past the end of a grandparent: the range tombstones before it, if there
+    /// are any, get a file of their own if it would overlap too many grandparents with the next one.
+    fn end_tombstones(&mut self, next: &[u8]) -> Result<()> {
+        if !self.has_tombstones(Some(next)) {
+            self.grandparent_bytes = 0;
+        } else if self.overlaps_too_many() {
+            self.cut_at(next)?;
+        }
+        Ok(())
+    }
+
     /// Ends files where [`tombstone_cuts`] says so, up to `next`, or the end of all.
     fn cut_long_tombstones(&mut self, next: Option<&[u8]>) -> Result<()> {
         let is_due = |cut: &mut Vec<u8>| next.is_none_or(|next| cut.as_slice() <= next);
@@ -300,10 +315,13 @@ impl<'a> Output<'a> {
 
     /// Whether the open file may end at the end of a grandparent.
     fn is_worth_ending(&self, open: &Open) -> bool {
-        let target = self.context.target_file_bytes;
+        open.size_bytes >= self.context.target_file_bytes / 2 || self.overlaps_too_many()
+    }
+
+    /// Whether the open or next file would overlap too many grandparents if it came to the next one.
+    fn overlaps_too_many(&self) -> bool {
         let next = self.grandparents.get(self.grandparent_at).map_or(0, |f| f.size_bytes);
-        open.size_bytes >= target / 2
-            || self.grandparent_bytes + next > self.most_grandparent_bytes()
+        self.grandparent_bytes + next > self.most_grandparent_bytes()
     }
 }
 

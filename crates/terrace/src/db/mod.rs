@@ -304,7 +304,7 @@ impl Db {
     /// and waits until they are gone; 0.0 collects all of it, which also puts values into the order
     /// of their keys. Collection of what is over
     /// [`gc_garbage_ratio`](crate::AdvancedOptions::gc_garbage_ratio) goes on by itself and needs
-    /// no call.
+    /// no call. What merges of the background write meanwhile is not collected again.
     ///
     /// Costs one write of every value that is moved, and of the SSTs that refer to them.
     ///

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::metrics::training::TrainingTally;
+use proptest::collection::{btree_set, vec};
+use proptest::prelude::*;
 use std::sync::atomic::AtomicU64;
 use terrace_base::key::pack_trailer;
 use terrace_base::{RangeTombstone, ValueKind};
@@ -184,7 +186,7 @@ fn range_tombstones_alone_overlap_a_bounded_part_of_the_grandparents() {
     let grandparents: Vec<_> = (0..100).map(|n| grandparent(n * 2, n * 2 + 1, target)).collect();
     let tombstones = [("000000", "000100"), ("000150", "000160")];
     let entry = || std::iter::once((key(120), 7, 10));
-    for (entries, count) in [(1, 8), (0, 6)] {
+    for (entries, count) in [(1, 7), (0, 6)] {
         let files = disk.write(target, &tombstones, &grandparents, entry().take(entries)).unwrap();
         assert_eq!(files.len(), count, "{files:?}");
         check_disjoint(&files);
@@ -200,6 +202,39 @@ fn range_tombstones_alone_overlap_a_bounded_part_of_the_grandparents() {
         assert_eq!((&first.smallest, &last.largest), (&key(0), &key(160)));
         let gaps = deletes.windows(2).filter(|pair| pair[0].largest != pair[1].smallest);
         assert_eq!(gaps.count(), 1);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// A merge that divides a file along those that it meets below is chosen again until it has: one that did not would be for ever.
+    #[test]
+    fn no_file_overlaps_many_bytes_of_several_grandparents(
+        sizes in vec(prop_oneof![Just(1), Just(6), Just(30)], 2..5),
+        ranges in vec((0_u64..20, 1_u64..20), 0..3),
+        keys in btree_set(0_u64..20, 0..4),
+    ) {
+        let (disk, target) = (Disk::new(), 1 << 10);
+        // They end at 3, 7, 11 and 15, with a key between two of them.
+        let below = sizes.iter().enumerate();
+        let below = below.map(|(n, size)| (n as u64 * 4 + 1, size * target));
+        let grandparents: Vec<_> =
+            below.map(|(first, bytes)| grandparent(first, first + 2, bytes)).collect();
+        let text = |n: u64| String::from_utf8(key(n)).unwrap();
+        let ranges: Vec<_> =
+            ranges.iter().map(|(start, len)| (text(*start), text(start + len))).collect();
+        let tombstones: Vec<_> = ranges.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+        let entries = keys.iter().map(|n| (key(*n), 7, 10));
+        let files = disk.write(target, &tombstones, &grandparents, entries).unwrap();
+        check_disjoint(&files);
+        prop_assert_eq!(files.iter().map(|f| f.entry_count).sum::<u64>(), keys.len() as u64);
+        for file in &files {
+            let is_met = |g: &&Arc<FileMeta>| g.overlaps(file.start_bound(), file.end_bound());
+            let met: Vec<_> = grandparents.iter().filter(is_met).collect();
+            let bytes: u64 = met.iter().map(|g| g.size_bytes).sum();
+            prop_assert!(met.len() <= 1 || bytes <= MAX_GRANDPARENT_FILES * target, "{:?}", files);
+        }
     }
 }
 
