@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(excluded.add(SEVEN, &unreadable(), 1, before), Verdict::Outdated);
         assert!(excluded.why(SEVEN, 1).is_none());
         assert_eq!(excluded.count(), 0);
-        // Damage is there whoever asks.
+        // Damage is there, asked for or not.
         assert_eq!(excluded.add(SEVEN, &damaged(), 1, before), Verdict::ForGood);
     }
 }
