@@ -318,10 +318,11 @@ impl<'a> Output<'a> {
         open.size_bytes >= self.context.target_file_bytes / 2 || self.overlaps_too_many()
     }
 
-    /// Whether the open or next file would overlap too many grandparents if it came to the next one.
+    /// Whether the open or next file would overlap too many grandparents if it came to the next one. One alone is never too many,
+    /// however large it is: to cut there would only let two files be merged with it.
     fn overlaps_too_many(&self) -> bool {
         let next = self.grandparents.get(self.grandparent_at).map_or(0, |f| f.size_bytes);
-        self.grandparent_bytes + next > self.most_grandparent_bytes()
+        self.grandparent_bytes > 0 && self.grandparent_bytes + next > self.most_grandparent_bytes()
     }
 }
 

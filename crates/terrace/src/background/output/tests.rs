@@ -205,6 +205,19 @@ fn range_tombstones_alone_overlap_a_bounded_part_of_the_grandparents() {
     }
 }
 
+/// Each file that overlaps a large one below is merged with it, so there is one for each.
+#[test]
+fn range_tombstones_over_one_large_grandparent_are_not_cut_before_an_entry_in_it() {
+    let disk = Disk::new();
+    let target = 1 << 20;
+    let grandparents = [grandparent(0, 9, 30 * target), grandparent(10, 19, 30 * target)];
+    let entries = std::iter::once((key(15), 7, 10));
+    let files = disk.write(target, &[("000002", "000018")], &grandparents, entries).unwrap();
+    check_disjoint(&files);
+    let bounds: Vec<_> = files.iter().map(|f| (f.smallest.clone(), f.largest.clone())).collect();
+    assert_eq!(bounds, [(key(2), key(10)), (key(10), key(18))]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
