@@ -341,7 +341,7 @@ impl Checker<'_> {
         let (_, foreign) = names::foreign_numbers(&all, tree.next_file_number);
         let oldest = tree.oldest_log_segment();
         let vfs = self.vfs;
-        let read_links = || Links::read(&**vfs, &log::in_force(listing, tree));
+        let read_links = || Links::read(&**vfs, &tree.log_in_force(listing));
         // Read for the first directory that needs them.
         let mut links: Option<Links> = None;
         for name in others {

@@ -101,7 +101,10 @@ fn recovery(
     listing: &Listing,
 ) -> std::result::Result<String, String> {
     let oldest = tree.map_or(SegmentNumber::ZERO, |tree| tree.oldest_log_segment());
-    let live: Vec<SegmentFile> = listing.segments_from(oldest).collect();
+    let live: Vec<SegmentFile> = match tree {
+        Some(tree) => tree.log_in_force(listing),
+        None => listing.segments_from(oldest).collect(),
+    };
     let setting = Setting { beside_writer: true, ..Setting::default() };
     let recovered = terrace_log::recover_with(vfs, &live, setting, &mut |_, _, _| Ok(()));
     let recovered = recovered.map_err(|error| error.to_string())?;

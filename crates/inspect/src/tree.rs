@@ -3,11 +3,13 @@
 //! Unlike `ManifestState` it can hold files that overlap or a family without a name: what is left
 //! of a damaged manifest.
 
+use crate::directory::Listing;
 use crate::problem::Problem;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use terrace_base::{FileNumber, MAX_SEQNO, SegmentNumber, SeqNo};
+use terrace_log::SegmentFile;
 use terrace_manifest::{FileMeta, LEVEL_COUNT, ManifestState, SegmentMeta, names};
 
 /// The column families and counters of a store.
@@ -65,6 +67,15 @@ impl Tree {
     /// Log segments below this one hold nothing that any family needs.
     pub fn oldest_log_segment(&self) -> SegmentNumber {
         self.families.values().map(|family| family.min_log_segment).min().unwrap_or_default()
+    }
+
+    /// The segments of the log that an open would read, as far as they are there, ascending: of those that are needed not the ones
+    /// that are not the store's.
+    pub fn log_in_force(&self, listing: &Listing) -> Vec<SegmentFile> {
+        let foreign = listing.foreign(self.next_file_number);
+        let live = listing.segments_from(self.oldest_log_segment());
+        let own = live.filter(|file| foreign.binary_search(&file.number.file()).is_err());
+        own.filter(|file| !self.segments.contains_key(&file.number)).collect()
     }
 
     /// All files of all families.

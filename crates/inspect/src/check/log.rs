@@ -8,7 +8,7 @@ use crate::tree::Tree;
 use std::path::{Path, PathBuf};
 use terrace_base::{SegmentNumber, SeqNo};
 use terrace_log::format::RECORD_HEADER_BYTES;
-use terrace_log::{LogPosition, LogSegments, SegmentFile, Setting};
+use terrace_log::{LogPosition, LogSegments, Setting};
 use terrace_manifest::evidence::Claims;
 use terrace_manifest::names;
 use terrace_vfs::Vfs;
@@ -29,14 +29,6 @@ pub(super) struct Found {
     pub ops: u64,
 }
 
-/// The segments of the log that `tree` still needs, as far as they are there, ascending.
-pub(super) fn in_force(listing: &Listing, tree: &Tree) -> Vec<SegmentFile> {
-    let foreign = listing.foreign(tree.next_file_number);
-    let live = listing.segments_from(tree.oldest_log_segment());
-    let own = live.filter(|file| foreign.binary_search(&file.number.file()).is_err());
-    own.filter(|file| !tree.segments.contains_key(&file.number)).collect()
-}
-
 /// Replays the segments that `tree` still needs, into nothing. `claims` are what is known of them.
 pub(super) fn check(
     vfs: &dyn Vfs,
@@ -47,7 +39,7 @@ pub(super) fn check(
 ) -> Found {
     let mut found = Found::default();
     let oldest = tree.oldest_log_segment();
-    let segments = in_force(listing, tree);
+    let segments = tree.log_in_force(listing);
     found.segments = segments.len() as u64;
     let first = segments.first().map(|file| file.number);
     if oldest > SegmentNumber::ZERO

@@ -82,6 +82,21 @@ fn a_log_that_grows_while_it_is_read_is_shown_without_damage() {
     }
 }
 
+/// As in `check::a_log_segment_with_a_number_far_past_all_others_is_not_read`.
+#[test]
+fn a_recovery_would_not_read_a_log_segment_with_a_number_far_past_all_others() {
+    let store = Store::new();
+    let (path, number) = (store.path("5000000000.log"), SegmentNumber::new(5_000_000_000));
+    let end = Some(LogPosition { segment: SegmentNumber::new(4_999_999_999), offset: 100 });
+    let options = LogOptions::default();
+    let made = LogWriter::create_after(&store.vfs, &path, number, &options, end);
+    made.unwrap().append(&[&batch(30, &[(ValueKind::Put, 0, b"k", b"v")])]).unwrap();
+    let (text, problems) = text(&store, LOG, Path::new(DIR));
+    assert_eq!(problems, 0, "{text}");
+    let want = "recovery would replay 3 records from 2 segments (from number 4 on)";
+    assert_holds(&text, &["/store/5000000000.log", want]);
+}
+
 /// To print a long log takes a while, in which a writer begins segments and removes others.
 #[test]
 fn what_a_recovery_would_make_of_the_log_is_said_of_the_log_as_it_is_then() {
