@@ -188,7 +188,8 @@ impl<'a> Output<'a> {
     fn end_file(&mut self, next: Option<&[u8]>) -> Result<()> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
         self.full_at = None;
-        self.grandparent_bytes = 0;
+        // A cut for the sake of range tombstones alone may lie before the end of some that have been passed.
+        self.grandparent_bytes = next.map_or(0, |next| self.passed_bytes_after(next));
         if !self.tombstones.is_empty() {
             let whole = self.cut.is_none() && next.is_none();
             open.writer.set_range_tombstones(match whole {
@@ -243,6 +244,13 @@ impl<'a> Output<'a> {
             self.grandparent_at += 1;
         }
         self.grandparent_at > from
+    }
+
+    /// Bytes of the grandparents passed so far that do not end before `key`.
+    fn passed_bytes_after(&self, key: &[u8]) -> u64 {
+        let passed = self.grandparents.get(..self.grandparent_at).unwrap_or_default();
+        let met = passed.iter().rev().take_while(|file| !file.ends_before(key));
+        met.map(|file| file.size_bytes).sum()
     }
 
     /// Whether range tombstones may overlap more than one of the grandparents that are left.

@@ -227,8 +227,9 @@ proptest! {
         sizes in vec(prop_oneof![Just(1), Just(6), Just(30)], 2..5),
         ranges in vec((0_u64..20, 1_u64..20), 0..3),
         keys in btree_set(0_u64..20, 0..4),
+        max_tombstone_bytes in prop_oneof![Just(40_usize), Just(MAX_TOMBSTONE_BYTES)],
     ) {
-        let (disk, target) = (Disk::new(), 1 << 10);
+        let (disk, target) = (Disk { max_tombstone_bytes, ..Disk::new() }, 1 << 10);
         // They end at 3, 7, 11 and 15, with a key between two of them.
         let below = sizes.iter().enumerate();
         let below = below.map(|(n, size)| (n as u64 * 4 + 1, size * target));
@@ -273,6 +274,23 @@ fn a_file_ends_before_it_has_more_range_tombstones_than_fit() {
             assert_eq!(files.iter().map(|f| f.range_tombstone_count).sum::<u64>(), 60);
         }
     }
+}
+
+/// What was passed before such a cut counts for the file behind it, as far as that overlaps it.
+#[test]
+fn a_file_that_begins_for_its_range_tombstones_overlaps_a_bounded_part_of_the_grandparents() {
+    let mut disk = Disk::new();
+    // One of them.
+    disk.max_tombstone_bytes = 40;
+    let target = 1 << 20;
+    let below: Vec<_> = (0..4).map(|n| grandparent(n * 10, n * 10 + 9, 5 * target)).collect();
+    let tombstones = [("000002", "000005"), ("000006", "000038")];
+    let entries = std::iter::once((key(18), 7, 10));
+    let files = disk.write(target, &tombstones, &below, entries).unwrap();
+    check_disjoint(&files);
+    let bounds: Vec<_> = files.iter().map(|f| (f.smallest.clone(), f.largest.clone())).collect();
+    let wanted = [(2, 5), (6, 20), (20, 38)];
+    assert_eq!(bounds, wanted.map(|(first, last)| (key(first), key(last))));
 }
 
 #[test]
