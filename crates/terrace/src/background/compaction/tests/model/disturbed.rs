@@ -34,6 +34,22 @@ impl Store {
         }
     }
 
+    /// Ends what runs, and goes on as a store that is opened with other options.
+    pub(super) fn reopen(&mut self) {
+        while !self.jobs.is_empty() {
+            self.end();
+        }
+        let options = &mut self.options;
+        options.style = match self.rng.one_in(2) {
+            true => CompactionStyle::Leveled,
+            false => CompactionStyle::Tiered,
+        };
+        options.target_file_bytes = 300_u64 << self.rng.below(7);
+        options.level_base_bytes = 500_u64 << self.rng.below(5);
+        options.level_multiplier = 2.0 + self.rng.unit() * 8.0;
+        options.l0_compaction_trigger = 1 + self.rng.below(4) as usize;
+    }
+
     /// Chooses some of the segments that files refer to, and lets some files hide garbage.
     pub(super) fn victims(&mut self) {
         let files: Vec<FileMeta> = self.version.files().map(|(_, f)| FileMeta::clone(f)).collect();
@@ -83,4 +99,27 @@ impl Store {
             }
         }
     }
+}
+
+/// What is chosen again without end is found by [`Store::settle`].
+#[test]
+fn idle_work_ends_whatever_options_a_store_is_opened_with_and_whatever_snapshots_there_are() {
+    let mut styles = HashSet::new();
+    for seed in 0..150 {
+        let mut store = Store::new(1000 + seed, CompactionStyle::Leveled);
+        for _ in 0..4 {
+            for _ in 0..40 {
+                store.step();
+            }
+            store.reopen();
+            styles.insert(store.options.style == CompactionStyle::Tiered);
+            store.settle();
+            store.check(10);
+        }
+        store.snapshots.clear();
+        store.now_ms += 10_000;
+        store.settle();
+        store.check(10);
+    }
+    assert_eq!(styles.len(), 2);
 }
