@@ -277,11 +277,7 @@ impl<'a> Output<'a> {
             self.cut_at(&after.smallest)?;
             self.grandparent_bytes = 0;
         }
-        let passed = self.grandparent_at > from;
-        if passed && self.open.is_none() && !self.has_tombstones(next) {
-            self.grandparent_bytes = 0;
-        }
-        Ok(passed)
+        Ok(self.grandparent_at > from)
     }
 
     /// While no file is open, and the next entry is at `next`, past the end of a grandparent: the range tombstones before it, if there
