@@ -89,8 +89,12 @@ impl Repair<'_> {
             .collect();
         let strays = strays.iter().map(|name| (name, Standing::OfAnotherStore));
         let found: Vec<(&String, Standing)> = directories.chain(files).chain(strays).collect();
-        let is_found = |name: &String| found.iter().any(|(other, _)| *other == name);
-        let left: Vec<String> = listing.iter().filter(|name| !is_found(name)).cloned().collect();
+        if found.is_empty() {
+            return;
+        }
+        let found_names: BTreeSet<&String> = found.iter().map(|(name, _)| *name).collect();
+        let left: Vec<String> =
+            listing.iter().filter(|name| !found_names.contains(name)).cloned().collect();
         let left = recover::segments_in(self.dir, &left, state, numbers);
         let links = Links::read(&*self.vfs, &left);
         for (name, standing) in found {
