@@ -55,13 +55,16 @@ pub(crate) fn reserve(len: usize, align: usize, huge: bool) -> io::Result<NonNul
     }
 }
 
-/// Has the kernel clear and commit memory now; whether it did. Kernels before 5.14 refuse.
+/// Has the kernel clear and commit memory now: by a fault of each page and not by a call, for a call would keep all other
+/// threads from changing the map of the process meanwhile, and allocators do that.
 ///
 /// # Safety
-/// `start` and `len` lie in a [`reserve`] that is not released meanwhile.
-pub(crate) unsafe fn populate(start: NonNull<u8>, len: usize) -> bool {
-    // SAFETY: by contract. What the memory holds stays as it is.
-    unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxPopulateWrite) }.is_ok()
+/// `start` and `len` are those of a [`reserve`] that nobody uses yet.
+pub(crate) unsafe fn populate(start: NonNull<u8>, len: usize) {
+    for at in (0..len).step_by(PAGE_BYTES) {
+        // SAFETY: by contract. Volatile, for nobody here reads the zero that is there already.
+        unsafe { start.as_ptr().add(at).write_volatile(0) }
+    }
 }
 
 /// Returns memory to the kernel.

@@ -467,9 +467,9 @@ impl Slab {
     pub(super) fn map_idle(&self) -> bool {
         let Ok(start) = reserve(HUGE_PAGE_BYTES, HUGE_PAGE_BYTES, true) else { return false };
         // SAFETY: the mapping is ours alone.
-        let is_there = unsafe { populate(start, HUGE_PAGE_BYTES) };
+        unsafe { populate(start, HUGE_PAGE_BYTES) }
         let mut idle = self.idle.lock();
-        if is_there && idle.len() < RESERVE_CHUNKS {
+        if idle.len() < RESERVE_CHUNKS {
             idle.push(Idle { start, stale: false });
             self.reserved_bytes.fetch_add(HUGE_PAGE_BYTES, Relaxed);
             return true;
