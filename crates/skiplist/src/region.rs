@@ -224,4 +224,26 @@ mod tests {
             assert_eq!(region.next_page(len), None);
         }
     }
+
+    /// Also of a thread that comes there at the same time.
+    #[test]
+    fn what_is_written_stays_when_a_page_is_touched() {
+        for _ in 0..20 {
+            let region = Region::reserve(2 * HUGE_PAGE_BYTES).unwrap();
+            let page = HUGE_PAGE_BYTES..2 * HUGE_PAGE_BYTES;
+            let words = |at: usize| {
+                // SAFETY: aligned, in the region, and only accessed as an atomic.
+                unsafe { AtomicUsize::from_ptr(region.base().as_ptr().add(at).cast()) }
+            };
+            std::thread::scope(|scope| {
+                scope.spawn(|| region.touch(&page));
+                for at in page.clone().step_by(8).rev() {
+                    words(at).store(at, Ordering::Relaxed);
+                }
+            });
+            region.touch(&page);
+            assert!(page.clone().step_by(8).all(|at| words(at).load(Ordering::Relaxed) == at));
+            assert!((0..page.start).step_by(8).all(|at| words(at).load(Ordering::Relaxed) == 0));
+        }
+    }
 }
