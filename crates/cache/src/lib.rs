@@ -175,6 +175,11 @@ impl<V: Cached> Cache<V> {
         found
     }
 
+    /// As [`Cache::get`], for who does not use the value: it counts neither as read nor as a hit.
+    pub fn peek(&self, key: &CacheKey) -> Option<V> {
+        self.inner.peek(key)
+    }
+
     /// Caches `value`, replaces what was there, evicts what no longer fits. A value that fits no
     /// shard is not kept: [`Cached::on_evicted`] is called on it at once.
     pub fn insert(&self, key: CacheKey, value: V) {

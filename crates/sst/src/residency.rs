@@ -23,8 +23,9 @@ use crate::index::learned::LearnedIndex;
 use crate::index::partition::IndexPartition;
 use arc_swap::{ArcSwapAny, ArcSwapOption};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, OnceLock, Weak};
 use terrace_buf::{Buf, Slice};
 use terrace_cache::{Cache, CacheKey, Cached, ENTRY_BYTES, Priority};
 
@@ -296,16 +297,43 @@ impl Slots {
 pub(crate) struct DataBlockEntry {
     block: Buf,
     evicted: AtomicBool,
-    /// Which of the slots is this one's.
-    at: usize,
-    /// Dangling if it has none.
+    /// Which slot is this one's, if it has got one: once for all.
+    home: OnceLock<BlockHome>,
+}
+
+/// The slot of one data block.
+#[derive(Clone)]
+struct BlockHome {
     slots: Weak<BlockSlots>,
+    at: usize,
 }
 
 impl DataBlockEntry {
-    /// A entry for a checked block.
-    pub fn new(block: Buf, at: usize, slots: Weak<BlockSlots>) -> Arc<Self> {
-        Arc::new(Self { block, evicted: AtomicBool::new(false), at, slots })
+    /// An entry without a slot for a checked block.
+    pub fn new(block: Buf) -> Arc<Self> {
+        Arc::new(Self { block, evicted: AtomicBool::new(false), home: OnceLock::new() })
+    }
+
+    /// Gives this, which the cache has, slot `at` of `slots`, unless it has left the cache. An entry that has a slot
+    /// elsewhere, as of an index that was there before, goes, and another takes its place under `key`.
+    pub fn house(&self, slots: &Arc<BlockSlots>, at: usize, cache: &BlockCache, key: CacheKey) {
+        if !self.house_here(slots, at) {
+            let other = Self::new(self.block.clone());
+            cache.insert(key, CachedBlock(CacheContent::Data(other.clone())));
+            other.house_here(slots, at);
+        }
+    }
+
+    /// As [`Self::house`], if it has no slot elsewhere; whether that is so.
+    pub fn house_here(&self, slots: &Arc<BlockSlots>, at: usize) -> bool {
+        let home = self.home.get_or_init(|| BlockHome { slots: Arc::downgrade(slots), at });
+        let is_here = ptr::eq(home.slots.as_ptr(), Arc::as_ptr(slots));
+        if is_here {
+            // With the one in `evict`: it finds the home, or this finds that it left.
+            fence(Ordering::SeqCst);
+            self.fill(slots, at);
+        }
+        is_here
     }
 
     pub fn block(&self) -> &Buf {
@@ -316,35 +344,43 @@ impl DataBlockEntry {
         size_of::<Self>() + 2 * size_of::<usize>() + self.block.charge_bytes()
     }
 
-    /// As [`SlotEntry::publish`].
-    pub fn publish(self: &Arc<Self>, cache: &BlockCache, key: CacheKey) {
-        cache.insert(key, CachedBlock(CacheContent::Data(self.clone())));
-        self.fill_slot();
+    /// Hands this to the cache. It has no slot yet: it gets one when it is found again.
+    pub fn publish(self: Arc<Self>, cache: &BlockCache, key: CacheKey) {
+        cache.insert(key, CachedBlock(CacheContent::Data(self)));
     }
 
     /// As [`SlotEntry::fill_slot`].
     fn fill_slot(&self) {
-        if let Some(slots) = self.slots.upgrade()
-            && !self.evicted.load(Ordering::SeqCst)
+        if let Some(home) = self.home.get()
+            && let Some(slots) = home.slots.upgrade()
         {
-            slots.0[self.at].store(Some(self.block.clone()));
+            self.fill(&slots, home.at);
+        }
+    }
+
+    fn fill(&self, slots: &BlockSlots, at: usize) {
+        if !self.evicted.load(Ordering::SeqCst) {
+            slots.0[at].store(Some(self.block.clone()));
             if self.evicted.load(Ordering::SeqCst) {
-                self.clear(&slots);
+                self.clear(slots, at);
             }
         }
     }
 
     fn evict(&self) {
         self.evicted.store(true, Ordering::SeqCst);
-        if let Some(slots) = self.slots.upgrade() {
-            self.clear(&slots);
+        fence(Ordering::SeqCst);
+        if let Some(home) = self.home.get()
+            && let Some(slots) = home.slots.upgrade()
+        {
+            self.clear(&slots, home.at);
         }
     }
 
     /// Empties the slot if this block is in it. Another entry of the same block may have put it
     /// there; it is then found by the cache's hash table and housed again.
-    fn clear(&self, slots: &BlockSlots) {
-        slots.0[self.at].compare_and_swap(&Some(self.block.clone()), None);
+    fn clear(&self, slots: &BlockSlots, at: usize) {
+        slots.0[at].compare_and_swap(&Some(self.block.clone()), None);
     }
 }
 
@@ -377,17 +413,26 @@ pub(crate) struct ResidentModel {
     /// Data blocks found in the cache by its hash table, less those that were not, while there are
     /// no slots.
     reuses: AtomicUsize,
+    /// Whether blocks that were in the cache when there came to be slots may still have none.
+    unhoused: AtomicBool,
 }
 
 impl ResidentModel {
     pub fn new(index: LearnedIndex, offset: u64, span: (u32, u32)) -> Self {
-        Self { index, blocks: None, span, offset, reuses: AtomicUsize::new(0) }
+        let (reuses, unhoused) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Self { index, blocks: None, span, offset, reuses, unhoused }
     }
 
     /// The same with slots for the file's blocks.
     pub fn with_slots(&self) -> Self {
         let blocks = Some(BlockSlots::empty(self.index.block_count()));
-        Self { blocks, ..Self::new(self.index.clone(), self.offset, self.span) }
+        let unhoused = AtomicBool::new(true);
+        Self { blocks, unhoused, ..Self::new(self.index.clone(), self.offset, self.span) }
+    }
+
+    /// Whether blocks that are in the cache may have no slot since there are slots. Says so once.
+    pub fn take_unhoused(&self) -> bool {
+        self.unhoused.load(Ordering::Relaxed) && self.unhoused.swap(false, Ordering::Relaxed)
     }
 
     pub fn slots(&self) -> Option<&Arc<BlockSlots>> {
@@ -422,9 +467,9 @@ impl ResidentModel {
     }
 
     /// Notes that a block was found in the cache; whether slots pay from now on: when as many
-    /// blocks as every second one of the file were found, more than were not.
+    /// blocks as every eighth one of the file were found, more than were not.
     pub fn note_reuse(&self) -> bool {
-        self.reuses.fetch_add(1, Ordering::Relaxed) == self.index.block_count() / 2
+        self.reuses.fetch_add(1, Ordering::Relaxed) == self.index.block_count() / 8
     }
 
     /// Notes that a block was not in the cache. Racing updates may lose one.

@@ -48,7 +48,8 @@ fn place(entry: &CachedBlock) {
 impl DataBlockEntry {
     fn packed(&self) -> Option<Arc<Self>> {
         let block: Buf = self.block.packed()?;
-        Some(Self::new(block, self.at, self.slots.clone()))
+        let (evicted, home) = (AtomicBool::new(false), self.home.clone());
+        Some(Arc::new(Self { block, evicted, home }))
     }
 }
 

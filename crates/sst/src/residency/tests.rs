@@ -39,17 +39,53 @@ fn an_evicted_block_leaves_its_slot() {
     let cache = BlockCache::new(1 << 20);
     let key = CacheKey { file: 1, offset: 0 };
     let block = Buf::from(&[1; 100][..]);
-    let entry = DataBlockEntry::new(block.clone(), 1, Arc::downgrade(&slots));
-    entry.publish(&cache, key);
+    let entry = DataBlockEntry::new(block.clone());
+    entry.clone().publish(&cache, key);
+    assert!(slots.0[1].load().is_none(), "it was read once");
+    entry.house(&slots, 1, &cache, key);
     assert!(slots.0[1].load().as_ref().is_some_and(|held| Buf::ptr_eq(held, &block)));
-    let other = DataBlockEntry::new(Buf::from(&[2; 100][..]), 1, Arc::downgrade(&slots));
+    let other = DataBlockEntry::new(Buf::from(&[2; 100][..]));
+    other.home.get_or_init(|| BlockHome { slots: Arc::downgrade(&slots), at: 1 });
     CachedBlock(CacheContent::Data(other)).on_evicted();
     assert!(slots.0[1].load().is_some());
     assert!(block.mark() && CachedBlock(CacheContent::Data(entry.clone())).take_touched());
     cache.remove(&key);
     assert!(slots.0[1].load().is_none());
-    entry.publish(&BlockCache::new(0), key);
-    assert!(slots.0[1].load().is_none());
+    entry.house(&slots, 1, &BlockCache::new(0), key);
+    assert!(slots.0[1].load().is_none(), "it has left");
+}
+
+#[test]
+fn a_block_that_has_a_slot_elsewhere_gets_another_entry_for_its_second() {
+    let (old, young) = (BlockSlots::empty(1), BlockSlots::empty(2));
+    let cache = BlockCache::new(1 << 20);
+    let key = CacheKey { file: 1, offset: 0 };
+    let entry = DataBlockEntry::new(Buf::from(&[1; 100][..]));
+    entry.clone().publish(&cache, key);
+    entry.house(&old, 0, &cache, key);
+    assert!(!entry.house_here(&young, 1), "one slot for each entry");
+    entry.house(&young, 1, &cache, key);
+    assert!(old.0[0].load().is_none(), "the first entry has left, and its slot is empty");
+    assert!(young.0[1].load().is_some());
+    cache.remove(&key);
+    assert!(young.0[1].load().is_none());
+}
+
+#[test]
+fn a_block_that_leaves_while_it_gets_its_slot_is_in_none_in_the_end() {
+    const ROUNDS: usize = 2000;
+    let slots = BlockSlots::empty(ROUNDS);
+    let cache = BlockCache::new(1 << 20);
+    for at in 0..ROUNDS {
+        let key = CacheKey { file: 1, offset: at as u64 };
+        let entry = DataBlockEntry::new(Buf::from(&[1; 100][..]));
+        entry.clone().publish(&cache, key);
+        std::thread::scope(|scope| {
+            scope.spawn(|| entry.house_here(&slots, at));
+            scope.spawn(|| cache.remove(&key));
+        });
+        assert!(slots.0[at].load().is_none(), "round {at}");
+    }
 }
 
 #[test]
@@ -72,8 +108,9 @@ fn what_is_moved_is_read_through_the_same_slots_and_charged_as_before() {
     let key = |at: u8| CacheKey { file: 1, offset: u64::from(at) };
     let blocks = BlockSlots::empty(8);
     for at in 0..8u8 {
-        let entry = DataBlockEntry::new(block(at), usize::from(at), Arc::downgrade(&blocks));
-        entry.publish(&cache, key(at));
+        let entry = DataBlockEntry::new(block(at));
+        entry.clone().publish(&cache, key(at));
+        entry.house(&blocks, usize::from(at), &cache, key(at));
     }
     let slots = Slots::new(0, 1);
     let kind = terrace_filter::FilterKind::BlockedBloom;

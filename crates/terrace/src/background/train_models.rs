@@ -80,6 +80,11 @@ impl Learner {
             }
             let own = self.families.entry(family.id).or_default();
             own.look(env, family, now_ms);
+            own.stats.for_each(|slot| {
+                if let Some(reader) = &*slot.open_reader() {
+                    reader.house_cached_blocks();
+                }
+            });
             family.samples.forget_stale(now_ms);
             let file = match learning {
                 Learning::Analyze => own.next_file(env, family, now_ms),

@@ -213,6 +213,11 @@ impl<C: Counted> FileStats<C> {
         files.map(|life| life.counts.lookups()).map(|l| l.positive + l.negative).sum()
     }
 
+    /// Calls `look` with where the lookups of each live file are counted.
+    pub fn for_each(&self, look: impl FnMut(&C)) {
+        self.lives.values().map(|life| &life.counts).for_each(look);
+    }
+
     /// Which file to train first, if any; `costs` are those of a level. Every verdict that is not
     /// the one before goes to `note`.
     pub fn next_file(
