@@ -192,6 +192,12 @@ pub trait Coordinator: Send + Sync {
     /// Guards a batch of local commands; see [`ServeGuard`].
     fn guard(&self) -> Box<dyn ServeGuard>;
 
+    /// As [`Self::guard`], for a command that neither writes nor uses a key, and is not sent to another node: neither the move
+    /// of a key nor a newer owner waits for it, however long it takes. What it read may be shown if the leases cover that.
+    fn lease_guard(&self) -> Box<dyn ServeGuard> {
+        self.guard()
+    }
+
     /// As [`Self::guard`], for a call in the name of `call.shard` from its owner. Called by
     /// [`CommandExecutor::execute`], on the thread that called that.
     ///

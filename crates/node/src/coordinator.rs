@@ -25,7 +25,8 @@ pub(crate) struct NodeCoordinator {
 struct BatchGuard {
     shared: Arc<Shared>,
     generation: u64,
-    _token: Token,
+    /// `None` if no drain waits for it.
+    _token: Option<Token>,
 }
 
 impl ServeGuard for BatchGuard {
@@ -46,6 +47,14 @@ impl ServeGuard for AdmittedGuard {
 }
 
 impl NodeCoordinator {
+    /// A guard over commands that are routed from now on.
+    fn guard_with(&self, _token: Option<Token>) -> Box<dyn ServeGuard> {
+        let generation = self.shared.stamp.generation();
+        // Routes under this guard go by it.
+        self.shared.stamp.look();
+        Box::new(BatchGuard { shared: self.shared.clone(), generation, _token })
+    }
+
     /// The shard, if this node owns it and its lease was sure when the guard was taken that the caller holds.
     fn with_owned<T>(
         &self,
@@ -145,11 +154,11 @@ impl Coordinator for NodeCoordinator {
     }
 
     fn guard(&self) -> Box<dyn ServeGuard> {
-        let _token = self.shared.gate.enter();
-        let generation = self.shared.stamp.generation();
-        // Routes under this guard go by it.
-        self.shared.stamp.look();
-        Box::new(BatchGuard { shared: self.shared.clone(), generation, _token })
+        self.guard_with(Some(self.shared.gate.enter()))
+    }
+
+    fn lease_guard(&self) -> Box<dyn ServeGuard> {
+        self.guard_with(None)
     }
 
     fn admit(&self, call: ShardCall) -> Result<Box<dyn ServeGuard>, Unserved> {

@@ -113,6 +113,12 @@ impl Cluster {
         self.coordinator().map(|coordinator| coordinator.guard())
     }
 
+    /// Guards one command on a thread that may wait. Nothing waits for one that `uses_no_key`, and does not write either.
+    pub(crate) fn guard_of(&self, uses_no_key: bool) -> Option<Box<dyn ServeGuard>> {
+        let coordinator = self.coordinator()?;
+        Some(if uses_no_key { coordinator.lease_guard() } else { coordinator.guard() })
+    }
+
     /// A call of another node, with requests of this many bytes, begins to wait for the next owner of a shard.
     pub(crate) fn begin_waiting(&self, call_bytes: usize) -> WaitingCall {
         let kib = kib_of(call_bytes);

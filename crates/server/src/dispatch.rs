@@ -194,6 +194,16 @@ fn writes(spec: &CommandSpec, session: &Session) -> bool {
     spec.flags.has(Flags::WRITE) || (spec.name == "exec" && has_queued())
 }
 
+/// Whether a command neither writes nor uses a key, nor does the transaction of which it is the end.
+pub(crate) fn uses_no_key(args: &Command<'_>, session: &Session) -> bool {
+    table().find(args.name()).is_some_and(|(_, spec)| {
+        let watches = spec.name == "exec" && session.watched.is_some();
+        !watches
+            && !writes(spec, session)
+            && place::keys_of(spec, args, session.queued.as_ref()).is_empty()
+    })
+}
+
 /// What is said of an `EXEC` that is refused, also outside of a transaction, as by Redis.
 fn refused_exec(session: &mut Session, refusal: String) -> String {
     session.end_transaction();

@@ -61,7 +61,8 @@ impl Server {
         (session.caller, session.protocol) = (Caller::Page, Protocol::Resp3);
         session.select(db);
         // Before the route, until what was read may be shown.
-        let guard = self.cluster.as_ref().and_then(Cluster::guard);
+        let uses_no_key = dispatch::uses_no_key(&args, &session);
+        let guard = self.cluster.as_ref().and_then(|cluster| cluster.guard_of(uses_no_key));
         if let Some(cluster) = &self.cluster {
             check_place(cluster, &args, &session)?;
         }

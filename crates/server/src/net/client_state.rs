@@ -184,6 +184,12 @@ impl ClientState {
         self.pending.is_some()
     }
 
+    /// Whether the next command neither writes nor uses a key. False if it was not looked at yet.
+    pub fn next_uses_no_key(&self) -> bool {
+        let next = self.pending.as_ref().map(OwnedCommand::as_command);
+        next.is_some_and(|next| dispatch::uses_no_key(&next, &self.session))
+    }
+
     /// Executes what is in `fresh`, which has just been read.
     pub fn feed(
         &mut self,

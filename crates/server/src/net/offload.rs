@@ -5,7 +5,6 @@
 use super::client_state::{ClientState, Progress};
 use super::loop_handle::LoopHandle;
 use super::transport;
-use crate::cluster::Cluster;
 use crate::dispatch;
 use crate::server::Server;
 use mio::net::TcpStream;
@@ -113,7 +112,8 @@ pub(super) fn serve(
     most: usize,
 ) -> Progress {
     for _ in 0..most {
-        let guard = server.cluster.as_ref().and_then(Cluster::guard);
+        let cluster = server.cluster.as_ref();
+        let guard = cluster.and_then(|cluster| cluster.guard_of(state.next_uses_no_key()));
         state.begin_batch();
         let progress = state.go_on(batch, server, 1);
         let committed = dispatch::commit(batch, server);

@@ -5,6 +5,7 @@ mod history;
 mod moving;
 mod recorder;
 mod refusals;
+mod slow;
 
 use crate::client::{Client, array, bulk, error, int, ok, text};
 use crate::served::Served;
