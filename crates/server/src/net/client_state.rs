@@ -190,6 +190,11 @@ impl ClientState {
         next.is_some_and(|next| dispatch::uses_no_key(&next, &self.session))
     }
 
+    /// Whether that is so, and nothing more was received.
+    pub fn ends_without_key(&self) -> bool {
+        self.input.is_empty() && self.next_uses_no_key()
+    }
+
     /// Executes what is in `fresh`, which has just been read.
     pub fn feed(
         &mut self,

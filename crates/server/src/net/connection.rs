@@ -79,6 +79,12 @@ impl Connection {
     pub fn offload(&mut self, home: &Arc<LoopHandle>, token: usize) -> Option<Offload> {
         let Phase::Blocked(Blocked::Command(wait)) = self.phase else { return None };
         let state = self.state.take()?;
+        if let Some(call) = &mut self.call
+            && state.ends_without_key()
+        {
+            // What was before it is committed.
+            call.guard = None;
+        }
         let return_slot = self.return_slot.get_or_insert_default().clone();
         return_slot.leave(self.is_readable);
         let is_flushed = !self.waits_to_send() && state.output.is_empty();
