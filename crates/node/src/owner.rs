@@ -3,6 +3,7 @@
 //! Taking over is: load exceptions and intents of the instance, which is fenced already, go on with the
 //! moves that the intents are of, and serve once none of them holds a key.
 
+mod drains;
 mod wanted;
 
 use crate::epochs;
@@ -12,7 +13,7 @@ use crate::sweep::{self, Sweep};
 use crate::view::{AwayKeys, Callback, Held, Order, OwnedShard, OwnerStatus};
 use crate::wishes::{Answer, Wishes};
 use parking_lot::RwLock;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -76,6 +77,7 @@ pub(crate) async fn take_over(
         start,
         parts: HashMap::new(),
         stopped: Vec::new(),
+        draining: BTreeMap::new(),
         recall_count: 0,
         overdue: HashMap::new(),
         next_let_go: None,
@@ -124,6 +126,8 @@ struct Owner {
     wishes: Wishes,
     parts: HashMap<MoveId, MoveParts>,
     stopped: Vec<oneshot::Sender<()>>,
+    /// Moves that wait until what was under way is drained, and since when.
+    draining: BTreeMap<MoveId, Duration>,
     /// Recalls that have waited, for their numbers.
     recall_count: u64,
     /// Keys that a command has waited for in vain, or that cannot come home, and until when others do not wait again.
@@ -163,6 +167,7 @@ impl Owner {
                 self.note(id);
                 self.run(id, effects);
             }
+            let undrained = self.undo_undrained();
             self.settle();
             if self.is_stopping && self.mover.is_idle() {
                 self.stopped.drain(..).for_each(|stopped| _ = stopped.send(()));
@@ -172,7 +177,7 @@ impl Owner {
             let wait = self.mover.wait(self.start.elapsed());
             let sweep = self.sweep.wait(self.start.elapsed()).filter(|_| self.is_serving);
             let let_go = self.next_let_go.map(|at| at.saturating_sub(self.start.elapsed()));
-            let wait = wait.into_iter().chain(sweep).chain(let_go).min();
+            let wait = wait.into_iter().chain(sweep).chain(let_go).chain(undrained).min();
             let until = async {
                 match wait {
                     Some(wait) => tokio::time::sleep(wait.max(Duration::from_millis(1))).await,
@@ -269,6 +274,9 @@ impl Owner {
             }
             Order::Event(id, event) => {
                 self.note(id);
+                if event == MoveEvent::Drained {
+                    self.draining.remove(&id);
+                }
                 let event = self.take_lost_key(id, event);
                 let effects = self.mover.on(id, event);
                 self.note(id);
@@ -475,6 +483,7 @@ impl Owner {
             self.next_let_go.get_or_insert(self.start.elapsed().saturating_add(limit));
         }
         if drains {
+            self.draining.insert(id, self.start.elapsed());
             // Begun after the hold can be seen: routes from before are behind the gate.
             let drained = self.shared.gate.drain();
             let orders = self.owned.orders.clone();

@@ -17,6 +17,9 @@
 //! message without an answer is sent again until there is one. Every message may be sent twice; the rules in
 //! `intent.rs` and `copy.rs` make that harmless.
 //!
+//! Calls that take long may keep the drain of step 2 from ending: then the move is undone. Nothing was exported, so it does not matter
+//! that they are still under way.
+//!
 //! An instance whose disk is full refuses steps 1 to 5, and the move is undone. An earlier Commit, which had no
 //! answer, may come before the Undo: then home refuses that, and the move is committed. Home may write the Undo for one
 //! key after the other, so that a new owner finds some keys undone and others open: the Undo of all goes on.
@@ -120,6 +123,9 @@ pub enum MoveEvent<V> {
     /// After [`Effect::Hold`] or [`Effect::DrainCalls`]: the calls are answered, or given up. Whatever
     /// comes of one that was given up is ignored.
     Drained,
+    /// After [`Effect::Hold`]: the calls have taken too long, and the keys are not held any longer. That they are drained may be
+    /// reported all the same.
+    Undrained,
     /// The answer to the message with this ticket. Only that to the last one matters.
     Answered(u32, MoveAnswer<V>),
     /// The operator wants no more moves, or the shard is handed over.
@@ -162,7 +168,7 @@ pub enum Effect<V> {
 pub enum Outcome {
     /// The keys are where they shall be.
     Moved,
-    /// The keys are where they were. `None`: no instance refused, one did not answer, or it was cancelled.
+    /// The keys are where they were. `None`: no instance refused, one did not answer, calls took too long, or it was cancelled.
     Undone(Option<Refusal>),
     /// The shard has a later owner, who goes on.
     Deposed,
@@ -343,7 +349,8 @@ impl<V: Clone> KeyMove<V> {
             MoveEvent::Drained if self.step == Step::Drain && self.is_cancelled => self.undo(None),
             MoveEvent::Drained if self.step == Step::Drain => self.go(Step::Export),
             MoveEvent::Drained if self.step == Step::DrainCalls => self.go(Step::Settle),
-            MoveEvent::Drained => Vec::new(),
+            MoveEvent::Undrained if self.step == Step::Drain => self.undo(None),
+            MoveEvent::Drained | MoveEvent::Undrained => Vec::new(),
             MoveEvent::Cancel => {
                 self.is_cancelled = true;
                 Vec::new()

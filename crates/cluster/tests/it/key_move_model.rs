@@ -28,7 +28,7 @@ pub struct KeyMoves {
     /// How many moves each owner begins: out if it has the key at home, else home. A second owner takes
     /// over at any time.
     pub owners: Vec<u8>,
-    /// Answers to messages of moves that do not come in time.
+    /// Answers to messages of moves, and ends of writes under way, that do not come in time.
     pub timeouts: u8,
     /// Calls of clients that do not come in time.
     pub give_ups: u8,
@@ -461,8 +461,9 @@ impl Model for KeyMoves {
         for (at, owner) in state.owners.iter().enumerate().filter(|(_, owner)| owner.is_alive) {
             match &owner.current {
                 None if owner.begun < self.owners[at] => actions.push(Action::Begin(at)),
-                Some(_) if state.timeouts < self.timeouts && owner.draining.is_none() => {
-                    actions.push(Action::Timeout(at));
+                Some(_) if state.timeouts < self.timeouts => {
+                    let may = owner.draining != Some(Draining::Calls);
+                    actions.extend(may.then_some(Action::Timeout(at)));
                 }
                 _ => {}
             }
@@ -524,8 +525,10 @@ impl Model for KeyMoves {
             }
             Action::Timeout(owner) => {
                 next.timeouts += 1;
-                let ticket = next.owners[owner].ticket;
-                next.on(owner, MoveEvent::Answered(ticket, MoveAnswer::Unknown));
+                let it = &mut next.owners[owner];
+                let unanswered = MoveEvent::Answered(it.ticket, MoveAnswer::Unknown);
+                let event = it.draining.take().map_or(unanswered, |_| MoveEvent::Undrained);
+                next.on(owner, event);
             }
             Action::Route { client, owner } => next.route(self, client, owner),
             Action::GiveUp(client) => {

@@ -219,7 +219,10 @@ async fn commands_wait_for_a_key_that_is_held_for_a_bounded_time_only() {
         // By the node itself: it knows where it is.
         let (node, moved) = (it.cluster.nodes[0].node.clone(), DbKey::new(0, key.as_str()));
         let node = node.unwrap();
-        let out = tokio::spawn(async move { node.move_key(moved, Some(ShardId(2))).await });
+        // It is undone if what was under way is not drained in that time either.
+        let out = tokio::spawn(async move {
+            while node.move_key(moved.clone(), Some(ShardId(2))).await.is_err() {}
+        });
         it.step(0, "commit", number).await;
         let is_called = wait(key);
         wait_for("the command to be let go", async || is_called()).await;
@@ -227,9 +230,36 @@ async fn commands_wait_for_a_key_that_is_held_for_a_bounded_time_only() {
         assert!(wait(key)().is_some());
         assert_eq!(coordinator.route(0, key.as_bytes()), Route::Held, "nothing was released");
         store.resume();
-        out.await.unwrap().unwrap();
+        out.await.unwrap();
         assert_eq!(it.cluster.places_of(key), 1);
     }
+}
+
+/// A command may take any time. The keys are not held for as long, and can be moved when it is over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_move_that_waits_too_long_for_what_is_under_way_is_undone() {
+    let mut it = start("undrained", 1).await;
+    let node = &mut it.cluster.nodes[0];
+    node.node().leave().await;
+    node.kill();
+    node.start(|config| config.hold_limit = Duration::from_millis(50)).await;
+    it.cluster.wait_until_served().await;
+    let (key, store) = (&it.keys[0], &it.cluster.nodes[0].store);
+    let coordinator = it.node(0).coordinator();
+    let order = || {
+        let (node, key) = (it.cluster.nodes[0].node.clone(), DbKey::new(0, key.as_str()));
+        tokio::spawn(async move { node.unwrap().move_key(key, Some(ShardId(2))).await })
+    };
+    let under_way = coordinator.guard();
+    let out = order();
+    wait_for("the answer", async || out.is_finished().then_some(())).await;
+    let told = out.await.unwrap().unwrap_err().to_string();
+    assert!(told.contains("undone; the key stays at home"), "{told}");
+    assert_eq!((store.steps("export"), store.steps("undo")), (0, 1));
+    assert_eq!(coordinator.route(0, key.as_bytes()), Route::Local, "it is held no longer");
+    drop(under_way);
+    wait_for("the move", async || order().await.unwrap().ok()).await;
+    assert_eq!((it.cluster.places_of(key), store.has(key)), (1, false));
 }
 
 #[tokio::test(flavor = "multi_thread")]

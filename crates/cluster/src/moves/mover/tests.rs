@@ -143,3 +143,31 @@ fn a_move_out_that_is_undone_says_so_before_it_is_over() {
         assert_eq!(mover.take_finished()[0].outcome, Outcome::Undone(None));
     }
 }
+
+/// Writes under way at home may take any time; that they have ended means nothing later.
+#[test]
+fn a_move_is_undone_whose_calls_under_way_take_too_long() {
+    let out = (None, Some(FROM), ["begin", "undo", "drop", "forget"]);
+    let home = (Some(FROM), None, ["begin", "undo", "release", "forget"]);
+    for (from, to, steps) in [out, home] {
+        let key = DbKey::new(0, "k");
+        let mut mover = Mover::new(Epoch(5), MoveLimits::default(), Duration::ZERO, |_: &u32| 1);
+        mover.want([Misplaced { key, from, to }]);
+        let (id, mut effects) = mover.poll(Duration::ZERO).unwrap();
+        let mut calls = Vec::new();
+        while let Some(event) = next_event(&effects) {
+            calls.extend(effects.iter().filter_map(|effect| match effect {
+                Effect::Send { call, .. } => Some(call.name()),
+                _ => None,
+            }));
+            let drains = event == MoveEvent::Drained;
+            effects = mover.on(id, if drains { MoveEvent::Undrained } else { event });
+            if drains {
+                assert!(mover.on(id, MoveEvent::Drained).is_empty());
+                assert!(mover.on(id, MoveEvent::Undrained).is_empty(), "once");
+            }
+        }
+        assert_eq!(calls, steps);
+        assert_eq!(mover.take_finished()[0].outcome, Outcome::Undone(None));
+    }
+}
