@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use terrace_cluster::{Coordinator, Placement, ServeGuard, Shard, ShardId, Slot, slot_of};
 
-/// What the calls of other nodes that wait for the next owners of their shards may take, each on the connection that it came
-/// by, which calls on other shards need: a quarter of that. One call of any size may always wait.
+/// What the calls of other nodes that wait, for the next owners of their shards or for keys, may take, each on the connection
+/// that it came by, which calls that need not wait need too: a quarter of that. One call of any size may always wait.
 const MAX_WAITING_KIB: usize = 16 << 10;
 
 /// What a call takes there beside its requests.
@@ -38,7 +38,7 @@ pub struct Cluster {
     redirects: bool,
 }
 
-/// While this lives, a call of another node waits for the next owner of a shard.
+/// While this lives, a call of another node waits for the next owner of a shard, or for a key.
 pub(crate) struct WaitingCall {
     kib: usize,
     all_kib: Arc<AtomicUsize>,
@@ -119,14 +119,14 @@ impl Cluster {
         Some(if uses_no_key { coordinator.lease_guard() } else { coordinator.guard() })
     }
 
-    /// A call of another node, with requests of this many bytes, begins to wait for the next owner of a shard.
+    /// A call of another node, with requests of this many bytes, begins to wait for the next owner of a shard, or for a key.
     pub(crate) fn begin_waiting(&self, call_bytes: usize) -> WaitingCall {
         let kib = kib_of(call_bytes);
         self.waiting_kib.fetch_add(kib, Ordering::Relaxed);
         WaitingCall { kib, all_kib: self.waiting_kib.clone() }
     }
 
-    /// Whether a call of another node, with requests of this many bytes, may wait for the next owner of its shard.
+    /// Whether a call of another node, with requests of this many bytes, may wait for that.
     pub(crate) fn may_wait(&self, call_bytes: usize) -> bool {
         let waiting = self.waiting_kib.load(Ordering::Relaxed);
         waiting == 0 || waiting + kib_of(call_bytes) <= MAX_WAITING_KIB

@@ -193,7 +193,7 @@ impl Placing<'_> {
         match route {
             Route::Local => Place::Here(true),
             Route::Held if !writes => Place::Here(true),
-            Route::Held => Away::Wait(Await::Release(key.to_vec())).into(),
+            Route::Held => self.wait_for_key(Await::Release(key.to_vec())),
             Route::Instance(call) => Away::Send(CallTarget::Instance(call)).into(),
             Route::Owner(node) => self.to_owner(node, key),
             Route::Changing(shard) => self.wait_for_owner(shard),
@@ -208,6 +208,16 @@ impl Placing<'_> {
         match is_of_another && !self.cluster.may_wait(self.session.call_bytes) {
             true => self.moved(),
             false => Away::Wait(Await::Served(shard)).into(),
+        }
+    }
+
+    /// As [`Self::wait_for_owner`], for a key. The call of several clients does not wait in any case: then those of its
+    /// requests that need the key come again alone.
+    fn wait_for_key(&self, until: Await) -> Place {
+        let is_of_another = self.session.caller == Caller::Owner && self.session.is_patient;
+        match is_of_another && !self.cluster.may_wait(self.session.call_bytes) {
+            true => self.moved(),
+            false => Away::Wait(until).into(),
         }
     }
 
@@ -284,7 +294,7 @@ impl Placing<'_> {
         let mut both = keys.iter().zip(routes);
         let away = both.find_map(|(key, route)| self.is_exception(key, route).then_some(*key));
         match away {
-            Some(key) => Away::Wait(Await::Home(key.to_vec())).into(),
+            Some(key) => self.wait_for_key(Await::Home(key.to_vec())),
             None => refused(TRY_AGAIN),
         }
     }
@@ -314,7 +324,7 @@ impl Placing<'_> {
         for (key, route) in keys.iter().zip(&routes) {
             match route {
                 Route::Instance(_) if self.is_exception(key, route) => {
-                    return Away::Wait(Await::Home(key.to_vec())).into();
+                    return self.wait_for_key(Await::Home(key.to_vec()));
                 }
                 Route::Owner(node) => {
                     if let Some(place) = self.redirect(*node, key) {

@@ -154,18 +154,15 @@ impl EventLoop {
         let (home, id) = (self.handle.clone(), client.id);
         let is_of_another = client.call.as_ref().is_some_and(|call| call.caller == Caller::Owner);
         let call_bytes = client.state.as_ref().map_or(0, |state| state.session.call_bytes);
-        let done = Box::new(move || home.send(Message::Resume { token, id }));
+        let waiting = is_of_another.then(|| cluster.begin_waiting(call_bytes));
+        let done = Box::new(move || {
+            drop(waiting);
+            home.send(Message::Resume { token, id });
+        });
         match until {
             Await::Release(key) => coordinator.when_released(0, key, done),
             Await::Home(key) => coordinator.recall(0, key, done),
-            Await::Served(shard) => {
-                let waiting = is_of_another.then(|| cluster.begin_waiting(call_bytes));
-                let done = move || {
-                    drop(waiting);
-                    done();
-                };
-                coordinator.when_served(*shard, Box::new(done));
-            }
+            Await::Served(shard) => coordinator.when_served(*shard, done),
             Await::Admin(request) => {
                 let slot = AdminSlot::default();
                 if let Some(state) = &mut client.state {

@@ -1,4 +1,4 @@
-//! Commands on a shard that has just lost its owner wait for the next one.
+//! Commands on a shard that has just lost its owner wait for the next one. What other nodes let wait is bounded, also for keys.
 
 use super::answer;
 use super::fake::FakeCluster;
@@ -147,5 +147,56 @@ fn few_long_calls_of_other_nodes_wait_for_an_owner() {
         }
     }
     assert_eq!(cluster.client(0).say(&format!("STRLEN {key}")), int(20 << 20));
+    cluster.settle();
+}
+
+/// Those that wait for a key that is being moved take as much room.
+#[test]
+fn only_some_calls_of_other_nodes_wait_for_a_key_and_the_others_are_routed_again_there() {
+    let cluster = FakeCluster::new(Placement::Slots, 2, &[]);
+    let key = cluster.key_of(1, "k");
+    let shared = &cluster.shared;
+    let executor = cluster.served[1].running().call_executor();
+    let (replied, replies) = mpsc::channel();
+    let incr = format!("INCR {key}\r\n");
+    let patient = format!("PATIENT\r\n{incr}");
+    let begin = || {
+        let (mode, protocol) = (CallMode::Owner, ReplyProtocol::Resp2);
+        let requests = patient.clone().into_bytes();
+        let replied = replied.clone();
+        let done = Box::new(move |reply| replied.send(reply).unwrap());
+        executor.execute(IncomingCall { mode, db: 0, protocol, requests }, done);
+    };
+    for _ in 0..2 {
+        shared.hold(&key);
+        (0..MAX_WAITING).for_each(|_| begin());
+        until("not all of them wait", || shared.waiting() == MAX_WAITING);
+        // With others in its call it does not wait, and they are executed.
+        let both = format!("{incr}PING\r\n");
+        let refused = [(&patient, "-TERRACEMOVED 1\r\n"), (&both, "-TERRACEHELD\r\n+PONG\r\n")];
+        for (requests, wanted) in refused {
+            let reply = answer(&cluster, 1, CallMode::Owner, requests.as_bytes()).unwrap();
+            assert_eq!(String::from_utf8(reply).unwrap(), wanted);
+        }
+        // A client of this node waits, and one of the other node has its turn when there is room.
+        let (mut own, mut other) = (cluster.client(1), cluster.client(0));
+        own.send(&["APPEND", &*key, ""]);
+        until("the client does not", || shared.waiting() == MAX_WAITING + 1);
+        let rerouted = || cluster.served[0].server().stats.rerouted.get();
+        let before = rerouted();
+        other.send(&["APPEND", &*key, ""]);
+        until("it is not routed again", || rerouted() > before + 2);
+        shared.release(&key);
+        for _ in 0..MAX_WAITING {
+            let reply = replies.recv_timeout(HANG_GUARD).unwrap().unwrap();
+            assert!(reply.starts_with(b":"), "{}", reply.escape_ascii());
+        }
+        for client in [&mut own, &mut other] {
+            let reply = client.reply();
+            assert!(matches!(reply, Reply::Integer(_)), "{reply:?}");
+        }
+    }
+    let count = (2 * MAX_WAITING).to_string();
+    assert_eq!(cluster.client(0).say(&format!("GET {key}")), bulk(&count));
     cluster.settle();
 }
