@@ -118,17 +118,19 @@ impl Placing<'_> {
     }
 
     /// The cursor carries which store it is of: it is that of the store times [`MAX_STORES`], plus the
-    /// store's place.
+    /// store's place. Of one store it is that of the store: its owner, which executes the command without this, gives the
+    /// same. How many stores a cluster has never changes.
     fn scan(&self, shards: &[ShardId], words: Vec<&[u8]>) -> Place {
         let Some(cursor) = words.get(1).and_then(|word| parse_cursor(word)) else {
             return refused("ERR invalid cursor");
         };
-        let (at, inner) = ((cursor % MAX_STORES) as usize, (cursor / MAX_STORES).to_string());
+        let stores = if shards.len() == 1 { 1 } else { MAX_STORES };
+        let (at, inner) = ((cursor % stores) as usize, (cursor / stores).to_string());
         let Some(shard) = shards.get(at) else { return refused("ERR invalid cursor") };
         let words: Vec<&[u8]> =
             [words[0], inner.as_bytes()].into_iter().chain(words.into_iter().skip(2)).collect();
         let next = (at + 1 < shards.len()).then_some(at as u64 + 1);
-        let merge = Merge::Page { at: at as u64, next, stores: MAX_STORES };
+        let merge = Merge::Page { at: at as u64, next, stores };
         match self.part_on(*shard, &words) {
             Ok(part) => {
                 Away::Split(Box::new(Split { parts: vec![part], then: Vec::new(), merge })).into()

@@ -2,10 +2,12 @@
 //! between stores and shards between owners.
 
 use super::fake::FakeCluster;
-use crate::client::Client;
+use crate::client::{Client, ok, text};
+use crate::ranges::range;
 use crate::served::Served;
+use std::sync::Arc;
 use terrace_base::{Rng, SplitMix64};
-use terrace_cluster::{Placement, ShardId};
+use terrace_cluster::{Placement, Shard, ShardId, Topology};
 use terrace_resp::Reply;
 
 const ROUNDS: usize = 400;
@@ -127,4 +129,41 @@ fn random_commands_are_answered_as_by_one_server() {
     seeds(1000, 1).for_each(|seed| run(Placement::Slots, &[("server-threads", "2")], seed));
     seeds(20, 3).for_each(|seed| run(Placement::Slots, &[("appendfsync", "always")], seed));
     seeds(3000, 1).for_each(|seed| run(Placement::Range, &[], seed));
+}
+
+/// Whichever of the nodes is asked for the next page, and whichever owns the shard.
+#[test]
+fn a_scan_of_one_store_goes_on_at_every_node() {
+    let cluster = FakeCluster::new(Placement::Slots, 2, &[]);
+    let shard = ShardId(0);
+    let old = cluster.shared.state().topology.clone();
+    let ranges = vec![range(Placement::Slots, 0, 1)];
+    let whole = Shard { ranges, ..old.shards[&shard].clone() };
+    let nodes = old.nodes.values().cloned();
+    let topology = Topology::new(old.revision, old.placement, nodes, [whole]).unwrap();
+    cluster.shared.state().topology = Arc::new(topology);
+    let mut clients = [0, 1].map(|at| cluster.client(at));
+    let mut keys: Vec<String> = (0..40).map(|number| format!("key:{number}")).collect();
+    for key in &keys {
+        assert_eq!(clients[1].say(&format!("SET {key} v")), ok());
+    }
+    let (mut cursor, mut found) = ("0".to_string(), Vec::new());
+    for turn in 0.. {
+        if turn % 3 == 2 {
+            cluster.shared.hand_over(shard, cluster.node(turn % 2));
+        }
+        let reply = clients[turn % 2].say(&format!("SCAN {cursor} COUNT 2"));
+        let Reply::Array(page) = &reply else { panic!("turn {turn}: {reply:?}") };
+        let Reply::Array(shown) = &page[1] else { panic!("turn {turn}: {reply:?}") };
+        found.extend(shown.iter().map(text));
+        cursor = text(&page[0]);
+        if cursor == "0" {
+            assert!(turn > 4, "it was not long");
+            break;
+        }
+    }
+    keys.sort();
+    found.sort();
+    assert_eq!(found, keys);
+    cluster.settle();
 }
