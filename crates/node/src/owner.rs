@@ -32,6 +32,10 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_s
 /// do not wait for as long: a command that goes on without it comes again, many times.
 const RECALL_LIMIT: Duration = Duration::from_secs(5);
 
+/// For how long a key is not brought home again after a store has refused that for a reason that may be over soon, as during
+/// `FLUSHALL`: to find out costs synced writes, and a command that goes on without it comes again at once, many times.
+const REFUSED_PAUSE: Duration = Duration::from_millis(500);
+
 /// A shard's task; ends when this is dropped.
 pub(crate) struct TakenOver {
     orders: mpsc::UnboundedSender<Order>,
@@ -264,7 +268,7 @@ impl Owner {
             Order::Recall(key, done) => self.recall(key, done),
             Order::Overdue(key, number) => {
                 if self.wishes.give_up_recall(&key, number) {
-                    self.overdue.insert(key, self.start.elapsed() + RECALL_LIMIT);
+                    self.pause_recalls(&key, RECALL_LIMIT);
                 }
             }
             Order::Stop(stopped) => {
@@ -373,6 +377,7 @@ impl Owner {
             }
             for (key, why) in &finished.refused {
                 self.wishes.fail(key, self.place_of(key), &why.to_string());
+                self.pause_recalls(key, REFUSED_PAUSE);
             }
             if finished.is_split {
                 misplaced.extend(finished.keys);
@@ -423,12 +428,16 @@ impl Owner {
     /// A key could not come home for this reason. To find that out again costs a move, and reading as much as may be moved.
     fn leave_away(&mut self, key: &DbKey, at: Option<ShardId>, why: Refusal) {
         let lasts = matches!(why, Refusal::TooLarge | Refusal::NotHere);
-        if lasts || why == Refusal::Full {
-            self.overdue.insert(key.clone(), self.start.elapsed() + RECALL_LIMIT);
-        }
+        let is_long = lasts || why == Refusal::Full;
+        self.pause_recalls(key, if is_long { RECALL_LIMIT } else { REFUSED_PAUSE });
         if lasts {
             self.wishes.stay(key, at);
         }
+    }
+
+    /// Commands do not wait for a key for this long.
+    fn pause_recalls(&mut self, key: &DbKey, pause: Duration) {
+        self.overdue.insert(key.clone(), self.start.elapsed() + pause);
     }
 
     /// Remembers what a move is of: at its end it is asked for once more.

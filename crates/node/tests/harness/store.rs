@@ -27,6 +27,8 @@ struct State {
     most_bytes: Option<usize>,
     /// Steps of moves that need room are refused.
     is_full: bool,
+    /// Keys are not let into moves.
+    is_flushing: bool,
     /// Epochs are not made durable.
     refuses_epochs: bool,
     /// How often one was to be made durable.
@@ -91,6 +93,11 @@ impl MemoryStore {
     /// Has no room for moves from now on, or has room again.
     pub fn fill(&self, is_full: bool) {
         self.state.lock().is_full = is_full;
+    }
+
+    /// Waits for a flush of all stores from now on, or does no longer.
+    pub fn announce_flush(&self, is_flushing: bool) {
+        self.state.lock().is_flushing = is_flushing;
     }
 
     /// Makes no epoch durable from now on, or does again.
@@ -179,9 +186,10 @@ impl State {
             }
             MoveCall::Begin => {
                 let last = self.last;
+                let may_move = if self.is_flushing { Err(Refusal::Flushing) } else { Ok(()) };
                 let mut begun = Vec::new();
                 for key in keys {
-                    let result = self.home_of(key).begin(last, *id, *direction, *other, Ok(()));
+                    let result = self.home_of(key).begin(last, *id, *direction, *other, may_move);
                     if let Ok(home) = result {
                         self.home.insert(key.clone(), home);
                     }

@@ -195,6 +195,25 @@ async fn a_move_that_finds_a_full_disk_fails_at_once() {
     assert!(home.records().unwrap().intents.is_empty());
 }
 
+/// Each try is a synced write.
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_do_not_try_again_and_again_to_bring_a_key_home_that_is_about_to_be_flushed() {
+    let it = start("flushing", 1).await;
+    let (key, home) = (&it.keys[0], &it.cluster.nodes[0].store);
+    it.moved(key, Some(2)).await;
+    home.announce_flush(true);
+    let begun = home.steps("begin");
+    for _ in 0..100 {
+        let is_called = it.recall(key);
+        wait_for("the command to go on", async || is_called()).await;
+    }
+    assert!((1..30).contains(&(home.steps("begin") - begun)));
+    home.announce_flush(false);
+    // An order does not wait for that.
+    it.moved(key, None).await;
+    assert!(home.has(key));
+}
+
 /// A move that cannot be committed and has no answer to that holds its keys until it can. Those of a later one have a time of
 /// their own.
 #[tokio::test(flavor = "multi_thread")]
