@@ -174,7 +174,7 @@ async fn execute(
     Ok(())
 }
 
-/// Sends replies that are ready, together, until all senders are gone.
+/// Sends replies that are ready, together, until all senders are gone: more than [`BATCH_BYTES`] only if it is one.
 async fn send_replies(
     mut ready: mpsc::UnboundedReceiver<Replied>,
     out: mpsc::Sender<Result<api::Replies, Status>>,
@@ -183,7 +183,13 @@ async fn send_replies(
         Some(api::reply::Outcome::Replies(bytes)) => bytes.len(),
         _ => 0,
     };
-    while let Some((first, permit)) = ready.recv().await {
+    let mut next = None;
+    loop {
+        let first = match next.take() {
+            Some(first) => Some(first),
+            None => ready.recv().await,
+        };
+        let Some((first, permit)) = first else { return };
         let mut bytes = size(&first);
         let (mut replies, mut permits) = (vec![first], vec![permit]);
         while replies.len() < BATCH_CALLS
@@ -191,11 +197,41 @@ async fn send_replies(
             && let Ok((reply, permit)) = ready.try_recv()
         {
             bytes += size(&reply);
+            if bytes > BATCH_BYTES {
+                next = Some((reply, permit));
+                break;
+            }
             replies.push(reply);
             permits.push(permit);
         }
         if out.send(Ok(api::Replies { replies })).await.is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With those before it, it might be more than a message may be, and end the stream for all of them.
+    #[tokio::test]
+    async fn a_large_reply_is_a_message_of_its_own() {
+        let (replies, ready) = mpsc::unbounded_channel();
+        let permits = Arc::new(Semaphore::new(10));
+        for (id, bytes) in (1..).zip([10, BATCH_BYTES - 10, 1, 2 * BATCH_BYTES, 1, 1]) {
+            let permit = permits.clone().try_acquire_owned().unwrap();
+            replies.send((api_reply(id, Ok(vec![b'x'; bytes])), permit)).unwrap();
+        }
+        drop(replies);
+        let (out, mut messages) = mpsc::channel(10);
+        send_replies(ready, out).await;
+        let mut ids = Vec::new();
+        while let Some(message) = messages.recv().await {
+            let of_message = message.unwrap().replies.into_iter().map(|reply| reply.id);
+            ids.push(of_message.collect::<Vec<u64>>());
+        }
+        assert_eq!(ids, [vec![1, 2], vec![3], vec![4], vec![5, 6]]);
+        assert_eq!(permits.available_permits(), 10);
     }
 }

@@ -317,13 +317,14 @@ fn reply_bytes(message: &api::Replies) -> usize {
     message.replies.iter().map(bytes).sum()
 }
 
-/// What has gathered, as one message, and the bytes of its requests.
+/// What has gathered, as one message, and the bytes of its requests: of more than [`BATCH_BYTES`] only if it is one call.
 fn take_batch(shared: &Arc<Shared>, sent: &mut HashMap<u64, Sent>) -> (api::Calls, usize) {
     let (mut calls, mut cancellations) = (Vec::new(), Vec::new());
     let (mut bytes, mut unsent) = (0, Vec::new());
     let mut queue = shared.queue.lock();
     while calls.len() < BATCH_CALLS
-        && (calls.is_empty() || bytes < BATCH_BYTES)
+        && let Some(next) = queue.calls.front()
+        && (calls.is_empty() || bytes + next.call.requests.len() <= BATCH_BYTES)
         && let Some(waiting) = queue.calls.pop_front()
     {
         let Waiting { call, shard, revision, cancellation, done } = waiting;
@@ -362,4 +363,30 @@ fn take_batch(shared: &Arc<Shared>, sent: &mut HashMap<u64, Sent>) -> (api::Call
         });
     }
     (api::Calls { calls, cancelled }, bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With those before it, it might be more than a message may be, and end the stream for all of them.
+    #[test]
+    fn a_large_call_is_a_message_of_its_own() {
+        let (node, queue) = (NodeId([1; 20]), Mutex::default());
+        let (opened_streams, sent_calls) = (AtomicU64::new(0), AtomicU64::new(0));
+        let shared = Shared { node, queue, wake: Notify::new(), opened_streams, sent_calls };
+        let link = Link { shared: Arc::new(shared) };
+        for bytes in [10, BATCH_BYTES - 10, 1, 2 * BATCH_BYTES, 1, 1] {
+            let requests = Arc::new(vec![b'x'; bytes]);
+            let call = OutgoingCall { db: 0, protocol: ReplyProtocol::Resp2, requests };
+            let done = Box::new(|_: Reply| {});
+            link.push(call, (None, Revision(0)), Cancellation::default(), done);
+        }
+        let (mut sent, mut messages) = (HashMap::new(), Vec::new());
+        while link.queued_bytes() > 0 {
+            let (message, bytes) = take_batch(&link.shared, &mut sent);
+            messages.push((message.calls.len(), bytes));
+        }
+        assert_eq!(messages, [(2, BATCH_BYTES), (1, 1), (1, 2 * BATCH_BYTES), (2, 2)]);
+    }
 }
