@@ -37,8 +37,8 @@ pub(super) struct Outbox(Vec<Parcel>);
 struct Parcel {
     target: CallTarget,
     protocol: Protocol,
-    /// The id of the client whose requests may wait.
-    patient: Option<u64>,
+    /// The id of the client whose requests alone these are.
+    alone: Option<u64>,
     requests: Vec<u8>,
     waiters: Vec<Waiter>,
 }
@@ -49,22 +49,25 @@ impl Outbox {
         self.0.iter().any(|parcel| parcel.requests.len() > MAX_CALL_BYTES)
     }
 
-    /// The parcel for a target; a client whose requests may wait has one of its own.
+    /// The parcel for a target. A client whose requests may wait has one of its own, and so has one that has more than
+    /// a call's `bytes` of them: a link refuses what is too long as a whole.
     fn parcel(
         &mut self,
         target: CallTarget,
         protocol: Protocol,
-        patient: Option<u64>,
+        (id, is_patient): (u64, bool),
+        bytes: usize,
     ) -> &mut Parcel {
+        let alone = (is_patient || bytes > MAX_CALL_BYTES).then_some(id);
         let is_it = |known: &Parcel| {
-            known.target == target && known.protocol == protocol && known.patient == patient
+            known.target == target && known.protocol == protocol && known.alone == alone
         };
         let at = self.0.iter().position(is_it).unwrap_or_else(|| {
             let (mut requests, waiters) = (Vec::new(), Vec::new());
-            if patient.is_some() && matches!(target, CallTarget::Owner(_)) {
+            if is_patient && matches!(target, CallTarget::Owner(_)) {
                 write_request(&mut requests, &[PATIENT]);
             }
-            self.0.push(Parcel { target, protocol, patient, requests, waiters });
+            self.0.push(Parcel { target, protocol, alone, requests, waiters });
             self.0.len() - 1
         });
         &mut self.0[at]
@@ -84,13 +87,14 @@ impl EventLoop {
         let Some(client) = self.clients.get_mut(token) else { return };
         let tries = client.call.as_ref().map_or(0, |call| call.tries);
         let (id, Some(state)) = (client.id, &mut client.state) else { return };
-        let patient = state.session.is_patient.then_some(id);
+        let is_patient = state.session.is_patient;
         let round = state.remote.round();
         let (outgoing, mut requests) = state.remote.take_outgoing();
         self.server.stats.forwarded.add(outgoing.len() as u64);
-        let mut start = 0;
+        let (mut start, bytes) = (0, requests.len());
         for one in outgoing {
-            let parcel = self.outbox.parcel(one.target, one.protocol, patient);
+            let (of, outbox) = ((id, is_patient), &mut self.outbox);
+            let parcel = outbox.parcel(one.target, one.protocol, of, bytes);
             match parcel.requests.is_empty() && start == 0 && one.end == requests.len() {
                 // They may be large.
                 true => parcel.requests = std::mem::take(&mut requests),
@@ -355,4 +359,37 @@ fn moved(reply: &[u8]) -> Option<Revision> {
     let rest = reply.strip_prefix(b"-")?.strip_prefix(MOVED.as_bytes())?.strip_prefix(b" ")?;
     let revision = parse_integer(rest.strip_suffix(b"\r\n")?)?;
     Some(Revision(u64::try_from(revision).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace_cluster::NodeId;
+
+    #[test]
+    fn long_requests_and_those_that_may_wait_go_without_those_of_others() {
+        let target = CallTarget::Owner(NodeId([1; 20]));
+        let mut outbox = Outbox::default();
+        let posts = [
+            (1, false, 10),
+            (2, false, MAX_CALL_BYTES),
+            (3, false, MAX_CALL_BYTES + 1),
+            (4, true, 10),
+            (5, false, 10),
+        ];
+        for (id, is_patient, bytes) in posts {
+            // In two pieces, which stay together.
+            for piece in [bytes / 2, bytes - bytes / 2] {
+                let parcel = outbox.parcel(target, Protocol::Resp2, (id, is_patient), bytes);
+                parcel.requests.extend(std::iter::repeat_n(b'x', piece));
+            }
+        }
+        let lengths = outbox.0.iter().map(|parcel| {
+            let count = |byte: &&u8| **byte == b'x';
+            (parcel.alone, parcel.requests.iter().filter(count).count())
+        });
+        let shared = (None, MAX_CALL_BYTES + 20);
+        let wanted = [shared, (Some(3), MAX_CALL_BYTES + 1), (Some(4), 10)];
+        assert_eq!(lengths.collect::<Vec<_>>(), wanted);
+    }
 }
