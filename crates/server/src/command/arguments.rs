@@ -11,16 +11,24 @@ const MAX_REPEATS: u64 = 1 << 20;
 /// Elements that one page of a scan shows at most, whatever COUNT says.
 const MAX_IN_PAGE: u64 = 1 << 14;
 
-/// A number as C's `strtod` takes it where the whole text up to the first zero byte must be one and
+/// A number as `SORT` takes it, which is as C's `strtod` does where the whole text up to the first zero byte must be one and
 /// nothing is 0: blanks may come first; not what does not fit, nor NaN.
+///
+/// Redis's `sortCommandGeneric` refuses whatever sets `errno` to `ERANGE`. glibc's `strtod` does that also for a number that
+/// it gives, below the normal ones, if it had to be rounded. A decimal one has 716 digits or more if it had not: none is taken.
 pub(super) fn strtod(text: &[u8]) -> Option<f64> {
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
     let blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
     let first = text.iter().position(|byte| !blank(byte)).unwrap_or(text.len());
     match &text[first..] {
         b"" if text.is_empty() => Some(0.0),
-        number => double(number),
+        number => double(number).filter(|value| !value.is_subnormal() || is_exact(number)),
     }
+}
+
+/// Whether a text is a hexadecimal number that a double has without rounding.
+fn is_exact(text: &[u8]) -> bool {
+    matches!(hexadecimal_exactly(text), Some(Some((_, true))))
 }
 
 /// A double as Redis takes it for scores and increments, decimal or hexadecimal: no blanks, no NaN,
@@ -49,6 +57,11 @@ pub(super) fn double(text: &[u8]) -> Option<f64> {
 /// The number that a text such as `-0x1.8p3` is; `None` if it does not begin as one, and nothing in
 /// it if it is none. One that is too large is infinite, and one that is too small 0.
 pub(super) fn hexadecimal(text: &[u8]) -> Option<Option<f64>> {
+    Some(hexadecimal_exactly(text)?.map(|(number, _)| number))
+}
+
+/// As [`hexadecimal`], with whether the number is the very one of the text.
+fn hexadecimal_exactly(text: &[u8]) -> Option<Option<(f64, bool)>> {
     let (negative, rest) = match text {
         [b'-', rest @ ..] => (true, rest),
         [b'+', rest @ ..] => (false, rest),
@@ -56,10 +69,10 @@ pub(super) fn hexadecimal(text: &[u8]) -> Option<Option<f64>> {
     };
     let [b'0', b'x' | b'X', digits @ ..] = rest else { return None };
     let number = unsigned_hexadecimal(digits);
-    Some(number.map(|number| if negative { -number } else { number }))
+    Some(number.map(|(number, exact)| (if negative { -number } else { number }, exact)))
 }
 
-fn unsigned_hexadecimal(text: &[u8]) -> Option<f64> {
+fn unsigned_hexadecimal(text: &[u8]) -> Option<(f64, bool)> {
     let (mantissa, power) = match text.iter().position(|byte| matches!(byte, b'p' | b'P')) {
         Some(at) => {
             let power = std::str::from_utf8(&text[at + 1..]).ok()?;
@@ -93,14 +106,14 @@ fn unsigned_hexadecimal(text: &[u8]) -> Option<f64> {
         return None;
     }
     if bits == 0 {
-        return Some(0.0);
+        return Some((0.0, true));
     }
     Some(scaled(bits, lost, scale))
 }
 
-/// `bits` times two to the power of `scale`, rounded to the nearest, ties to even. `lost`: there was
-/// something behind the last bit.
-fn scaled(bits: u64, lost: bool, scale: i64) -> f64 {
+/// `bits` times two to the power of `scale`, rounded to the nearest, ties to even, and whether there was nothing to be
+/// rounded. `lost`: there was something behind the last bit.
+fn scaled(bits: u64, lost: bool, scale: i64) -> (f64, bool) {
     let high = scale + i64::from(63 - bits.leading_zeros());
     // The last bit that a double of this size has.
     let lowest = (high - 52).max(-1074);
@@ -115,7 +128,8 @@ fn scaled(bits: u64, lost: bool, scale: i64) -> f64 {
     let rounded = (kept + u64::from(up)) as f64;
     // In two steps: a power of two that is no double of its own may be needed. More than this is infinite anyway.
     let lowest = i32::try_from(lowest).map_or(2048, |lowest| lowest.min(2048));
-    rounded * 2_f64.powi(lowest / 2) * 2_f64.powi(lowest - lowest / 2)
+    let number = rounded * 2_f64.powi(lowest / 2) * 2_f64.powi(lowest - lowest / 2);
+    (number, rest == 0 && !lost)
 }
 
 /// A cursor as Redis takes it, which is as C's `strtoul` does: digits, with a sign in front or not;
@@ -368,5 +382,34 @@ mod tests {
         ] {
             assert_eq!(double(text.as_bytes()), None, "{text}");
         }
+    }
+
+    /// As glibc sets `ERANGE` for them, or does not.
+    #[test]
+    fn sort_refuses_what_is_rounded_below_the_normal_numbers() {
+        for (text, number) in [
+            ("", 0.0),
+            (" 1.5", 1.5),
+            ("0e-400", 0.0),
+            ("2.2250738585072014e-308", f64::MIN_POSITIVE),
+            ("0x1p-1074", 5e-324),
+            ("-0x1p-1023", -1.1125369292536007e-308),
+            ("0x1.00000000000008p0", 1.0),
+        ] {
+            assert_eq!(strtod(text.as_bytes()), Some(number), "{text}");
+        }
+        for text in [
+            "1e-310",
+            "-5e-324",
+            "2.2250738585072011e-308",
+            "0x1.8p-1074",
+            "0x1.00000000000008p-1023",
+            "0x0.000000000000000000000000000001p-1000",
+            "1e-400",
+        ] {
+            assert_eq!(strtod(text.as_bytes()), None, "{text}");
+        }
+        // It is a score nonetheless.
+        assert_eq!(double(b"1e-310"), Some(1e-310));
     }
 }
