@@ -22,8 +22,10 @@ const MAX_POWER: i64 = 16384;
 const MIN_POWER: i64 = -16382;
 /// Below half of 2^`LEAST_POWER`, which is the least number that is not zero, there is only zero.
 const LEAST_POWER: i64 = -16445;
-/// Decimal exponents beyond this are beyond [`MAX_POWER`] for any mantissa of a text.
-const MAX_DECIMAL: i64 = 10_200;
+/// Above this decimal exponent every number but zero is beyond [`MAX_POWER`].
+const MAX_DECIMAL: i64 = 4932;
+/// Below this one any mantissa of a text is too small.
+const MIN_DECIMAL: i64 = -10_200;
 const DECIMALS: usize = 17;
 
 /// A number, or infinity.
@@ -71,12 +73,17 @@ impl LongDouble {
         if digits.is_zero() {
             return Some(Self { negative, size: Size::Zero });
         }
-        if power.abs() > MAX_DECIMAL {
+        if !(MIN_DECIMAL..=MAX_DECIMAL).contains(&power) {
             return None;
         }
+        // Of a power of ten that of two is the exponent's.
         let size = match power >= 0 {
-            true => rounded(&digits.times_ten_to(power as u32), 0, false),
-            false => quotient(digits, Natural(vec![1]).times_ten_to(power.unsigned_abs() as u32)),
+            true => rounded(&digits.times_five_to(power as u32), power, false),
+            false => {
+                let divisor = Natural(vec![1]).times_five_to(power.unsigned_abs() as u32);
+                let (whole, shift, rest) = digits.leading_quotient(&divisor);
+                rounded(&whole, power - shift, rest)
+            }
         };
         let size = size.filter(|size| *size != Size::Infinite)?;
         Some(Self { negative, size })
@@ -146,12 +153,18 @@ impl Digits {
             None => (text, 0),
             Some(at) => (&text[..at], exponent(&text[at + 1..])?),
         };
-        let mut digits = Natural::ZERO;
+        let (mut digits, base_word) = (Natural::ZERO, u64::from(base));
         let (mut count, mut fraction, mut in_fraction) = (0, 0, false);
+        // Digits that are not in the number yet, and the power of the base that they need: as many as a word has.
+        let (mut word, mut factor) = (0_u64, 1_u64);
         for byte in mantissa {
             match char::from(*byte).to_digit(base) {
                 Some(digit) => {
-                    digits.multiply_add(base, digit);
+                    (word, factor) = (word * base_word + u64::from(digit), factor * base_word);
+                    if factor > u64::MAX / base_word {
+                        digits.multiply_add(factor, word);
+                        (word, factor) = (0, 1);
+                    }
                     count += 1;
                     fraction += i64::from(in_fraction);
                 }
@@ -159,6 +172,7 @@ impl Digits {
                 None => return None,
             }
         }
+        digits.multiply_add(factor, word);
         (count > 0).then_some(Self { digits, fraction, power: exponent })
     }
 }
@@ -209,17 +223,6 @@ fn rounded(number: &Natural, exponent: i64, rest: bool) -> Option<Size> {
     })
 }
 
-/// `a` / `b` in 64 bits, as [`rounded`]; neither is zero.
-fn quotient(mut a: Natural, b: Natural) -> Option<Size> {
-    /// Of the quotient: more than the 64 and the one that decides about rounding.
-    const BITS: i64 = 67;
-    let shift = BITS + i64::from(b.bits()) - i64::from(a.bits());
-    let shift = shift.max(0);
-    a = a.shifted_left(shift as u32);
-    let (whole, rest) = a.divided_by(&b);
-    rounded(&whole, -shift, rest)
-}
-
 impl fmt::Display for LongDouble {
     /// With at most 17 decimals, none of them a zero at the end, and no exponent.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -260,13 +263,13 @@ impl fmt::Display for LongDouble {
     }
 }
 
-/// A natural number of any size: 32 bits each, the lowest first, the last one not zero.
+/// A natural number of any size: 64 bits each, the lowest first, the last one not zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Natural(Vec<u32>);
+struct Natural(Vec<u64>);
 
 impl From<u128> for Natural {
     fn from(value: u128) -> Self {
-        Self((0..4).map(|word| (value >> (32 * word)) as u32).collect()).trimmed()
+        Self(vec![value as u64, (value >> 64) as u64]).trimmed()
     }
 }
 
@@ -285,18 +288,18 @@ impl Natural {
     }
 
     fn bits(&self) -> u32 {
-        let last = self.0.last().map_or(0, |last| 32 - last.leading_zeros());
-        (self.0.len() as u32).saturating_sub(1) * 32 + last
+        let last = self.0.last().map_or(0, |last| 64 - last.leading_zeros());
+        (self.0.len() as u32).saturating_sub(1) * 64 + last
     }
 
     fn bit(&self, at: u32) -> bool {
-        self.0.get(at as usize / 32).is_some_and(|word| word >> (at % 32) & 1 == 1)
+        self.0.get(at as usize / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
     }
 
     fn any_below(&self, at: u32) -> bool {
-        let whole = (at as usize / 32).min(self.0.len());
+        let whole = (at as usize / 64).min(self.0.len());
         self.0[..whole].iter().any(|word| *word != 0)
-            || (whole as u32 * 32..at).any(|bit| self.bit(bit))
+            || (whole as u32 * 64..at).any(|bit| self.bit(bit))
     }
 
     /// 64 bits from bit number `from` on; below bit 0 there are zeros.
@@ -307,50 +310,75 @@ impl Natural {
         })
     }
 
-    fn multiply_add(&mut self, factor: u32, addend: u32) {
-        let mut carry = u64::from(addend);
+    fn multiply_add(&mut self, factor: u64, addend: u64) {
+        let mut carry = u128::from(addend);
         for word in &mut self.0 {
-            let product = u64::from(*word) * u64::from(factor) + carry;
-            *word = product as u32;
-            carry = product >> 32;
+            let product = u128::from(*word) * u128::from(factor) + carry;
+            *word = product as u64;
+            carry = product >> 64;
         }
         if carry > 0 {
-            self.0.push(carry as u32);
+            self.0.push(carry as u64);
         }
     }
 
-    fn times_ten_to(mut self, power: u32) -> Self {
-        for _ in 0..power / 9 {
-            self.multiply_add(1_000_000_000, 0);
+    fn times_five_to(mut self, power: u32) -> Self {
+        /// The largest power of five in a word.
+        const AT_A_TIME: u32 = 27;
+        for _ in 0..power / AT_A_TIME {
+            self.multiply_add(5_u64.pow(AT_A_TIME), 0);
         }
-        self.multiply_add(10_u32.pow(power % 9), 0);
+        self.multiply_add(5_u64.pow(power % AT_A_TIME), 0);
         self
     }
 
     fn shifted_left(&self, by: u32) -> Self {
-        let mut words = vec![0; by as usize / 32];
+        let mut words = vec![0; by as usize / 64];
         let mut carry = 0;
         for word in &self.0 {
-            let wide = u64::from(*word) << (by % 32) | carry;
-            words.push(wide as u32);
-            carry = wide >> 32;
+            let wide = u128::from(*word) << (by % 64) | carry;
+            words.push(wide as u64);
+            carry = wide >> 64;
         }
-        words.push(carry as u32);
+        words.push(carry as u64);
         Self(words).trimmed()
     }
 
-    /// The quotient, and whether there is a rest. Costs the bits of the quotient times the length.
-    fn divided_by(self, divisor: &Self) -> (Self, bool) {
+    fn shifted_right(&self, by: u32) -> Self {
+        let low = self.0.iter().skip(by as usize / 64);
+        let high = low.clone().skip(1).chain([&0]);
+        let wide = low.zip(high).map(|(low, high)| u128::from(*high) << 64 | u128::from(*low));
+        Self(wide.map(|wide| (wide >> (by % 64)) as u64).collect()).trimmed()
+    }
+
+    /// The first bits of the quotient, more than the 64 and the one that decides about rounding: the quotient times two to
+    /// the power of the second number, and whether there is a rest. Neither is zero. The others of its bits, of which a
+    /// long text has thousands, are part of the rest, so that it costs these bits times the length of the divisor.
+    fn leading_quotient(&self, divisor: &Self) -> (Self, i64, bool) {
+        const BITS: i64 = 67;
+        let shift = BITS + i64::from(divisor.bits()) - i64::from(self.bits());
+        let by = shift.unsigned_abs() as u32;
+        let (dividend, has_lost) = match shift >= 0 {
+            true => (self.shifted_left(by), false),
+            false => (self.shifted_right(by), self.any_below(by)),
+        };
+        let (whole, has_rest) = dividend.divided_by(divisor);
+        (whole, shift, has_lost || has_rest)
+    }
+
+    /// The quotient, and whether there is a rest. Costs the bits of the quotient times the length of the divisor.
+    fn divided_by(&self, divisor: &Self) -> (Self, bool) {
         let steps = self.bits().saturating_sub(divisor.bits());
-        let mut rest = self;
-        let mut whole = Self::ZERO;
+        let (mut rest, mut whole) = (self.shifted_right(steps), Self::ZERO);
         for step in (0..=steps).rev() {
-            let part = divisor.shifted_left(step);
-            let fits = rest.at_least(&part);
+            let fits = rest.at_least(divisor);
             if fits {
-                rest.subtract(&part);
+                rest.subtract(divisor);
             }
-            whole.multiply_add(2, u32::from(fits));
+            whole.multiply_add(2, u64::from(fits));
+            if step > 0 {
+                rest.multiply_add(2, u64::from(self.bit(step - 1)));
+            }
         }
         (whole, !rest.is_zero())
     }
@@ -365,7 +393,7 @@ impl Natural {
         let mut borrow = false;
         for (at, word) in self.0.iter_mut().enumerate() {
             let (once, under) = word.overflowing_sub(other.0.get(at).copied().unwrap_or(0));
-            let (twice, again) = once.overflowing_sub(u32::from(borrow));
+            let (twice, again) = once.overflowing_sub(u64::from(borrow));
             (*word, borrow) = (twice, under || again);
         }
         while self.0.last() == Some(&0) {
@@ -373,17 +401,21 @@ impl Natural {
         }
     }
 
-    fn decimal(mut self) -> String {
+    fn decimal(&self) -> String {
+        /// Nine digits at a time: what a half of a word and a rest below it make is divided in one step.
+        const GROUP: u64 = 1_000_000_000;
+        let halves = self.0.iter().flat_map(|word| [*word as u32, (*word >> 32) as u32]);
+        let mut halves: Vec<u32> = halves.collect();
         let mut groups = Vec::new();
-        while !self.is_zero() {
-            let mut rest = 0;
-            for word in self.0.iter_mut().rev() {
-                let wide = rest << 32 | u64::from(*word);
-                *word = (wide / 1_000_000_000) as u32;
-                rest = wide % 1_000_000_000;
+        while let Some(last) = halves.iter().rposition(|half| *half != 0) {
+            halves.truncate(last + 1);
+            let mut rest = 0_u64;
+            for half in halves.iter_mut().rev() {
+                let wide = rest << 32 | u64::from(*half);
+                *half = (wide / GROUP) as u32;
+                rest = wide % GROUP;
             }
             groups.push(rest);
-            self = self.trimmed();
         }
         let mut text = groups.pop().unwrap_or(0).to_string();
         for group in groups.iter().rev() {

@@ -1,4 +1,5 @@
-//! What is read, added and written is what Redis 7.0 on x86-64 reads, adds and writes.
+//! What is read, added and written is what Redis 7.0 on x86-64 reads, adds and writes, and texts are what long division
+//! makes of them.
 
 use super::*;
 
@@ -100,7 +101,99 @@ fn infinities_add_up_to_no_number() {
     assert!(!most.plus(most).unwrap().is_finite());
 }
 
+/// What a text of digits and a power of ten is, with every digit for itself and every bit of the quotient.
+fn by_long_division(digits: &str, power: i64) -> Option<LongDouble> {
+    let (mut rest, mut divisor) = (Natural::ZERO, Natural(vec![1]));
+    digits.bytes().for_each(|digit| rest.multiply_add(10, u64::from(digit - b'0')));
+    if rest.is_zero() {
+        return Some(LongDouble { negative: false, size: Size::Zero });
+    }
+    for _ in 0..power.unsigned_abs() {
+        let scaled = if power > 0 { &mut rest } else { &mut divisor };
+        scaled.multiply_add(10, 0);
+    }
+    let shift = (67 + i64::from(divisor.bits()) - i64::from(rest.bits())).max(0);
+    rest = rest.shifted_left(shift as u32);
+    let mut whole = Natural::ZERO;
+    for step in (0..=rest.bits().saturating_sub(divisor.bits())).rev() {
+        let part = divisor.shifted_left(step);
+        let fits = rest.at_least(&part);
+        if fits {
+            rest.subtract(&part);
+        }
+        whole.multiply_add(2, u64::from(fits));
+    }
+    let size = rounded(&whole, -shift, !rest.is_zero())?;
+    (size != Size::Infinite).then_some(LongDouble { negative: false, size })
+}
+
+/// A long number is divided by a short one in as few steps as by a long one.
+#[test]
+fn a_quotient_has_no_more_bits_than_decide_about_rounding() {
+    let long = |digit: char, count: usize| {
+        Digits::parse(digit.to_string().repeat(count).as_bytes(), 10, b'e').unwrap().digits
+    };
+    let numbers =
+        [long('1', 1), long('9', 1), long('7', 30), long('1', MAX_TEXT_BYTES), long('9', 5000)];
+    for (a, b) in numbers.iter().flat_map(|a| numbers.iter().map(move |b| (a, b))) {
+        let (whole, ..) = a.leading_quotient(b);
+        assert!((67..=68).contains(&whole.bits()), "{} / {}", a.bits(), b.bits());
+    }
+}
+
+#[test]
+fn long_texts_are_what_long_division_makes_of_them() {
+    let nines = "9".repeat(4930);
+    for (digits, power) in [
+        (&nines[..], -30),
+        (&nines[..], -4929),
+        (&nines[..], 0),
+        (&nines[..], 3),
+        (&nines[..20], 4912),
+        (&nines[..20], 4913),
+        ("1", 4932),
+        ("2", 4932),
+        ("1", -4931),
+        ("36", -4952),
+        ("182", -4953),
+        ("183", -4953),
+    ] {
+        let parsed = LongDouble::parse(format!("{digits}e{power}").as_bytes());
+        assert_eq!(parsed, by_long_division(digits, power), "{} e {power}", digits.len());
+    }
+}
+
 proptest::proptest! {
+    #[test]
+    fn texts_are_what_long_division_makes_of_them(
+        digits in proptest::collection::vec(0_u8..10, 1..300),
+        power in -400_i64..400,
+        point in 0_usize..300,
+    ) {
+        let digits: String = digits.iter().map(|digit| char::from(b'0' + digit)).collect();
+        let (whole, fraction) = digits.split_at(point.min(digits.len()));
+        let parsed = LongDouble::parse(format!("{whole}.{fraction}e{power}").as_bytes());
+        let wanted = by_long_division(&digits, power - fraction.len() as i64);
+        proptest::prop_assert_eq!(parsed, wanted, "{}.{}e{}", whole, fraction, power);
+    }
+
+    /// Halfway between two numbers, and a little above and below that.
+    #[test]
+    fn ties_are_what_long_division_makes_of_them(half: u64, power in 0_u32..200, zeros in 0_usize..40) {
+        let half = Natural::from(1_u128 << 64 | u128::from(half | 1));
+        let mut below = half.clone().times_five_to(power);
+        below.subtract(&Natural(vec![1]));
+        let (tie, below) = (half.times_five_to(power).decimal(), below.decimal());
+        let above = format!("{tie}{}1", "0".repeat(zeros));
+        let below = format!("{below}{}", "9".repeat(zeros + 1));
+        for digits in [&tie, &above, &below] {
+            let more = digits.len() as i64 - tie.len() as i64;
+            let power = -i64::from(power) - more;
+            let parsed = LongDouble::parse(format!("{digits}e{power}").as_bytes());
+            proptest::prop_assert_eq!(parsed, by_long_division(digits, power), "{}e{}", digits, power);
+        }
+    }
+
     #[test]
     fn integers_add_up_exactly(a in -(1_i64 << 61)..1 << 61, b in -(1_i64 << 61)..1 << 61) {
         proptest::prop_assert_eq!(sum(&a.to_string(), &b.to_string()), (a + b).to_string());
