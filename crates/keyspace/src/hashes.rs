@@ -54,19 +54,23 @@ impl CommandBatch {
     /// About `count` fields with their values from `cursor` on.
     ///
     /// # Errors
-    /// No page has given this cursor ([`Error::UnknownCursor`](crate::Error::UnknownCursor)); those of the engine.
+    /// No page has given this cursor ([`Error::UnknownCursor`](crate::Error::UnknownCursor)). More than `count` are of
+    /// equal hashes, which one page has to show, and take more than `most_bytes`
+    /// ([`Error::TooLong`](crate::Error::TooLong)). Those of the engine.
     pub fn hash_page(
         &self,
         db: u8,
         hash: &Meta,
         cursor: u64,
         count: u64,
+        most_bytes: usize,
     ) -> Result<Page<(Vec<u8>, Vec<u8>)>> {
         let mut items = Vec::new();
-        let cursor = self.page_of_members(db, hash, cursor, count, |field, value| {
-            items.push((field.to_vec(), value.to_vec()));
-            Ok(())
-        })?;
+        let cursor =
+            self.page_of_members(db, hash, cursor, count, most_bytes, |field, value| {
+                items.push((field.to_vec(), value.to_vec()));
+                Ok(())
+            })?;
         Ok(Page { cursor, items })
     }
 

@@ -9,6 +9,7 @@ use crate::command_batch::{CommandBatch, Direction, MOST_GAPS, Value};
 use crate::encode::{self, ELEMENT_PREFIX_BYTES, Kind, Meta};
 use crate::error::{Error, Result};
 use crate::random;
+use crate::result_size::MAX_STORED_BYTES;
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
@@ -30,6 +31,9 @@ const FEW: u64 = 128;
 
 /// A page of a scan ends behind this many bytes of members and values.
 const MAX_PAGE_BYTES: usize = 4 << 20;
+
+/// What an item of a page takes beside its own bytes, about.
+const ITEM_BYTES: usize = 64;
 
 /// After more deleted rows than this in front of a member that is popped, they are cleared by one range deletion.
 const MANY_DEAD: u64 = 250;
@@ -127,36 +131,48 @@ impl CommandBatch {
     }
 
     /// Shows about `count` members from `cursor` on, fewer if they are large, and gives the cursor behind them, 0 at
-    /// the end: a number of 53 bits. More are shown if they are of one group.
+    /// the end: a number of 53 bits. More are shown if they are of one group, up to `most_bytes` with what they take in
+    /// memory: hashes have no seed, so that a client can make members of one group without end.
     ///
     /// # Errors
     /// A cursor that none of these pages has given ([`Error::UnknownCursor`]): a larger number leads nowhere, and the
-    /// end would be a silent one. Those of the engine and of `seen`.
+    /// end would be a silent one. [`Error::TooLong`] if members of one group take more than `most_bytes` or
+    /// [`MAX_STORED_BYTES`]. Those of the engine and of `seen`.
     pub(crate) fn page_of_members(
         &self,
         db: u8,
         meta: &Meta,
         cursor: u64,
         count: u64,
+        most_bytes: usize,
         mut seen: impl FnMut(&[u8], &[u8]) -> Result<()>,
     ) -> Result<u64> {
         if cursor >> CURSOR_BITS != 0 {
             return Err(Error::UnknownCursor);
         }
         let prefix = members_of(db, meta);
-        let (mut shown, mut bytes, mut last, mut next) = (0, 0, cursor, 0);
+        let (mut shown, mut bytes, mut held_bytes, mut last, mut next) = (0, 0, 0, cursor, 0);
+        let most_bytes = most_bytes.min(MAX_STORED_BYTES);
         let from = from_place(&prefix, cursor << GROUP_SHIFT);
         self.visit_noting(&prefix, Some(&from), Direction::Up, false, |key, value| {
             let (place, member) = parts(key, &prefix);
             let group = place >> GROUP_SHIFT;
             // The next group is above this one, so that its number is not 0, which would say that this is the end.
-            if (shown >= count || bytes >= MAX_PAGE_BYTES) && group != last {
+            let is_full = shown >= count || bytes >= MAX_PAGE_BYTES;
+            if is_full && group != last {
                 next = group;
                 return Ok(false);
             }
             (shown, last) = (shown + 1, group);
             bytes += member.len() + value.len();
+            held_bytes += member.len() + value.len() + ITEM_BYTES;
             self.allow_walk(shown)?;
+            self.allow_bytes(held_bytes)?;
+            if is_full && held_bytes > most_bytes {
+                return Err(Error::TooLong(format!(
+                    "a page of members whose hashes are equal takes more than {most_bytes} bytes"
+                )));
+            }
             seen(member, value)?;
             Ok(true)
         })?;

@@ -35,10 +35,19 @@ impl CommandBatch {
     /// About `count` members from `cursor` on.
     ///
     /// # Errors
-    /// No page has given this cursor ([`Error::UnknownCursor`](crate::Error::UnknownCursor)); those of the engine.
-    pub fn set_page(&self, db: u8, set: &Meta, cursor: u64, count: u64) -> Result<Page<Vec<u8>>> {
+    /// No page has given this cursor ([`Error::UnknownCursor`](crate::Error::UnknownCursor)). More than `count` are of
+    /// equal hashes, which one page has to show, and take more than `most_bytes`
+    /// ([`Error::TooLong`](crate::Error::TooLong)). Those of the engine.
+    pub fn set_page(
+        &self,
+        db: u8,
+        set: &Meta,
+        cursor: u64,
+        count: u64,
+        most_bytes: usize,
+    ) -> Result<Page<Vec<u8>>> {
         let mut items = Vec::new();
-        let cursor = self.page_of_members(db, set, cursor, count, |member, _| {
+        let cursor = self.page_of_members(db, set, cursor, count, most_bytes, |member, _| {
             items.push(member.to_vec());
             Ok(())
         })?;

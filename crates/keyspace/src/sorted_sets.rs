@@ -83,19 +83,23 @@ impl CommandBatch {
     /// About `count` members with their scores from `cursor` on, in no order.
     ///
     /// # Errors
-    /// No page has given this cursor ([`Error::UnknownCursor`](crate::Error::UnknownCursor)); those of the engine.
+    /// No page has given this cursor ([`Error::UnknownCursor`](crate::Error::UnknownCursor)). More than `count` are of
+    /// equal hashes, which one page has to show, and take more than `most_bytes`
+    /// ([`Error::TooLong`](crate::Error::TooLong)). Those of the engine.
     pub fn sorted_set_page(
         &self,
         db: u8,
         set: &Meta,
         cursor: u64,
         count: u64,
+        most_bytes: usize,
     ) -> Result<Page<(Vec<u8>, f64)>> {
         let mut items = Vec::new();
-        let cursor = self.page_of_members(db, set, cursor, count, |member, score| {
-            items.push((member.to_vec(), stored_score(score)?));
-            Ok(())
-        })?;
+        let cursor =
+            self.page_of_members(db, set, cursor, count, most_bytes, |member, score| {
+                items.push((member.to_vec(), stored_score(score)?));
+                Ok(())
+            })?;
         Ok(Page { cursor, items })
     }
 

@@ -125,7 +125,7 @@ fn stored(turn: &mut CommandBatch, key: &[u8]) -> Result<Option<Data>> {
                 Ok(walked.insert((field.to_vec(), value.to_vec())))
             })?;
             loop {
-                let page = turn.hash_page(0, &hash, cursor, 3)?;
+                let page = turn.hash_page(0, &hash, cursor, 3, usize::MAX)?;
                 paged.extend(page.items);
                 cursor = page.cursor;
                 if cursor == 0 {
@@ -139,7 +139,7 @@ fn stored(turn: &mut CommandBatch, key: &[u8]) -> Result<Option<Data>> {
             let set = turn.set(0, key)?.unwrap();
             turn.set_each(0, &set, |member| Ok(walked.insert((member.to_vec(), Vec::new()))))?;
             loop {
-                let page = turn.set_page(0, &set, cursor, 3)?;
+                let page = turn.set_page(0, &set, cursor, 3, usize::MAX)?;
                 paged.extend(page.items.into_iter().map(|member| (member, Vec::new())));
                 cursor = page.cursor;
                 if cursor == 0 {
@@ -164,7 +164,7 @@ fn stored(turn: &mut CommandBatch, key: &[u8]) -> Result<Option<Data>> {
             )?;
             let mut paged = Vec::new();
             loop {
-                let page = turn.sorted_set_page(0, &set, cursor, 3)?;
+                let page = turn.sorted_set_page(0, &set, cursor, 3, usize::MAX)?;
                 paged.extend(page.items);
                 cursor = page.cursor;
                 if cursor == 0 {
@@ -237,8 +237,24 @@ fn members_of_one_hash_are_on_one_page() {
     let both = equal_hashes();
     turn.set_add(0, b"s", both.iter().map(|member| &member[..])).unwrap();
     let set = turn.set(0, b"s").unwrap().unwrap();
-    let page = turn.set_page(0, &set, 0, 1).unwrap();
+    let page = turn.set_page(0, &set, 0, 1, usize::MAX).unwrap();
     assert_eq!((page.cursor, page.items.len()), (0, 2));
+}
+
+/// A client can make members of one hash without end.
+#[test]
+fn members_of_one_hash_are_on_one_page_up_to_a_bound() {
+    let (space, _, _) = store();
+    let mut turn = space.command_batch(Mode::Device);
+    turn.lock(0, [&b"h"[..]].into_iter()).unwrap();
+    let (both, value) = (equal_hashes(), vec![b'v'; 10_000]);
+    turn.hash_set(0, b"h", both.iter().map(|field| (&field[..], &value[..]))).unwrap();
+    let hash = turn.hash(0, b"h").unwrap().unwrap();
+    let page = |count, most_bytes| turn.hash_page(0, &hash, 0, count, most_bytes);
+    assert_eq!(page(1, 25_000).unwrap().items.len(), 2);
+    assert!(matches!(page(1, 15_000), Err(Error::TooLong(_))));
+    // It is for what a page shows beyond what was asked for.
+    assert_eq!(page(2, 0).unwrap().items.len(), 2);
 }
 
 /// Some clients hold cursors as floating-point numbers, others as integers with a sign.
@@ -264,15 +280,15 @@ fn cursors_of_members_are_exact_as_floating_point_numbers() {
         loop {
             let (items, next): (Vec<Bytes>, u64) = match kind {
                 "hash" => {
-                    let page = turn.hash_page(0, &hash, cursor, count).unwrap();
+                    let page = turn.hash_page(0, &hash, cursor, count, usize::MAX).unwrap();
                     (page.items.into_iter().map(|(field, _)| field).collect(), page.cursor)
                 }
                 "set" => {
-                    let page = turn.set_page(0, &set, cursor, count).unwrap();
+                    let page = turn.set_page(0, &set, cursor, count, usize::MAX).unwrap();
                     (page.items, page.cursor)
                 }
                 _ => {
-                    let page = turn.sorted_set_page(0, &scores, cursor, count).unwrap();
+                    let page = turn.sorted_set_page(0, &scores, cursor, count, usize::MAX).unwrap();
                     (page.items.into_iter().map(|(member, _)| member).collect(), page.cursor)
                 }
             };
@@ -289,9 +305,13 @@ fn cursors_of_members_are_exact_as_floating_point_numbers() {
         // One that was never given is no silent end.
         for cursor in [1 << 53, u64::MAX] {
             let refused = match kind {
-                "hash" => turn.hash_page(0, &hash, cursor, count).map(|page| page.cursor),
-                "set" => turn.set_page(0, &set, cursor, count).map(|page| page.cursor),
-                _ => turn.sorted_set_page(0, &scores, cursor, count).map(|page| page.cursor),
+                "hash" => {
+                    turn.hash_page(0, &hash, cursor, count, usize::MAX).map(|page| page.cursor)
+                }
+                "set" => turn.set_page(0, &set, cursor, count, usize::MAX).map(|page| page.cursor),
+                _ => turn
+                    .sorted_set_page(0, &scores, cursor, count, usize::MAX)
+                    .map(|page| page.cursor),
             };
             assert!(matches!(refused, Err(Error::UnknownCursor)), "{kind} {cursor}");
         }
@@ -311,7 +331,7 @@ fn what_is_there_all_the_time_is_scanned_whatever_comes_and_goes() {
         turn.set_add(0, b"s", [came.as_bytes()].into_iter()).unwrap();
         turn.set_remove(0, b"s", [gone.as_bytes()].into_iter()).unwrap();
         let set = turn.set(0, b"s").unwrap().unwrap();
-        let page = turn.set_page(0, &set, cursor, 7).unwrap();
+        let page = turn.set_page(0, &set, cursor, 7, usize::MAX).unwrap();
         seen.extend(page.items);
         (cursor, round) = (page.cursor, round + 1);
         if cursor == 0 {

@@ -189,7 +189,7 @@ fn a_page_of_large_values_ends_early_and_random_fields_are_read_alone() {
     let hash = turn.hash(0, b"hash").unwrap().unwrap();
     let (mut cursor, mut shown) = (0, BTreeSet::new());
     loop {
-        let page = turn.hash_page(0, &hash, cursor, 1000).unwrap();
+        let page = turn.hash_page(0, &hash, cursor, 1000, usize::MAX).unwrap();
         assert!(page.items.len() <= 5, "{} values", page.items.len());
         shown.extend(page.items.into_iter().map(|(field, _)| field));
         cursor = page.cursor;

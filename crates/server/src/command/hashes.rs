@@ -388,7 +388,8 @@ fn hscan(call: &mut Call<'_>) -> Outcome {
         return Ok(());
     };
     let options = ScanOptions::of(call, 3)?;
-    let page = call.batch.hash_page(db, &hash, cursor, options.count)?;
+    let most_bytes = call.reply.left_bytes();
+    let page = call.batch.hash_page(db, &hash, cursor, options.count, most_bytes)?;
     let shown = options.shown(call, &page.items, |(field, _)| &field[..])?;
     show_page(call, page.cursor, 2, shown.into_iter(), |reply, (field, value)| {
         reply.bulk(field);

@@ -231,7 +231,8 @@ fn sscan(call: &mut Call<'_>) -> Outcome {
         return Ok(());
     };
     let options = ScanOptions::of(call, 3)?;
-    let page = call.batch.set_page(db, &set, cursor, options.count)?;
+    let most_bytes = call.reply.left_bytes();
+    let page = call.batch.set_page(db, &set, cursor, options.count, most_bytes)?;
     let shown = options.shown(call, &page.items, |member| &member[..])?;
     show_page(call, page.cursor, 1, shown.into_iter(), |reply, member| reply.bulk(member));
     Ok(())

@@ -248,7 +248,8 @@ fn zscan(call: &mut Call<'_>) -> Outcome {
         return Ok(());
     };
     let options = ScanOptions::of(call, 3)?;
-    let page = call.batch.sorted_set_page(db, &set, cursor, options.count)?;
+    let most_bytes = call.reply.left_bytes();
+    let page = call.batch.sorted_set_page(db, &set, cursor, options.count, most_bytes)?;
     let is_small = set.count <= MOST_IN_LISTPACK;
     let shown = options.shown(call, &page.items, |(member, _)| &member[..])?;
     let mut text = Vec::new();

@@ -509,6 +509,25 @@ fn sort_looks_up_no_more_than_it_may_show_or_store() {
     assert_eq!(client.say("EXISTS sorted"), int(0));
 }
 
+/// Hashes have no seed: a client can make fields with equal ones, which one page has to show.
+#[test]
+fn a_page_of_fields_of_one_hash_is_held_to_the_limit() {
+    // Where XXH3 takes both halves of sixteen bytes for zero.
+    const ZERO: [u64; 2] = [0x6782_737b_ea42_39b9, 0xaf56_bc3b_0996_523a];
+    let served = Served::with(&[("client-output-buffer-limit", "normal 1mb 0 0")]);
+    let mut client = served.client();
+    let value = vec![b'x'; 600_000];
+    for [first, second] in [[0, 0x0123_4567_89ab_cdef], [0xefcd_ab89_6745_2301_u64, 0]] {
+        let field = [(first ^ ZERO[0]).to_le_bytes(), (second ^ ZERO[1]).to_le_bytes()].concat();
+        assert_eq!(client.call(&[&b"HSET"[..], b"hash", &field[..], &value[..]]), int(1));
+    }
+    let mut scan =
+        |count: &str| client.call(&["HSCAN", "hash", "0", "COUNT", count, "MATCH", "nothing"]);
+    let refused = error(&scan("1"));
+    assert!(refused.contains("hashes are equal"), "{refused}");
+    assert_eq!(scan("2"), array([bulk("0"), array([])]));
+}
+
 /// What is made of a reply that is too long anyway is little more than fits.
 #[test]
 fn who_asks_for_too_much_does_not_make_the_server_read_all_of_it() {
