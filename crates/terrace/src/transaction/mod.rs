@@ -94,6 +94,18 @@ impl ReadSet {
         self.add(cf.family(), key.as_ref(), cf.inner().read.visible_seqno());
     }
 
+    /// Takes in `key`, also if it is: from here on only a version newer than this call is a conflict. For those who know that
+    /// what was written of it before is none.
+    pub fn watch_anew(&mut self, cf: &ColumnFamily, key: impl AsRef<[u8]>) {
+        self.add_anew(cf.family(), key.as_ref(), cf.inner().read.visible_seqno());
+    }
+
+    /// A set with `key` alone, as it is in this one, to ask whether that one has changed; without keys if it was not
+    /// taken in. Ranges of this set are not in it. Costs a copy of the key.
+    pub fn of_key(&self, cf: &ColumnFamily, key: impl AsRef<[u8]>) -> ReadSet {
+        self.only(cf.family(), key.as_ref())
+    }
+
     /// Takes in all keys of `range`, whether they are there or not: a version newer than the set itself is a
     /// conflict, and so is a range delete over any part of it.
     pub fn watch_range<K: AsRef<[u8]>>(&mut self, cf: &ColumnFamily, range: impl RangeBounds<K>) {

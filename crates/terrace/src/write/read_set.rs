@@ -99,6 +99,21 @@ impl ReadSet {
         self.of_family(family).keys.insert(key.into(), since);
     }
 
+    /// Takes `key` in, also if it is: versions newer than `since`, which is not below the snapshot, count, and no others.
+    pub(crate) fn add_anew(&mut self, family: &Arc<Family>, key: &[u8], since: SeqNo) {
+        self.of_family(family).keys.insert(key.into(), since);
+    }
+
+    /// A set with `key` alone, as it is in this one; without keys if it is not.
+    pub(crate) fn only(&self, family: &Arc<Family>, key: &[u8]) -> Self {
+        let mut only = Self::new(self.snapshot.clone());
+        let own = self.watched.iter().find(|watched| Arc::ptr_eq(&watched.family, family));
+        if let Some(since) = own.and_then(|own| own.keys.get(key)) {
+            only.add(family, key, *since);
+        }
+        only
+    }
+
     /// Takes all keys of `[start, end)` in, as [`Self::add`] does, whether they are there or not; `None` is no end.
     pub(crate) fn add_range(
         &mut self,

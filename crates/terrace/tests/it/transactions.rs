@@ -249,6 +249,26 @@ fn a_read_set_checks_from_its_moment_or_from_that_of_a_key() {
 }
 
 #[test]
+fn a_key_of_a_read_set_is_asked_alone_and_watched_anew() {
+    let (_dir, db) = open();
+    let cf = db.default_family();
+    let mut reads = db.read_set();
+    reads.watch(&cf, b"a");
+    reads.watch(&cf, b"b");
+    let is_unchanged =
+        |reads: &ReadSet, key: &[u8]| db.is_unchanged(&reads.of_key(&cf, key)).unwrap();
+    db.put(b"a", b"").unwrap();
+    assert!(!is_unchanged(&reads, b"a") && is_unchanged(&reads, b"b"));
+    reads.watch_anew(&cf, b"a");
+    assert!(db.is_unchanged(&reads).unwrap());
+    db.put(b"b", b"").unwrap();
+    assert!(is_unchanged(&reads, b"a") && !is_unchanged(&reads, b"b"));
+    db.put(b"a", b"").unwrap();
+    assert!(!is_unchanged(&reads, b"a"));
+    assert!(reads.of_key(&cf, b"c").is_empty() && reads.len() == 2);
+}
+
+#[test]
 fn what_cannot_be_checked_is_an_error_and_a_dropped_family_a_conflict() {
     let (dir, db) = open();
     let (_other_dir, other) = open();
