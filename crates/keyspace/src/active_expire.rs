@@ -104,7 +104,7 @@ impl Keyspace {
     fn remove_due(self: &Arc<Self>, notes: &[Note]) -> Result<ExpireProgress> {
         let mut swept = ExpireProgress::default();
         let mut batch = self.command_batch(Mode::Device);
-        batch.lock_for_sweep(notes.iter().map(|note| (note.db, &note.key[..])))?;
+        batch.lock_in(notes.iter().map(|note| (note.db, &note.key[..])))?;
         for note in notes {
             match remove_one(&mut batch, note) {
                 Ok(is_collection) => {
@@ -120,7 +120,7 @@ impl Keyspace {
                 Err(error) => return Err(error),
             }
         }
-        batch.commit()?;
+        batch.commit_sweep(&notes.iter().map(|note| (note.db, note.key.clone())).collect())?;
         Ok(swept)
     }
 

@@ -17,6 +17,7 @@ mod held_locks;
 mod locking;
 mod records;
 mod removed_ranges;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod texts;
@@ -118,8 +119,6 @@ pub struct CommandBatch {
     put_since_flush: BTreeMap<u8, Vec<Vec<u8>>>,
     /// How many flushes there were.
     flushes: u64,
-    /// It only removes what has expired, and holds all locks.
-    is_sweep: bool,
     /// Where and when collections will expire, as their notes in the batch say.
     expiries: Vec<(Part, u64)>,
     /// Records of key moves as they are from the commit on.
@@ -173,7 +172,6 @@ impl CommandBatch {
             flushed: 0,
             put_since_flush: BTreeMap::new(),
             flushes: 0,
-            is_sweep: false,
             expiries: Vec::new(),
             record_changes: Vec::new(),
             marked: 0,
@@ -334,6 +332,11 @@ impl CommandBatch {
 
     /// As [`Self::commit`], with a durability of its own.
     pub fn commit_with(&mut self, options: &WriteOptions) -> Result<()> {
+        self.commit_then(options, |_| ())
+    }
+
+    /// As [`Self::commit_with`]; `then` is called when it is visible, with the locks still held, and not after an error.
+    fn commit_then(&mut self, options: &WriteOptions, then: impl FnOnce(&Self)) -> Result<()> {
         debug_assert_eq!(self.attempts, 0, "a turn is not committed from within an attempt");
         self.end_view();
         self.gather_texts();
@@ -362,6 +365,7 @@ impl CommandBatch {
         }
         if outcome.is_ok() {
             self.watch_anew(&unmoved);
+            then(self);
         }
         self.forget();
         Ok(outcome?)
@@ -399,7 +403,6 @@ impl CommandBatch {
         self.removed.clear();
         self.flushed = 0;
         self.put_since_flush.clear();
-        self.is_sweep = false;
         clear_list(&mut self.expiries);
         clear_list(&mut self.record_changes);
         self.marked = 0;

@@ -261,6 +261,7 @@ impl Keyspace {
                 // The others are old then as well.
                 return;
             }
+            let _renewal = self.watches.hold_renewals();
             let renewed = watch.renew_if_old(
                 now_us,
                 |keys| self.reads_of(keys),

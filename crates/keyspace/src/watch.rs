@@ -3,7 +3,7 @@
 //! The engine tells whether a key was written, and what a flush removed counts as written, also
 //! where nothing was. In Redis a flush changes only keys that are there: so the commit of a flush
 //! looks at who watches, while it holds all locks, and those whose keys were not there and were not
-//! written watch from then on. The sweep of collections that have expired does the same.
+//! written watch from then on. The sweep of collections that have expired does the same, for the keys that it removes.
 //!
 //! A key that expires is not written, and the engine tells nothing of it. In Redis a transaction fails then as well, if the
 //! key was there when it was watched: so a watch knows when the first of its keys expires. Another expiry is a write.
@@ -13,7 +13,7 @@
 //! keeps only that one was.
 
 use crate::error::Result;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -63,6 +63,7 @@ pub(crate) struct Watches {
     all: Mutex<Vec<Weak<Watch>>>,
     /// When is looked for old ones next, by the monotonic clock.
     next_look_us: AtomicU64,
+    renewals: Mutex<()>,
 }
 
 impl Watches {
@@ -78,6 +79,11 @@ impl Watches {
         let mut all = self.all.lock();
         all.retain(|watch| watch.strong_count() > 0);
         all.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// As long as it is held, none of them is renewed by others since it is old.
+    pub fn hold_renewals(&self) -> MutexGuard<'_, ()> {
+        self.renewals.lock()
     }
 
     /// All that watch, if it is time to look at them.
@@ -195,10 +201,28 @@ impl Watch {
         self.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether it watches one of these keys.
-    pub(crate) fn has_any<'k>(&self, mut keys: impl Iterator<Item = (u8, &'k [u8])>) -> bool {
+    /// Those of these keys that it watches. Costs a search for each key of the fewer.
+    pub(crate) fn among(&self, keys: &Keys) -> Keys {
         let state = self.state.lock();
-        !state.keys.is_empty() && keys.any(|(db, key)| state.keys.contains(&(db, key.to_vec())))
+        let (few, many) = match state.keys.len() < keys.len() {
+            true => (&state.keys, keys),
+            false => (keys, &state.keys),
+        };
+        few.iter().filter(|key| many.contains(*key)).cloned().collect()
+    }
+
+    /// Its keys, each from when it is watched; `None` if it knows that one of them has been written.
+    pub(crate) fn reads(&self) -> Option<ReadSet> {
+        self.state.lock().reads.clone()
+    }
+
+    /// Watches these of its keys from now on, by `take_in`, unless it knows that one of all has been written.
+    pub(crate) fn watch_anew(&self, keys: &Keys, mut take_in: impl FnMut(&mut ReadSet, u8, &[u8])) {
+        let State { reads, changes, .. } = &mut *self.state.lock();
+        if let Some(reads) = reads.as_mut().filter(|_| !keys.is_empty()) {
+            keys.iter().for_each(|(db, key)| take_in(reads, *db, key));
+            *changes += 1;
+        }
     }
 
     /// Whether none of the keys has been written.
@@ -207,8 +231,7 @@ impl Watch {
     /// Those of the engine.
     pub fn is_unchanged(&self, db: &Db) -> Result<bool> {
         // Not locked while it may read the device.
-        let reads = self.state.lock().reads.clone();
-        match reads {
+        match self.reads() {
             Some(reads) => Ok(db.is_unchanged(&reads)?),
             None => Ok(false),
         }

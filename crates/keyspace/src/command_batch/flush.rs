@@ -1,5 +1,4 @@
-//! A flush of databases, and the sweep of what has expired: what they write, and what that means for keys that are
-//! watched.
+//! A flush of databases: what it writes, and what that means for keys that are watched.
 
 use super::{CommandBatch, WrittenText};
 use crate::encode::{EXPIRIES, Meta, end_of};
@@ -113,9 +112,9 @@ impl CommandBatch {
     }
 
     /// Those who watch, with their keys, and for whom what is about to be committed changes nothing, although the
-    /// engine will say so: a flush, or the sweep of what has expired. All locks are held.
+    /// engine will say so: a flush. All locks are held.
     pub(crate) fn unmoved(&self) -> Vec<(Arc<Watch>, Keys)> {
-        if self.flushed == 0 && !self.is_sweep {
+        if self.flushed == 0 {
             return Vec::new();
         }
         let all = self.space.watches.live().into_iter().map(|watch| {
@@ -159,10 +158,6 @@ impl CommandBatch {
         if !watch.is_unchanged(&self.space.db)? {
             return Ok(false);
         }
-        if self.is_sweep {
-            // All that it writes is that what nobody sees is not there.
-            return Ok(true);
-        }
         for (db, key) in keys {
             let user_key = self.space.layout.user_key(*db, key);
             if self.has_written(&user_key) {
@@ -190,20 +185,6 @@ impl CommandBatch {
             let now_us = self.space.monotonic_us();
             watch.renew(keys, now_us, |keys| self.space.reads_of(keys));
         }
-    }
-
-    /// Takes the locks for the sweep of collections that have expired: all of them if somebody watches one of these
-    /// keys, to whom the sweep is to be nothing. Only in [`Mode::Device`](super::Mode::Device).
-    pub(crate) fn lock_for_sweep<'k>(
-        &mut self,
-        keys: impl Iterator<Item = (u8, &'k [u8])> + Clone,
-    ) -> Result<()> {
-        self.is_sweep = self.space.watches.live().iter().any(|watch| watch.has_any(keys.clone()));
-        match self.is_sweep {
-            true => self.lock_everything(),
-            false => self.lock_in(keys)?,
-        }
-        Ok(())
     }
 }
 
