@@ -5,7 +5,7 @@ use crate::command_batch::{CommandBatch, Mode};
 use crate::error::{Error, Result};
 use crate::key_scan::KeyScan;
 use crate::keys::Type;
-use crate::members::Page;
+use crate::members::{MAX_PAGE_BYTES, Page};
 use crate::step_allowance::STEPS_AT_A_TIME;
 use crate::walk_bounds::{KeyRange, WalkBounds};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub struct KeyPage {
 
 impl CommandBatch {
     /// The keys among the next `count` that `matches` holds for, and where to go on. Fewer are looked at where many between
-    /// them are not shown: a page without keys may have another one behind it.
+    /// them are not shown, and where they are long: a page without keys may have another one behind it.
     ///
     /// # Errors
     /// [`Error::UnknownCursor`]; [`Error::Elsewhere`] if it would have to wait; those of the engine.
@@ -53,15 +53,17 @@ impl CommandBatch {
             bounds.go_on_after(&last);
         }
         let mut items = Vec::new();
-        let (mut left, mut last, mut is_cut) = (scan.count.max(1), Vec::new(), false);
+        let (mut left, mut bytes) = (scan.count.max(1), 0);
+        let (mut last, mut is_cut) = (Vec::new(), false);
         // In memory the engine refuses to step over many.
         let most_steps = (self.mode() == Mode::Device).then_some(most_steps);
         let known_until = self.walk_within(&bounds, false, most_steps, |engine_key, seen| {
-            if left == 0 {
+            if left == 0 || bytes >= MAX_PAGE_BYTES {
                 is_cut = true;
                 return false;
             }
             left -= 1;
+            bytes += seen.key.len();
             last.clear();
             last.extend_from_slice(engine_key);
             if scan.kind.is_none_or(|kind| kind == seen.kind) && matches(seen.key) {

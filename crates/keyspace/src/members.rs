@@ -30,7 +30,7 @@ const GROUP_SHIFT: u32 = u64::BITS - CURSOR_BITS;
 const FEW: u64 = 128;
 
 /// A page of a scan ends behind this many bytes of members and values.
-const MAX_PAGE_BYTES: usize = 4 << 20;
+pub(crate) const MAX_PAGE_BYTES: usize = 4 << 20;
 
 /// What an item of a page takes beside its own bytes, about.
 const ITEM_BYTES: usize = 64;

@@ -1,8 +1,10 @@
 //! Pages of keys in their order, between many keys that are not shown.
 
-use super::harness::{PLACEMENT, START_MS, small_options, stopped_clock};
+use super::harness::{PLACEMENT, START_MS, locked, roomy_store, small_options, stopped_clock};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use terrace::Compression;
 use terrace::vfs::SimVfs;
 use terrace_keyspace::{ExpireIf, InParts, KeyPage, KeyRange, KeyScan, Keyspace, Mode, PutOptions};
 
@@ -111,6 +113,32 @@ fn a_scan_has_all_keys_however_few_steps_a_page_of_it_may_take() {
         assert_eq!(pages > full, is_short, "{pages} pages with {most_steps}");
         assert!(pages <= full + KEYS / 32, "{pages} pages with {most_steps}");
     }
+}
+
+#[test]
+fn a_page_of_a_scan_ends_early_where_keys_are_long() {
+    let space = roomy_store(Compression::None);
+    let long: BTreeSet<Vec<u8>> = (0..100).map(|n| [key(n), vec![b'.'; 60_000]].concat()).collect();
+    for key in &long {
+        let mut batch = locked(&space, &[&key[..]]);
+        batch.put(0, key, b"v", &PutOptions::default()).unwrap();
+        batch.commit().unwrap();
+    }
+    let (mut keys, mut pages, mut cursor) = (BTreeSet::new(), 0, 0);
+    loop {
+        let mut batch = space.command_batch(Mode::Device);
+        batch.next_command();
+        let scan = KeyScan { cursor, prefix: b"k", kind: None, count: 1000 };
+        let page = batch.scan_keys(0, &scan, |_| true).unwrap();
+        // Of 4 MiB together.
+        assert!(page.items.len() <= 70, "{} keys", page.items.len());
+        keys.extend(page.items);
+        (cursor, pages) = (page.cursor, pages + 1);
+        if cursor == 0 {
+            break;
+        }
+    }
+    assert_eq!((keys, pages), (long, 2));
 }
 
 /// A server that is to end, or a client that was killed, is not held up by keys that are not shown.
