@@ -305,17 +305,21 @@ impl CommandBatch {
     ) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         /// Up to this many, walking by all of them is as cheap as going to random places.
         const SHORT: u64 = 512;
+        /// Random places are tried this often, and four times more for each member that was found: where that does not do,
+        /// members are not all over.
+        const SPARE_TRIES: u64 = 64;
         let many = meta.count <= SHORT || count.saturating_mul(3) >= meta.count;
         let (mut picked, mut more) = (HashSet::new(), true);
         let mut dead: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-        // A third are wanted at most, so that each try finds another one with 2/3; the bound is
-        // for the worst of luck.
-        let mut tries = if many { 0 } else { count.saturating_mul(8) };
-        while more && tries > 0 && (picked.len() as u64) < count {
-            tries -= 1;
-            self.allow_walk(picked.len() as u64 * STEPS)?;
+        // A third are wanted at most, so that each try finds another one with 2/3. Not among members whose hashes a client
+        // has chosen: all places may lead to the same few.
+        let (mut tries, mut most_tries) = (0, if many { 0 } else { SPARE_TRIES });
+        while more && tries < most_tries && (picked.len() as u64) < count {
+            tries += 1;
+            self.allow_walk(tries * STEPS)?;
             let passed = self.random_member(db, meta, keys_only, |member, value| {
                 if picked.insert(member.to_vec()) {
+                    most_tries += 4;
                     more = seen(member, value)?;
                 }
                 Ok(())

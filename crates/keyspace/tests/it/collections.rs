@@ -257,6 +257,33 @@ fn members_of_one_hash_are_on_one_page_up_to_a_bound() {
     assert_eq!(page(2, 0).unwrap().items.len(), 2);
 }
 
+/// Whatever place is tried, the same few of them are behind it.
+#[test]
+fn a_sample_of_members_of_one_hash_takes_few_searches() {
+    const WANTED: u64 = 900;
+    // Where XXH3 multiplies zero with eight bytes that are anything.
+    const ZERO: [[u8; 8]; 2] = [
+        [0xb8, 0xfe, 0x6c, 0x39, 0x23, 0xa4, 0x4b, 0xbe],
+        [0xde, 0xd4, 0x6d, 0xe9, 0x83, 0x90, 0x97, 0xdb],
+    ];
+    let member = |at: u64| [ZERO[0], at.to_le_bytes(), ZERO[1], [0; 8]].concat();
+    let members: Vec<Bytes> = (0..3000).map(member).collect();
+    let hashes: BTreeSet<u64> =
+        members.iter().map(|member| xxhash_rust::xxh3::xxh3_64(member)).collect();
+    assert_eq!(hashes.len(), 1);
+    let (space, _, _) = store();
+    let mut turn = space.command_batch(Mode::Device);
+    turn.lock(0, [&b"s"[..]].into_iter()).unwrap();
+    turn.set_add(0, b"s", members.iter().map(|member| &member[..])).unwrap();
+    turn.commit().unwrap();
+    let set = turn.set(0, b"s").unwrap().unwrap();
+    let (before, mut sample) = (space.db().metrics().seeks, BTreeSet::new());
+    turn.set_sample(0, &set, WANTED, |member| Ok(sample.insert(member.to_vec()))).unwrap();
+    let seeks = space.db().metrics().seeks - before;
+    assert_eq!(sample.len() as u64, WANTED);
+    assert!(seeks < 1000, "{seeks} searches");
+}
+
 /// Some clients hold cursors as floating-point numbers, others as integers with a sign.
 #[test]
 fn cursors_of_members_are_exact_as_floating_point_numbers() {
