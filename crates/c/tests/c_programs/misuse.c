@@ -263,6 +263,26 @@ static void too_much(terrace_db *db) {
     free(key);
 }
 
+/* Lengths that no memory has are refused before anything is read, or room for it is made. */
+static void absurd_lengths(terrace_db *db) {
+    const uint8_t *data = (const uint8_t *)"k";
+    size_t len = SIZE_MAX / 4;
+    terrace_value value;
+    BAD(terrace_put(db, NULL, data, len, B("v")));
+    BAD(terrace_put(db, NULL, B("k"), data, len));
+    BAD(terrace_put(db, NULL, data, len, data, len));
+    BAD(terrace_put_with_ttl(db, NULL, B("k"), data, len, 1000));
+    BAD(terrace_delete(db, NULL, data, len));
+    BAD(terrace_merge(db, NULL, B("k"), data, len));
+    BAD(terrace_delete_range(db, NULL, B("a"), data, len));
+    OK(terrace_get(db, NULL, NULL, B("k"), &value));
+    CHECK(is(&value, NULL));
+    terrace_batch *batch = terrace_batch_new();
+    OK(terrace_batch_put(batch, NULL, B("k"), data, len));
+    BAD(terrace_write(db, batch, 0));
+    terrace_batch_free(batch);
+}
+
 static void of_another_store(terrace_db *db, const char *dir) {
     char path[4096];
     snprintf(path, sizeof path, "%s-other", dir);
@@ -602,6 +622,7 @@ int main(int argc, char **argv) {
     extremes(db);
     a_family_that_was_refused(argv[1]);
     too_much(db);
+    absurd_lengths(db);
     of_another_store(db, argv[1]);
     threads(db);
     a_fork(db);

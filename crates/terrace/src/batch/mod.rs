@@ -145,10 +145,12 @@ impl WriteBatch {
         }
     }
 
-    /// An empty batch with room for one operation of these lengths.
+    /// An empty batch with room for one operation of these lengths, unless they are over the limits: that one is
+    /// refused, and a length that no memory has must not end the process.
     pub(crate) fn for_one(key_len: usize, value_len: usize) -> Self {
-        let mut batch =
-            Self { bytes: Vec::with_capacity(64 + key_len + value_len), ..Self::empty() };
+        let is_taken = key_len <= MAX_KEY_BYTES && value_len <= MAX_VALUE_BYTES;
+        let room = if is_taken { 64 + key_len + value_len } else { HEADER_BYTES };
+        let mut batch = Self { bytes: Vec::with_capacity(room), ..Self::empty() };
         batch.bytes.resize(HEADER_BYTES, 0);
         batch
     }

@@ -14,6 +14,17 @@ fn limits_are_refused_at_the_write_and_name_the_limit() {
 }
 
 #[test]
+fn lengths_over_the_limits_get_no_room() {
+    assert!(WriteBatch::for_one(9, 1000).bytes.capacity() >= 1009);
+    for (key_len, value_len) in
+        [(MAX_KEY_BYTES + 1, 0), (0, MAX_VALUE_BYTES + 1), (usize::MAX, usize::MAX)]
+    {
+        let batch = WriteBatch::for_one(key_len, value_len);
+        assert!(batch.is_empty() && batch.bytes.capacity() < 1000, "{key_len} {value_len}");
+    }
+}
+
+#[test]
 fn a_full_disk_takes_removals_and_a_few_bytes_that_may_use_the_reserve() {
     let mut batch = WriteBatch::new();
     batch.delete(b"a");
