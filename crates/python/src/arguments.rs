@@ -64,17 +64,33 @@ pub fn write_options(sync: Option<&str>) -> PyResult<WriteOptions> {
     Ok(WriteOptions { sync })
 }
 
-/// The text of an option's value.
+/// The text of an option's value: of a list, that of its parts. These are no lists themselves, since one may be within
+/// itself.
 pub fn option_text(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    if !is_list(value) {
+        return one_text(value);
+    }
+    let part = |part: PyResult<Bound<'_, PyAny>>| {
+        let part = part?;
+        if is_list(&part) {
+            return Err(PyTypeError::new_err("an option's list has no lists in it"));
+        }
+        one_text(&part)
+    };
+    Ok(value.try_iter()?.map(part).collect::<PyResult<Vec<_>>>()?.join(","))
+}
+
+fn is_list(value: &Bound<'_, PyAny>) -> bool {
+    value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>()
+}
+
+/// The text of what is no list.
+fn one_text(value: &Bound<'_, PyAny>) -> PyResult<String> {
     if value.is_none() {
         return Ok("none".to_string());
     }
     if let Ok(flag) = value.cast::<PyBool>() {
         return Ok(flag.is_true().to_string());
-    }
-    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
-        let parts = value.try_iter()?.map(|part| option_text(&part?));
-        return Ok(parts.collect::<PyResult<Vec<_>>>()?.join(","));
     }
     Ok(value.str()?.to_string())
 }

@@ -422,6 +422,18 @@ def test_options(tmp_path):
         assert db.option("learning") == "build" and family.option("sync") is None
 
 
+def test_a_list_within_the_list_of_an_option_is_refused(db, tmp_path):
+    endless = ["none"]
+    endless.append(endless)
+    for value in endless, (endless,), ["none", ["none"]], [("none",)]:
+        with pytest.raises(TypeError):
+            db.set_option("filter", value)
+        with pytest.raises(TypeError):
+            terracedb.Db(tmp_path / "other", filter=value)
+    db.set_option("filter", ("ribbon:12", None))
+    assert db.option("filter") == "ribbon:12,none"
+
+
 def test_metrics(db):
     db[b"a"] = b"1"
     db.wait_idle()
