@@ -1,6 +1,6 @@
 //! Iterators. Entries are gathered in chunks that grow, without the interpreter, and handed out one by one.
 
-use crate::callbacks::{take_raised, wait};
+use crate::callbacks::{free, take_raised, wait};
 use crate::errors::{ended, raise, raise_with};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -25,7 +25,7 @@ pub enum Part {
 /// One object, or two.
 type Next<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>);
 
-/// Keys, values or both of a range, as of one moment.
+/// Keys, values or both of a range, as of one moment. Until its end it holds its store open.
 #[pyclass(module = "terracedb", name = "Iterator", frozen, generic)]
 pub struct Entries {
     part: Part,
@@ -34,8 +34,8 @@ pub struct Entries {
 }
 
 struct Cursor {
-    /// Nothing after its end, so that it keeps nothing on disk.
-    iter: Option<terrace::Iter>,
+    /// Nothing after its end, so that it keeps nothing on disk and no store open.
+    source: Option<Source>,
     reverse: bool,
     is_placed: bool,
     chunk: usize,
@@ -49,11 +49,18 @@ struct Cursor {
     error: Option<(terrace::Error, Option<PyErr>)>,
 }
 
+/// Where entries come from.
+struct Source {
+    iter: terrace::Iter,
+    /// Goes after the iterator: its last owner closes the store.
+    _db: terrace::Db,
+}
+
 impl Entries {
-    /// From the first entry of `iter` on, or back from the last.
-    pub fn new(iter: terrace::Iter, part: Part, reverse: bool) -> Self {
+    /// From the first entry of `iter`, one of `db`, on, or back from the last.
+    pub fn new(db: terrace::Db, iter: terrace::Iter, part: Part, reverse: bool) -> Self {
         let cursor = Cursor {
-            iter: Some(iter),
+            source: Some(Source { iter, _db: db }),
             reverse,
             is_placed: false,
             chunk: FIRST_CHUNK,
@@ -84,13 +91,14 @@ impl Entries {
 }
 
 impl Cursor {
-    /// Gathers a chunk.
-    fn fill(&mut self) {
+    /// Gathers a chunk. At its end it gives what it has no more use for, to be freed without a lock.
+    fn fill(&mut self) -> Option<Source> {
         self.bytes.clear();
         self.lens.clear();
         (self.next, self.at) = (0, 0);
+        let mut released = None;
         while self.lens.len() < self.chunk && self.bytes.len() < CHUNK_BYTES {
-            let Some(iter) = &mut self.iter else { break };
+            let Some(Source { iter, .. }) = &mut self.source else { break };
             let moved = match (self.is_placed, self.reverse) {
                 (false, false) => iter.seek_to_first(),
                 (false, true) => iter.seek_to_last(),
@@ -101,7 +109,7 @@ impl Cursor {
             let is_done = moved.is_err() || !iter.valid();
             self.error = moved.err().map(|error| (error, take_raised()));
             if is_done {
-                self.iter = None;
+                released = self.source.take();
                 break;
             }
             let (key, value) = (iter.key(), iter.value());
@@ -110,6 +118,18 @@ impl Cursor {
             self.lens.push((key.len(), value.len()));
         }
         self.chunk = (2 * self.chunk).min(MAX_CHUNK);
+        released
+    }
+}
+
+/// An iterator holds its store open.
+impl Drop for Entries {
+    fn drop(&mut self) {
+        if let Ok(cursor) = self.cursor.get_mut()
+            && let Some(source) = cursor.get_mut().as_mut().and_then(|cursor| cursor.source.take())
+        {
+            free(source);
+        }
     }
 }
 
@@ -136,15 +156,18 @@ impl Entries {
                     drop(guard);
                     return Err(raise_with(error, cause));
                 }
-                if cursor.iter.is_none() {
+                if cursor.source.is_none() {
                     return Ok(None);
                 }
             }
             let fill = || -> Result<(), Failure> {
                 let mut guard = shared.lock();
                 let Some(cursor) = guard.as_mut() else { return Ok(()) };
-                if cursor.next == cursor.lens.len() && cursor.error.is_none() {
-                    cursor.fill();
+                let is_empty = cursor.next == cursor.lens.len() && cursor.error.is_none();
+                let released = if is_empty { cursor.fill() } else { None };
+                drop(guard);
+                if let Some(source) = released {
+                    free(source);
                 }
                 Ok(())
             };
@@ -152,11 +175,13 @@ impl Entries {
         }
     }
 
-    /// Lets go of what the iterator keeps on disk; also at the end of a `with` block. In a forked process it does
-    /// nothing.
+    /// Lets go of the store and of what the iterator keeps on disk; also at the end of a `with` block. In a forked
+    /// process it does nothing.
     fn close(&self, py: Python<'_>) {
-        if let Ok(cursor) = self.cursor.get() {
-            py.detach(|| drop(cursor.lock().take()));
+        let Ok(cursor) = self.cursor.get() else { return };
+        let cursor = py.detach(|| cursor.lock().take());
+        if let Some(source) = cursor.and_then(|cursor| cursor.source) {
+            free(source);
         }
     }
 

@@ -41,13 +41,14 @@ impl Reader {
         [lower_bound, upper_bound, prefix]: [Option<Vec<u8>>; 3],
         reverse: bool,
     ) -> PyResult<Entries> {
-        let iter = self.view.look(|seen| {
+        let (db, iter) = self.view.look(|seen| {
             let keys_only = part == Part::Keys;
             let bounds = ReadOptions { lower_bound, upper_bound, prefix, ..seen.reading.clone() };
             let options = ReadOptions { keys_only, ..bounds };
-            seen.family.iter_with(&options).map_err(crate::errors::raise)
+            let iter = seen.family.iter_with(&options).map_err(crate::errors::raise)?;
+            Ok((seen.db.clone(), iter))
         })?;
-        Ok(Entries::new(iter, part, reverse))
+        Ok(Entries::new(db, iter, part, reverse))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The change feed: `Updates` gives `UpdateBatch`es, these `Update`s.
 
 use crate::batch::Batch;
-use crate::callbacks::wait;
+use crate::callbacks::{free, wait};
 use crate::errors::{ended, raise, raise_error};
 use crate::family::ColumnFamily;
 use parking_lot::Mutex;
@@ -10,12 +10,18 @@ use pyo3::types::{PyBytes, PyTuple};
 use terrace::{Error, UpdateOp, UpdateOptions};
 use terrace_binding::{Failure, Kept};
 
-/// An iterator over committed batches. At its end it may be asked again.
+/// An iterator over committed batches. At its end it may be asked again: it holds its store open until it is closed.
 #[pyclass(module = "terracedb", frozen)]
 pub struct Updates {
     /// Nothing after `close`. Taken without the interpreter's lock, since a read of the log waits under it, and not
     /// in a forked process, where it may be held for ever.
-    feed: Kept<Mutex<Option<terrace::Updates>>>,
+    feed: Kept<Mutex<Option<Feed>>>,
+}
+
+struct Feed {
+    updates: terrace::Updates,
+    /// Goes after the feed: its last owner closes the store.
+    _db: terrace::Db,
 }
 
 /// Why there is no next batch, before it is an exception.
@@ -44,7 +50,8 @@ impl Failed {
 impl Updates {
     /// What was committed in `db` from `seqno` on.
     pub fn open(db: &terrace::Db, seqno: u64, synced_only: bool) -> terrace::Result<Self> {
-        let feed = db.updates_with(seqno, &UpdateOptions { synced_only })?;
+        let updates = db.updates_with(seqno, &UpdateOptions { synced_only })?;
+        let feed = Feed { updates, _db: db.clone() };
         Ok(Self { feed: Kept::new(Mutex::new(Some(feed))) })
     }
 
@@ -56,9 +63,21 @@ impl Updates {
     ) -> PyResult<T> {
         let work = || {
             let mut feed = self.feed.get()?.lock();
-            work(feed.as_mut().ok_or(Failed::Ended)?).map_err(Failed::Engine)
+            let feed = feed.as_mut().ok_or(Failed::Ended)?;
+            work(&mut feed.updates).map_err(Failed::Engine)
         };
         wait(py, work, Failed::raised)
+    }
+}
+
+/// A feed holds its store open.
+impl Drop for Updates {
+    fn drop(&mut self) {
+        if let Ok(feed) = self.feed.get_mut()
+            && let Some(feed) = feed.get_mut().take()
+        {
+            free(feed);
+        }
     }
 }
 
@@ -79,10 +98,12 @@ impl Updates {
         self.work(py, |feed| Ok(feed.next_seqno()))
     }
 
-    /// Lets go of the log that it has not read; also at the end of a `with` block. In a forked process it does nothing.
+    /// Lets go of the store and of the log that it has not read; also at the end of a `with` block. In a forked process
+    /// it does nothing.
     fn close(&self, py: Python<'_>) {
-        if let Ok(feed) = self.feed.get() {
-            py.detach(|| drop(feed.lock().take()));
+        let Ok(feed) = self.feed.get() else { return };
+        if let Some(feed) = py.detach(|| feed.lock().take()) {
+            free(feed);
         }
     }
 

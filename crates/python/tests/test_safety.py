@@ -91,6 +91,32 @@ def test_objects_outlive_the_store(tmp_path):
         assert db[b"new"] == b"1"
 
 
+def test_an_iterator_holds_its_store_open_until_its_end(tmp_path):
+    with terracedb.Db(tmp_path / "s") as db:
+        db.update({b"%04d" % at: b"v" for at in range(1000)})
+
+    def is_open():
+        gc.collect()
+        try:
+            terracedb.Db(tmp_path / "s").close()
+        except terracedb.LockedError:
+            return True
+        return False
+
+    # No other object of the store is left.
+    iterator = terracedb.Db(tmp_path / "s").keys()
+    assert next(iterator) == b"0000" and is_open()
+    assert len(list(iterator)) == 999 and not is_open()
+    closed = terracedb.Db(tmp_path / "s").snapshot().items(reverse=True)
+    assert next(closed) == (b"0999", b"v") and is_open()
+    closed.close()
+    assert not is_open()
+    dropped = terracedb.Db(tmp_path / "s").values()
+    assert is_open()
+    del dropped
+    assert not is_open()
+
+
 def test_threads_on_one_store_and_one_iterator(tmp_path):
     with terracedb.Db(tmp_path / "s", memory_budget="16MiB") as db:
         failures = []

@@ -1,5 +1,6 @@
 """The change feed."""
 
+import gc
 import threading
 import time
 
@@ -113,6 +114,25 @@ def test_a_batch_outlives_feed_and_store(tmp_path):
         next(feed)
     del db, feed
     assert batch.updates()[0].value == b"v" * 100000
+
+
+def test_a_feed_holds_its_store_open_until_it_is_closed(tmp_path):
+    for ends in "close", "del":
+        db = terracedb.Db(tmp_path / "store", **KEPT)
+        feed = db.updates_since(db.latest_seqno() + 1)
+        db[b"a"] = b"1"
+        # The feed is the only object of the store that is left.
+        del db
+        gc.collect()
+        assert [u.key for batch in feed for u in batch.updates()] == [b"a"]
+        assert list(feed) == []
+        with pytest.raises(terracedb.LockedError):
+            terracedb.Db(tmp_path / "store", **KEPT)
+        if ends == "close":
+            feed.close()
+        del feed
+        gc.collect()
+    terracedb.Db(tmp_path / "store", **KEPT).close()
 
 
 def test_threads_share_a_feed_while_others_write(db):

@@ -198,13 +198,16 @@ class Snapshot(Reader):
 
 @final
 class Iterator(_Iterator[_T], Generic[_T]):
-    """Keys, values or both of a range, as of the moment when it was made. At its end it keeps nothing on disk."""
+    """Keys, values or both of a range, as of the moment when it was made.
+
+    Until its end, or until it is closed, it holds its store open, unless `Db.close` is called, and keeps what it shows on disk.
+    """
 
     def __class_getitem__(cls, item: Any, /) -> GenericAlias: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> _T: ...
     def close(self) -> None:
-        """Lets go of what the iterator keeps on disk; also at the end of a `with` block."""
+        """Lets go of the store and of what the iterator keeps on disk; also at the end of a `with` block."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
@@ -469,7 +472,7 @@ class Updates(_Iterator[UpdateBatch]):
     """A change feed: an iterator over committed batches, in the order of their commits.
 
     It ends where reads end now; a later loop over it goes on with what has come since. It keeps the log that it has
-    not read: close it when it is not needed.
+    not read and holds its store open, unless `Db.close` is called: close it when it is not needed.
     """
 
     def __iter__(self) -> Self: ...
@@ -478,7 +481,7 @@ class Updates(_Iterator[UpdateBatch]):
     def next_seqno(self) -> int:
         """The sequence number that comes next."""
     def close(self) -> None:
-        """Lets go of the log that it has not read; also at the end of a `with` block."""
+        """Lets go of the store and of the log that it has not read; also at the end of a `with` block."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
