@@ -2,9 +2,10 @@
 
 use crate::arguments::bytes;
 use crate::callbacks::{call, take_raised};
+use crate::results::bytes_object;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes};
+use pyo3::types::PyBool;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use terrace::{FilterContext, FilterDecision, FilterEntry, FilterError, FilterJob};
@@ -63,8 +64,8 @@ impl terrace::CompactionFilter for Function {
         // Read before the interpreter is taken.
         let value = if self.keys_only { None } else { Some(entry.value()?) };
         let decided = call(|py| {
-            let value = value.map(|value| PyBytes::new(py, value));
-            let said = self.function.bind(py).call1((PyBytes::new(py, entry.key()), value))?;
+            let value = value.map(|value| bytes_object(py, value)).transpose()?;
+            let said = self.function.bind(py).call1((bytes_object(py, entry.key())?, value))?;
             decision(&said)
         });
         if decided.is_err() {

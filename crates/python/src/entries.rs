@@ -2,6 +2,7 @@
 
 use crate::callbacks::{free, take_raised, wait};
 use crate::errors::{ended, raise, raise_with};
+use crate::results::bytes_object;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -73,20 +74,24 @@ impl Entries {
         Self { part, cursor: Kept::new(Mutex::new(Some(cursor))) }
     }
 
-    /// What the chunk has next: one object, or the two of a pair. No pair is made here, under the lock: that
+    /// What the chunk has next, which stays there if it fails: one object, or the two of a pair. No pair is made here, under the lock: that
     /// may collect garbage, and with it call code of Python that comes back to this iterator.
-    fn next_of_chunk<'py>(&self, py: Python<'py>, cursor: &mut Cursor) -> Option<Next<'py>> {
-        let &(key_len, value_len) = cursor.lens.get(cursor.next)?;
+    fn next_of_chunk<'py>(
+        &self,
+        py: Python<'py>,
+        cursor: &mut Cursor,
+    ) -> PyResult<Option<Next<'py>>> {
+        let Some(&(key_len, value_len)) = cursor.lens.get(cursor.next) else { return Ok(None) };
         let (key, rest) = cursor.bytes[cursor.at..].split_at(key_len);
         let value = &rest[..value_len];
         let next = match self.part {
-            Part::Keys => (PyBytes::new(py, key), None),
-            Part::Values => (PyBytes::new(py, value), None),
-            Part::Items => (PyBytes::new(py, key), Some(PyBytes::new(py, value))),
+            Part::Keys => (bytes_object(py, key)?, None),
+            Part::Values => (bytes_object(py, value)?, None),
+            Part::Items => (bytes_object(py, key)?, Some(bytes_object(py, value)?)),
         };
         cursor.next += 1;
         cursor.at += key_len + value_len;
-        Some(next)
+        Ok(Some(next))
     }
 }
 
@@ -145,7 +150,7 @@ impl Entries {
             // Another thread may hold the lock while it fills: it is waited for below.
             if let Some(mut guard) = shared.try_lock() {
                 let cursor = guard.as_mut().ok_or_else(|| ended("iterator"))?;
-                if let Some(next) = self.next_of_chunk(py, cursor) {
+                if let Some(next) = self.next_of_chunk(py, cursor)? {
                     drop(guard);
                     return Ok(Some(match next {
                         (one, None) => one.into_any(),

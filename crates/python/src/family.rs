@@ -4,10 +4,11 @@ use crate::arguments::{bound, bytes, option_text, ttl};
 use crate::bulk_loader::BulkLoader;
 use crate::errors::raise;
 use crate::reader::Reader;
+use crate::results::bytes_object;
 use crate::view::View;
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::types::{PyDict, PyString};
 use std::ops::Bound as Limit;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -112,15 +113,14 @@ impl ColumnFamily {
             return Err(PyTypeError::new_err("pop takes one default at most"));
         }
         let (py, bytes) = (key.py(), bytes(key)?);
-        let value = self.view.work(py, |seen| {
-            let value = seen.family.get(&bytes)?;
-            if value.is_some() {
-                seen.family.delete(&bytes)?;
+        let found = self.view.work(py, |seen| seen.family.get(&bytes))?;
+        match found {
+            Some(value) => {
+                // Before the delete: without memory for it the key stays.
+                let object = bytes_object(py, &value)?;
+                self.view.work(py, |seen| seen.family.delete(&bytes))?;
+                Ok(object.into_any())
             }
-            Ok(value)
-        })?;
-        match value {
-            Some(value) => Ok(PyBytes::new(py, &value).into_any()),
             None if default.len() == 1 => default.get_item(0),
             None => Err(PyKeyError::new_err(key.clone().unbind())),
         }

@@ -23,6 +23,7 @@ mod merge_operator;
 mod options;
 mod reader;
 mod repair;
+mod results;
 mod snapshot;
 mod sst_writer;
 mod transaction;

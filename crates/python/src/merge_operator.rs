@@ -2,9 +2,10 @@
 
 use crate::arguments::bytes;
 use crate::callbacks::{call, note_reads_call_python};
+use crate::results::bytes_object;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::PyList;
 use std::sync::Arc;
 use terrace::MergeError;
 use terrace_binding::{Failure, Outcome};
@@ -40,7 +41,8 @@ fn named(name: &str) -> Outcome<String> {
 }
 
 fn list<'py>(py: Python<'py>, operands: &[&[u8]]) -> PyResult<Bound<'py, PyList>> {
-    PyList::new(py, operands.iter().map(|operand| PyBytes::new(py, operand)))
+    let objects = operands.iter().map(|operand| bytes_object(py, operand));
+    PyList::new(py, objects.collect::<PyResult<Vec<_>>>()?)
 }
 
 impl terrace::MergeOperator for Functions {
@@ -55,8 +57,8 @@ impl terrace::MergeOperator for Functions {
         operands: &[&[u8]],
     ) -> Result<Vec<u8>, MergeError> {
         let merged = call(|py| {
-            let existing = existing.map(|value| PyBytes::new(py, value));
-            let arguments = (PyBytes::new(py, key), existing, list(py, operands)?);
+            let existing = existing.map(|value| bytes_object(py, value)).transpose()?;
+            let arguments = (bytes_object(py, key)?, existing, list(py, operands)?);
             let value = self.full_merge.bind(py).call1(arguments)?;
             Ok(bytes(&value)?.into_owned())
         });
@@ -66,7 +68,7 @@ impl terrace::MergeOperator for Functions {
     fn partial_merge(&self, key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
         let function = self.partial_merge.as_ref()?;
         let merged = call(|py| {
-            let value = function.bind(py).call1((PyBytes::new(py, key), list(py, operands)?))?;
+            let value = function.bind(py).call1((bytes_object(py, key)?, list(py, operands)?))?;
             if value.is_none() { Ok(None) } else { Ok(Some(bytes(&value)?.into_owned())) }
         });
         // What it raises, the full merge will have to deal with, when it is asked.
@@ -108,8 +110,8 @@ impl MergeOperator {
         let function = callable(merge, "merge")?;
         let operator = terrace::associative(name, move |key, existing, operand| {
             let merged = call(|py| {
-                let existing = existing.map(|value| PyBytes::new(py, value));
-                let arguments = (PyBytes::new(py, key), existing, PyBytes::new(py, operand));
+                let existing = existing.map(|value| bytes_object(py, value)).transpose()?;
+                let arguments = (bytes_object(py, key)?, existing, bytes_object(py, operand)?);
                 Ok(bytes(&function.bind(py).call1(arguments)?)?.into_owned())
             });
             merged.map_err(MergeError)

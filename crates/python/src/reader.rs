@@ -3,6 +3,7 @@
 use crate::arguments::{bound, bytes};
 use crate::callbacks::reads_call_python;
 use crate::entries::{Entries, Part};
+use crate::results::bytes_object;
 use crate::view::View;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
@@ -62,7 +63,7 @@ impl Reader {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = key.py();
         match self.look_up(py, &bytes(key)?)? {
-            Some(value) => Ok(Some(PyBytes::new(py, &value).into_any())),
+            Some(value) => Ok(Some(bytes_object(py, &value)?.into_any())),
             None => Ok(default),
         }
     }
@@ -70,7 +71,7 @@ impl Reader {
     fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
         let py = key.py();
         match self.look_up(py, &bytes(key)?)? {
-            Some(value) => Ok(PyBytes::new(py, &value)),
+            Some(value) => bytes_object(py, &value),
             None => Err(PyKeyError::new_err(key.clone().unbind())),
         }
     }
@@ -88,7 +89,9 @@ impl Reader {
         let objects = keys.try_iter()?.collect::<PyResult<Vec<_>>>()?;
         let keys = objects.iter().map(bytes).collect::<PyResult<Vec<_>>>()?;
         let found = self.view.work(py, |seen| seen.family.multi_get_with(&keys, &seen.reading))?;
-        let values = found.iter().map(|value| value.as_ref().map(|value| PyBytes::new(py, value)));
+        let object =
+            |value: &Option<Slice>| value.as_ref().map(|value| bytes_object(py, value)).transpose();
+        let values = found.iter().map(object).collect::<PyResult<Vec<_>>>()?;
         PyList::new(py, values)
     }
 

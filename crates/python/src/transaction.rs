@@ -4,6 +4,7 @@ use crate::arguments::{bound, bytes, ttl, write_options};
 use crate::callbacks::{free, wait};
 use crate::errors::{ended, raise};
 use crate::family::ColumnFamily;
+use crate::results::bytes_object;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
@@ -106,7 +107,10 @@ impl Transaction {
             (Some(family), true) => running.get_cf(family, &key),
             (Some(family), false) => running.get_untracked_cf(family, &key),
         })?;
-        Ok(found.map(|value| PyBytes::new(py, &value).into_any()).or(default))
+        match found {
+            Some(value) => Ok(Some(bytes_object(py, &value)?.into_any())),
+            None => Ok(default),
+        }
     }
 
     fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -136,9 +140,10 @@ impl Transaction {
             None => running.scan::<Vec<u8>>(range, limit),
             Some(family) => running.scan_cf::<Vec<u8>>(family, range, limit),
         })?;
-        let pair =
-            |(key, value): &(Vec<u8>, Slice)| (PyBytes::new(py, key), PyBytes::new(py, value));
-        Ok(found.iter().map(pair).collect())
+        let pair = |(key, value): &(Vec<u8>, Slice)| -> PyResult<_> {
+            Ok((bytes_object(py, key)?, bytes_object(py, value)?))
+        };
+        found.iter().map(pair).collect()
     }
 
     #[pyo3(signature = (key, value, *, ttl=None, family=None))]

@@ -4,6 +4,7 @@ use crate::batch::Batch;
 use crate::callbacks::{free, wait};
 use crate::errors::{ended, raise, raise_error};
 use crate::family::ColumnFamily;
+use crate::results::bytes_object;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -155,7 +156,7 @@ impl UpdateBatch {
 
     /// The operations in their order.
     fn updates(&self, py: Python<'_>) -> PyResult<Vec<Update>> {
-        let each = self.read()?.updates().map(|update| Ok(Update::of(py, &update.map_err(raise)?)));
+        let each = self.read()?.updates().map(|update| Update::of(py, &update.map_err(raise)?));
         each.collect()
     }
 
@@ -195,7 +196,7 @@ pub struct Update {
 }
 
 impl Update {
-    fn of(py: Python<'_>, update: &terrace::Update<'_>) -> Self {
+    fn of(py: Python<'_>, update: &terrace::Update<'_>) -> PyResult<Self> {
         let (kind, key, value, end, expiry): (_, &[u8], Option<&[u8]>, Option<&[u8]>, _) =
             match &update.op {
                 UpdateOp::Put { key, value, expires_at_ms } => {
@@ -211,16 +212,16 @@ impl Update {
                 }
                 _ => ("other", &[], None, None, None),
             };
-        let bytes = |part: &[u8]| PyBytes::new(py, part).unbind();
-        Self {
+        let bytes = |part: &[u8]| bytes_object(py, part).map(Bound::unbind);
+        Ok(Self {
             seqno: update.seqno,
             kind,
             family: update.family.map(str::to_string),
-            key: bytes(key),
-            value: value.map(bytes),
-            end: end.map(bytes),
+            key: bytes(key)?,
+            value: value.map(bytes).transpose()?,
+            end: end.map(bytes).transpose()?,
             expires_at: expiry.map(|ms| ms as f64 / 1000.0),
-        }
+        })
     }
 }
 

@@ -356,6 +356,49 @@ def test_a_panic_is_an_error():
     assert raised.type is terracedb.Error
 
 
+# A program that has no memory for objects of Python while it reads.
+WITHOUT_MEMORY = """
+import operator, sys
+import _testcapi, terracedb
+
+def is_refused(call, *arguments):
+    try:
+        _testcapi.set_nomemory(0)
+        call(*arguments)
+    except MemoryError:
+        return True
+    finally:
+        _testcapi.remove_mem_hooks()
+    return False
+
+value = b"v" * 1000
+with terracedb.Db(sys.argv[1]) as db:
+    since = db.latest_seqno() + 1
+    db[b"k"] = value
+    iterator, transaction, batch = db.items(), db.transaction(), next(db.updates_since(since))
+    try:
+        # Makes the class that every later exception is compared with.
+        db.multi_get(1)
+    except TypeError:
+        pass
+    print(is_refused(db.get, b"k"), is_refused(operator.getitem, db, b"k"))
+    print(is_refused(next, iterator), is_refused(batch.updates))
+    print(is_refused(transaction.get, b"k"), is_refused(transaction.items))
+    print(is_refused(db.pop, b"k"))
+    # What was refused is there still.
+    assert db[b"k"] == value and list(iterator) == [(b"k", value)]
+    assert batch.updates()[0].value == db.pop(b"k") == value and b"k" not in db
+"""
+
+
+def test_without_memory_for_what_was_read_there_is_a_memory_error(tmp_path):
+    pytest.importorskip("_testcapi")
+    program = [sys.executable, "-c", WITHOUT_MEMORY, str(tmp_path / "s")]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.split() == ["True"] * 7
+
+
 def test_objects_of_two_stores_do_not_mix(tmp_path):
     with terracedb.Db(tmp_path / "a", column_families=["f"]) as a, terracedb.Db(tmp_path / "b") as b:
         foreign = a.column_family("f")
