@@ -4,10 +4,13 @@ use crate::db::{Db, path};
 use crate::directory;
 use crate::memory::{bytes, call, copied, string};
 use crate::options::Options;
+use crate::order::Order;
 use crate::repair;
+use crate::store::Store;
 use libc::{c_char, c_int, c_void, size_t};
+use std::path::Path;
 use std::ptr;
-use terrace_binding::guard;
+use terrace_binding::{Code, Outcome, guard};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_property_value(
@@ -110,10 +113,23 @@ pub unsafe extern "C" fn leveldb_repair_db(
         let none = Options::default();
         let options = options.unwrap_or(&none);
         let files = options.open_files();
-        repair::repair(dir, options.of_terrace(&files), &options.order())
+        let (opening, order) = (options.of_terrace(&files), options.order());
+        match repair::repair(dir, opening.clone(), &order) {
+            // There is no file of a store.
+            Err(failure) if failure.code == Code::NotAStore => create(dir, opening, order),
+            outcome => outcome,
+        }
     };
     // SAFETY: the rules of LevelDB.
     unsafe { call(errptr, (), repair) };
+}
+
+/// Makes an empty store, whatever the options say of that: what LevelDB's repair does where there is none, also where
+/// only the last directory is missing. It begins with its own `LOG` and takes that for a file of a store.
+fn create(dir: &Path, options: terrace::Options, order: Order) -> Outcome<()> {
+    directory::check_wanted(dir, true, false)?;
+    let db = terrace::Db::open(dir, terrace::Options { create_if_missing: true, ..options })?;
+    Ok(Store::open(db, order)?.db.close()?)
 }
 
 #[unsafe(no_mangle)]

@@ -49,6 +49,13 @@ fn destroy_db(dir: &Path) -> Result<(), String> {
     outcome(error)
 }
 
+fn repair_db(dir: &Path) -> Result<(), String> {
+    let mut error = ptr::null_mut();
+    // SAFETY: NULL options are allowed here.
+    unsafe { leveldb_repair_db(ptr::null(), c_path(dir).as_ptr(), &mut error) };
+    outcome(error)
+}
+
 /// A closed store with a log, an SST and a value segment.
 fn store(dir: &Path) {
     let db = terrace::Db::open(dir, terrace::Options::default()).unwrap();
@@ -273,12 +280,37 @@ fn a_pipe_in_the_place_of_current_is_refused_without_a_wait() {
     assert!(!dir.exists());
 }
 
+/// As in LevelDB 1.23, whose `RepairDB` makes the directory and a `LOG` before it looks for files.
+#[test]
+fn a_repair_where_there_is_no_store_makes_an_empty_one() {
+    let temp = tempfile::tempdir().unwrap();
+    let [absent, empty, other] = ["absent", "empty", "other"].map(|name| temp.path().join(name));
+    std::fs::create_dir(&empty).unwrap();
+    write(&other, &["notes"], "mine");
+    for dir in [&absent, &empty, &other] {
+        repair_db(dir).unwrap();
+        check_wanted(dir, false, false).unwrap();
+        let options = terrace::Options { create_if_missing: false, ..Default::default() };
+        let db = terrace::Db::open(dir, options).unwrap();
+        assert_eq!(db.latest_seqno(), 0);
+        db.put("key", "value").unwrap();
+        db.close().unwrap();
+        // Where there is one now it is repaired.
+        repair_db(dir).unwrap();
+        let db = terrace::Db::open(dir, terrace::Options::default()).unwrap();
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    }
+    assert_eq!(std::fs::read_to_string(other.join("notes")).unwrap(), "mine");
+}
+
 #[test]
 fn only_the_last_directory_is_made() {
     let temp = tempfile::tempdir().unwrap();
-    let error = open(&temp.path().join("absent/store")).unwrap_err();
-    assert!(error.starts_with("IO error: "), "{error}");
-    assert!(there(temp.path()).is_empty());
+    for opened in [open, repair_db] {
+        let error = opened(&temp.path().join("absent/store")).unwrap_err();
+        assert!(error.starts_with("IO error: "), "{error}");
+        assert!(there(temp.path()).is_empty());
+    }
     open(&temp.path().join("store/")).unwrap();
     assert!(has_parent(Path::new("store")) && has_parent(Path::new("/")));
 }
