@@ -155,7 +155,7 @@ impl EventLoop {
         let is_of_another = client.call.as_ref().is_some_and(|call| call.caller == Caller::Owner);
         let call_bytes = client.state.as_ref().map_or(0, |state| state.session.call_bytes);
         let waiting = is_of_another.then(|| cluster.begin_waiting(call_bytes));
-        let done = Box::new(move || {
+        let done: Box<dyn FnOnce() + Send> = Box::new(move || {
             drop(waiting);
             home.send(Message::Resume { token, id });
         });
