@@ -314,14 +314,16 @@ impl SstReader {
     }
 
     pub(crate) fn remove_model(&self) {
-        if let Some(model) = self.slots.model.load_full() {
-            for (at, slot) in model.slots().into_iter().flat_map(|slots| slots.iter()).enumerate() {
-                if slot.load().is_some() {
-                    self.cache.remove(&self.cache_key(model.handle(at)));
-                }
-            }
-            self.cache.remove(&CacheKey { file: self.cache_file, offset: model.offset() });
-        }
+        let Some(model) = self.slots.model.load_full() else { return };
+        let slots = model.slots().into_iter().flat_map(|slots| slots.iter()).enumerate();
+        let filled = slots.filter(|(_, slot)| slot.load().is_some());
+        let blocks: Vec<CacheKey> =
+            filled.map(|(at, _)| self.cache_key(model.handle(at))).collect();
+        let key = CacheKey { file: self.cache_file, offset: model.offset() };
+        // The slots go before what is in them, which has none to empty then.
+        drop(model);
+        self.cache.remove(&key);
+        blocks.iter().for_each(|key| self.cache.remove(key));
     }
 
     /// Calls `visit` with every data block in order: its ordinal, the last key of the block before

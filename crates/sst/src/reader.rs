@@ -222,19 +222,21 @@ impl Drop for SstReader {
     /// out of the cache, everything else leaves now.
     fn drop(&mut self) {
         self.remove_model();
+        let mut partitions = Vec::new();
+        let mut blocks = Vec::new();
         for (place, slot) in self.top.index().iter().zip(&*self.slots.index) {
-            if let Some(index) = slot.load_full() {
+            if let Some(index) = &*slot.load() {
                 let slots = index.blocks().into_iter().flat_map(|blocks| blocks.iter());
-                for (at, _) in slots.enumerate().filter(|(_, slot)| slot.load().is_some()) {
-                    self.cache.remove(&self.cache_key(index.handle(at)));
-                }
+                let filled = slots.enumerate().filter(|(_, slot)| slot.load().is_some());
+                blocks.extend(filled.map(|(at, _)| self.cache_key(index.handle(at))));
             }
-            self.cache.remove(&self.cache_key(place.handle));
+            partitions.push(self.cache_key(place.handle));
         }
         if self.filter_memory == FilterMemory::Cached {
-            for place in self.top.filters() {
-                self.cache.remove(&self.cache_key(place.whole()));
-            }
+            partitions.extend(self.top.filters().iter().map(|place| self.cache_key(place.whole())));
         }
+        // Slots go before what is in them, which has none to empty then, and those of blocks with their partitions.
+        self.slots = Slots::new(0, 0);
+        partitions.into_iter().chain(blocks).for_each(|key| self.cache.remove(&key));
     }
 }

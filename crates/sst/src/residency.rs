@@ -17,15 +17,18 @@
 //! only when its blocks have proven to be read from the cache, so that a cache far smaller than
 //! the data keeps its memory for partitions ([`ResidentIndex`]).
 
+pub(crate) use block_slots::{BlockSlot, BlockSlots};
+
 use crate::counters::{EXACT_COUNTS, SAMPLE, is_sampled};
 use crate::filter_partition::FilterPartition;
 use crate::index::learned::LearnedIndex;
 use crate::index::partition::IndexPartition;
-use arc_swap::{ArcSwapAny, ArcSwapOption};
+use arc_swap::ArcSwapOption;
+use block_slots::let_go;
 use std::ops::Deref;
-use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, OnceLock, Weak};
+use std::{mem, ptr};
 use terrace_buf::{Buf, Slice};
 use terrace_cache::{Cache, CacheKey, Cached, ENTRY_BYTES, Priority};
 
@@ -292,6 +295,13 @@ impl Slots {
     }
 }
 
+impl Drop for Slots {
+    fn drop(&mut self) {
+        mem::take(&mut self.index).into_iter().for_each(let_go);
+        mem::take(&mut self.filters).into_iter().for_each(|filter| let_go(filter.resident));
+    }
+}
+
 /// A data block in memory. Unlike [`SlotEntry`] it is not what its slot holds: that is the block's
 /// memory itself, so that a lookup waits for memory once less. A use is marked there.
 pub(crate) struct DataBlockEntry {
@@ -381,24 +391,6 @@ impl DataBlockEntry {
     /// there; it is then found by the cache's hash table and housed again.
     fn clear(&self, slots: &BlockSlots, at: usize) {
         slots.0[at].compare_and_swap(&Some(self.block.clone()), None);
-    }
-}
-
-/// The slot of a data block: the block's memory.
-pub(crate) type BlockSlot = ArcSwapAny<Option<Buf>>;
-
-/// One slot per data block of an index partition.
-pub(crate) struct BlockSlots(Box<[BlockSlot]>);
-
-impl BlockSlots {
-    pub fn iter(&self) -> impl Iterator<Item = &BlockSlot> {
-        self.0.iter()
-    }
-}
-
-impl BlockSlots {
-    fn empty(count: usize) -> Arc<Self> {
-        Arc::new(Self((0..count).map(|_| BlockSlot::new(None)).collect()))
     }
 }
 
@@ -585,6 +577,7 @@ impl SlotContent for FilterPartition {
     }
 }
 
+mod block_slots;
 pub(crate) mod packing;
 #[cfg(test)]
 mod tests;
