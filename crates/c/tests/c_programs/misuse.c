@@ -264,7 +264,7 @@ static void too_much(terrace_db *db) {
 }
 
 /* Lengths that no memory has are refused before anything is read, or room for it is made. */
-static void absurd_lengths(terrace_db *db) {
+static void absurd_lengths(terrace_db *db, const char *dir) {
     const uint8_t *data = (const uint8_t *)"k";
     size_t len = SIZE_MAX / 4;
     terrace_value value;
@@ -281,6 +281,20 @@ static void absurd_lengths(terrace_db *db) {
     OK(terrace_batch_put(batch, NULL, B("k"), data, len));
     BAD(terrace_write(db, batch, 0));
     terrace_batch_free(batch);
+
+    char path[4096];
+    terrace_sst_writer *writer = NULL;
+    terrace_bulk_loader *loader = NULL;
+    snprintf(path, sizeof path, "%s-file", dir);
+    OK(terrace_sst_writer_create(path, NULL, NULL, &writer));
+    BAD(terrace_sst_writer_put(writer, data, len, B("v")));
+    BAD(terrace_sst_writer_put_until(writer, B("k"), data, len, 1));
+    BAD(terrace_sst_writer_delete_range(writer, B("a"), data, len));
+    OK(terrace_sst_writer_put(writer, B("k"), B("v")));
+    terrace_sst_writer_free(writer);
+    OK(terrace_bulk_loader_new(db, NULL, 0, 0, &loader));
+    BAD(terrace_bulk_loader_put_until(loader, B("k"), data, len, 1));
+    terrace_bulk_loader_free(loader);
 }
 
 static void of_another_store(terrace_db *db, const char *dir) {
@@ -622,7 +636,7 @@ int main(int argc, char **argv) {
     extremes(db);
     a_family_that_was_refused(argv[1]);
     too_much(db);
-    absurd_lengths(db);
+    absurd_lengths(db, argv[1]);
     of_another_store(db, argv[1]);
     threads(db);
     a_fork(db);

@@ -127,10 +127,15 @@ impl SstWriter {
         value: impl AsRef<[u8]>,
         expires_at_ms: u64,
     ) -> Result<()> {
+        let value = value.as_ref();
+        // Before it is copied: no memory may have a length that is over the limit.
+        if value.len() > MAX_VALUE_BYTES {
+            return Err(too_long_value());
+        }
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         buffer.extend_from_slice(&expires_at_ms.to_le_bytes());
-        buffer.extend_from_slice(value.as_ref());
+        buffer.extend_from_slice(value);
         let added = self.add(key.as_ref(), ValueKind::PutTtl, &buffer);
         self.buffer = buffer;
         added
@@ -221,7 +226,7 @@ impl SstWriter {
         // An SST leaves room for an expiry in every value.
         let expiry_bytes = if kind.expires() { EXPIRY_BYTES } else { 0 };
         if value.len() > MAX_VALUE_BYTES + expiry_bytes {
-            return Err(Error::InvalidArgument("a value is longer than 1 GiB".into()));
+            return Err(too_long_value());
         }
         let Some(writer) = &mut self.writer else { return Err(Error::Closed) };
         writer.add(key, pack_trailer(SeqNo::ZERO, kind), value)?;
@@ -239,6 +244,10 @@ impl Drop for SstWriter {
             let _ = self.vfs.remove(&self.path);
         }
     }
+}
+
+fn too_long_value() -> Error {
+    Error::InvalidArgument("a value is longer than 1 GiB".into())
 }
 
 /// A key in a message: escaped, and cut.
