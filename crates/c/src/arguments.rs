@@ -4,6 +4,7 @@ use std::ffi::{CStr, OsStr, c_char};
 use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use terrace::MAX_KEY_BYTES;
 use terrace_binding::{Failure, Outcome};
 
 #[cold]
@@ -67,7 +68,7 @@ pub unsafe fn range<'a>(
     Ok((start, end.map_or(Bound::Unbounded, Bound::Excluded)))
 }
 
-/// A bound: none if `data` is NULL.
+/// A bound: none if `data` is NULL. It is [`cut`].
 ///
 /// # Safety
 /// As [`bytes`].
@@ -76,7 +77,13 @@ pub unsafe fn bound<'a>(data: *const u8, len: usize, what: &str) -> Outcome<Opti
         return Ok(None);
     }
     // SAFETY: said above.
-    unsafe { bytes(data, len, what) }.map(Some)
+    unsafe { bytes(data, len, what) }.map(|bytes| Some(cut(bytes)))
+}
+
+/// What counts of a bound, a prefix or the target of a seek, which the library copies: no key is longer than
+/// [`MAX_KEY_BYTES`], so one byte more compares with every key as the whole does.
+pub fn cut(target: &[u8]) -> &[u8] {
+    target.get(..=MAX_KEY_BYTES).unwrap_or(target)
 }
 
 /// A string that ends with a zero byte, in UTF-8.

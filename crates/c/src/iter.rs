@@ -1,6 +1,6 @@
 //! Iterators.
 
-use crate::arguments::{bytes, exclusive, place, shared};
+use crate::arguments::{bytes, cut, exclusive, place, shared};
 use crate::error::{Error, call, free};
 use crate::family::Family;
 use crate::read_options::ReadOptions;
@@ -155,7 +155,7 @@ unsafe fn sought(
         let (iter, key) = unsafe { (exclusive(iter, "iter")?, bytes(key, key_len, "key")?) };
         let moving = iter.kept.get_mut()?;
         iter.target.clear();
-        iter.target.extend_from_slice(key);
+        iter.target.extend_from_slice(cut(key));
         Ok(how(moving, &iter.target)?)
     })
 }

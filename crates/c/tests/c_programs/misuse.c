@@ -297,6 +297,47 @@ static void absurd_lengths(terrace_db *db, const char *dir) {
     terrace_bulk_loader_free(loader);
 }
 
+/* Of bounds, prefixes and targets that are longer than any key no more is copied than tells them from all keys. */
+static void bounds_longer_than_keys(terrace_db *db) {
+    size_t longest = 64 * 1024, len = SIZE_MAX / 4, key_len;
+    uint8_t *zeros = calloc(1, longest + 1);
+    uint64_t keys = 7, bytes = 7;
+    terrace_iter *iter = NULL;
+    CHECK(zeros);
+    /* The first key of all, before one that is longer by a zero. */
+    OK(terrace_put(db, NULL, zeros, longest, B("v")));
+    terrace_read_options *reading = terrace_read_options_new();
+    OK(terrace_read_options_set_bounds(reading, NULL, 0, zeros, len));
+    OK(terrace_iter_new(db, NULL, reading, &iter));
+    OK(terrace_iter_seek_to_first(iter));
+    CHECK(terrace_iter_valid(iter) && terrace_iter_key(iter, &key_len) && key_len == longest);
+    OK(terrace_iter_next(iter));
+    CHECK(!terrace_iter_valid(iter));
+    terrace_iter_free(iter);
+    OK(terrace_read_options_set_bounds(reading, zeros, len, NULL, 0));
+    OK(terrace_iter_new(db, NULL, reading, &iter));
+    OK(terrace_iter_seek_to_first(iter));
+    CHECK(terrace_iter_valid(iter) && *terrace_iter_key(iter, &key_len) != 0);
+    terrace_iter_free(iter);
+    OK(terrace_read_options_set_bounds(reading, NULL, 0, NULL, 0));
+    OK(terrace_read_options_set_prefix(reading, zeros, len));
+    OK(terrace_iter_new(db, NULL, reading, &iter));
+    OK(terrace_iter_seek_to_first(iter));
+    CHECK(!terrace_iter_valid(iter));
+    terrace_iter_free(iter);
+    OK(terrace_iter_new(db, NULL, NULL, &iter));
+    OK(terrace_iter_seek(iter, zeros, len));
+    CHECK(terrace_iter_valid(iter) && *terrace_iter_key(iter, &key_len) != 0);
+    OK(terrace_iter_seek_for_prev(iter, zeros, len));
+    CHECK(terrace_iter_valid(iter) && terrace_iter_key(iter, &key_len) && key_len == longest);
+    terrace_iter_free(iter);
+    OK(terrace_compact_range(db, NULL, zeros, len, zeros, len));
+    OK(terrace_estimate(db, NULL, zeros, len, zeros, len, &keys, &bytes));
+    CHECK(keys == 0 && bytes == 0);
+    terrace_read_options_free(reading);
+    free(zeros);
+}
+
 static void of_another_store(terrace_db *db, const char *dir) {
     char path[4096];
     snprintf(path, sizeof path, "%s-other", dir);
@@ -637,6 +678,7 @@ int main(int argc, char **argv) {
     a_family_that_was_refused(argv[1]);
     too_much(db);
     absurd_lengths(db, argv[1]);
+    bounds_longer_than_keys(db);
     of_another_store(db, argv[1]);
     threads(db);
     a_fork(db);
