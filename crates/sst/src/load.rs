@@ -212,8 +212,8 @@ impl SstReader {
         Some(block)
     }
 
-    /// Gives each data block that the cache has its slot in the learned index, if that has got slots since this was last
-    /// called: a lookup that finds its block by the hash table takes twice as long. Costs some 300 ns a block, once for as
+    /// Gives each data block that the cache has, and that has no other, its slot in the learned index, if that got slots since
+    /// this was last called: a lookup that finds its block by the hash table takes twice as long. Costs some 300 ns a block, once for as
     /// long as the slots live. Returns how many blocks got one.
     pub fn house_cached_blocks(&self) -> usize {
         let model = self.slots.model.load_full();
