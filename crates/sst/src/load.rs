@@ -216,8 +216,8 @@ impl SstReader {
     /// this was last called: a lookup that finds its block by the hash table takes twice as long. Costs some 300 ns a block, once for as
     /// long as the slots live. Returns how many blocks got one.
     pub fn house_cached_blocks(&self) -> usize {
-        let model = self.slots.model.load_full();
-        let Some(model) = model.filter(|model| model.take_unhoused()) else { return 0 };
+        let model = self.slots.model.load();
+        let Some(model) = model.as_ref().filter(|model| model.take_unhoused()) else { return 0 };
         let slots =
             model.slots().into_iter().flat_map(|slots| slots.iter().map(move |slot| (slots, slot)));
         let empty = slots.enumerate().filter(|(_, (_, slot))| slot.load().is_none());
